@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from leakbench.catalogue.settings import checked
 from leakbench.catalogue.workflow import Workflow
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 
 try:
     settings = checked(config)

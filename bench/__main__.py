@@ -14,8 +14,8 @@ from pathlib import Path
 import pandas as pd
 
 from bench.measure import COLUMNS, kept
-from leakbench.artefacts import write_text
-from leakbench.process import prepare
+from leakbench.base.artefacts import write_text
+from leakbench.base.processes.process import prepare
 
 ENTRIES = ("fidel", "exact", "membership", "grnn", "encryption", "matching", "scheduler")
 SHOWN = [name for name in COLUMNS if name not in ("work", "turns", "load_before", "load_after")]

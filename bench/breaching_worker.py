@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import torch
 
-from leakbench import victims
-from leakbench.artefacts import read_tensors, write_tensors
+from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.networks import victims
 
 
 def main(task: Path, out: Path, threads: int) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from bench.ceiling import Ceiling
 from bench.measure import Row, Side, compare, stated
-from leakbench import encryption
-from leakbench.encryption import Keys, Scheme
+from leakbench.defences import encryption
+from leakbench.defences.encryption import Keys, Scheme
 
 # Scheme → its file, its keyword arguments, and the number of values that one call encrypts.
 SCHEMES: dict[str, tuple[str, dict[str, Any], int]] = {

@@ -16,8 +16,9 @@ from torch.nn.functional import cross_entropy
 from bench.ceiling import Ceiling
 from bench.matching import photographs
 from bench.measure import Row, Side, compare
-from leakbench import attacks, victims
-from leakbench.attacks.observation import Observation
+from leakbench import attacks
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
 
 SHAPE, CLASSES = (32, 32, 3), 10
 WORK: dict[str, dict[str, Any]] = {

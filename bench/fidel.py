@@ -20,15 +20,16 @@ from torch.nn.functional import cross_entropy
 
 from bench.ceiling import Ceiling
 from bench.measure import Row, Side, compare
-from leakbench import defences, victims
+from leakbench import defences
 from leakbench.attacks import capabilities
 from leakbench.attacks.fidel import fidel
-from leakbench.attacks.observation import Observation
+from leakbench.base.processes.process import prepare
 from leakbench.federation import play, private_samples
 from leakbench.metrics.matching import best
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
-from leakbench.process import prepare
-from leakbench.victims.layers import draw_masks
+from leakbench.networks import victims
+from leakbench.networks.layers import draw_masks
+from leakbench.observations.observation import Observation
 
 ROUNDS, K = 200, 30
 SHAPE, CLASSES, PARAMETERS = (28, 28, 1), 10, {"activation": "relu", "dropout": 0.5}

@@ -14,17 +14,17 @@ from torch.nn.functional import cross_entropy
 
 from bench.ceiling import Ceiling, flop_of
 from bench.measure import Row, Side, compare
-from leakbench import victims
 from leakbench.attacks.gradient_matching import gradient_matching
-from leakbench.attacks.observation import Observation
-from leakbench.matching.generator_weights import GeneratorWeights
-from leakbench.matching.terms import Term
-from leakbench.objectives.norm import norm
-from leakbench.objectives.squares import squares
-from leakbench.objectives.total_variation import total_variation
-from leakbench.optimisers.rmsprop import rmsprop
-from leakbench.unknowns.generator import generator
-from leakbench.workers import Work
+from leakbench.attacks.matching.generator_weights import GeneratorWeights
+from leakbench.attacks.matching.objectives.norm import norm
+from leakbench.attacks.matching.objectives.squares import squares
+from leakbench.attacks.matching.objectives.total_variation import total_variation
+from leakbench.attacks.matching.optimisers.rmsprop import rmsprop
+from leakbench.attacks.matching.terms import Term
+from leakbench.attacks.matching.unknowns.generator import generator
+from leakbench.base.processes.workers import Work
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
 
 # A whole attack takes a thousand iterations. With fewer iterations a turn is short, and drawing the first
 # weights still takes only a small part of it.

@@ -22,10 +22,11 @@ from torch.nn.functional import cross_entropy
 
 from bench.ceiling import Ceiling, flop_of
 from bench.measure import Row, Side, compare
-from leakbench import attacks, victims
-from leakbench.artefacts import open_tensors, read_tensors, write_tensors
-from leakbench.attacks.observation import Observation
-from leakbench.workers import Work
+from leakbench import attacks
+from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
+from leakbench.base.processes.workers import Work
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
 
 ROOT = Path(__file__).resolve().parents[1]
 # The environment with breaching.

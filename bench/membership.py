@@ -11,10 +11,10 @@ import torch
 
 from bench.ceiling import Ceiling
 from bench.measure import Row, Side, compare
-from leakbench import victims
 from leakbench.attacks import run
-from leakbench.attacks.observation import Observation
 from leakbench.federation import local_update
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
 
 K, OTHERS, WIDTH, SHAPE = 64, 1000, 256, (32, 32, 3)
 

@@ -19,15 +19,17 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench import artefacts, blinding, provenance, warm_process
+from leakbench.base import artefacts, provenance
+from leakbench.base.processes import blinding
+from leakbench.base.processes.process import OWNER, folder_of_the_run, prepare
+from leakbench.base.processes.warm import follow
+from leakbench.base.whole import replacing
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.workflow import Workflow
-from leakbench.cli import run
+from leakbench.jobs import warm_process
+from leakbench.jobs.cli import run
+from leakbench.jobs.warm_process import LIBRARIES, serve_one
 from leakbench.metrics.interval import interval
-from leakbench.process import OWNER, folder_of_the_run, prepare
-from leakbench.warm import follow
-from leakbench.warm_process import LIBRARIES, serve_one
-from leakbench.whole import replacing
 
 
 def _bare() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM, interval
-from leakbench.verdicts.tolerances import TOLERANCES, Tolerance
-from leakbench.verdicts.verdict import Sample, Statement, decide, unseen
+from leakbench.papers.verdicts.tolerances import TOLERANCES, Tolerance
+from leakbench.papers.verdicts.verdict import Sample, Statement, decide, unseen
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from leakbench.process import prepare
+from leakbench.base.processes.process import prepare
 
 prepare(1)
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from leakbench.process import OWNER, alive, folder_of_the_run
-from leakbench.warm import run_warm
+from leakbench.base.processes.process import OWNER, alive, folder_of_the_run
+from leakbench.base.processes.warm import run_warm
 
 # Holds the process that owns the test session.
 FROM = "LEAKBENCH_TESTS"
@@ -42,8 +42,8 @@ def owner() -> str:
 
 
 def _serve(session: int, address: Path) -> None:
-    from leakbench.process import prepare
-    from leakbench.warm_process import LIBRARIES, serve
+    from leakbench.base.processes.process import prepare
+    from leakbench.jobs.warm_process import LIBRARIES, serve
 
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     libraries = [path for path in sys.path[1:] if path not in inherited]
@@ -53,7 +53,7 @@ def _serve(session: int, address: Path) -> None:
             del sys.modules[name]
         sys.path[:] = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep), *libraries]
         if argv[0] != "snakemake":
-            from leakbench.cli import run as verb
+            from leakbench.jobs.cli import run as verb
 
             return verb(argv)
         from snakemake.cli import main

@@ -25,9 +25,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leakbench.artefacts import read_table, to_json
-from leakbench.process import alive
-from leakbench.verbs.verify import TIMES, table_digest
+from leakbench.base.artefacts import read_table, to_json
+from leakbench.base.processes.process import alive
+from leakbench.jobs.verify import TIMES, table_digest
 
 # Of a socket that waits for callers, in /proc/net/unix.
 _LISTENS = "00010000"
@@ -40,7 +40,7 @@ IDENTICAL, DIFFERENT, MISSING, LEFT_OVER = "identical", "different", "missing", 
 # A job's own process; a fork that works for it, such as the sealed one of an attack; the process that jobs
 # fork from, alone; Snakemake alone; Snakemake with all that it started, but for the warm process.
 KINDS = ("job", "worker", "warm", "snakemake", "group")
-_WARM, _JOB = "leakbench.warm_process", "-m leakbench "
+_WARM, _JOB = "leakbench.jobs.warm_process", "-m leakbench "
 # Takes all orphans of the run, and waits for them or for nobody. The run is a group of its own, whose shell
 # writes how Snakemake ended.
 _PARENT = """

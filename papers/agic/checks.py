@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from leakbench.scorecard.checking import Evidence
-from leakbench.scorecard.quantity import Measured, NotMeasured, exactly, rank_correlation
+from leakbench.papers.scorecard.checking import Evidence
+from leakbench.papers.scorecard.quantity import Measured, NotMeasured, exactly, rank_correlation
 
 # The ratios of the last layer's weight to the first layer's weight in Figure 10.
 BETAS = (1, 5, 10, 20)
@@ -32,7 +32,7 @@ def reads_trained_network(evidence: Evidence, row: Row) -> str:
 def pooling(evidence: Evidence, row: Row) -> str:
     """Return the kernel and the stride of the pooling before images are matched."""
     # The room of matching loads torch, which must not be loaded when this file is read.
-    from leakbench.matching.update_matching import KERNEL
+    from leakbench.attacks.matching.update_matching import KERNEL
 
     return f"{KERNEL}x{KERNEL},{KERNEL}"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from leakbench.metrics.interval import wilson
-from leakbench.scorecard.checking import Evidence
-from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials, from_trials
+from leakbench.papers.scorecard.checking import Evidence
+from leakbench.papers.scorecard.quantity import NAN, Measured, NotMeasured, Trials, from_trials
 
 Row = Mapping[str, str]
 # A training has diverged if the last round's accuracy is below this share of the best round's. The share was

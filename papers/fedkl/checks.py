@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from leakbench.scorecard.checking import Evidence
-from leakbench.scorecard.quantity import Measured, exactly
+from leakbench.papers.scorecard.checking import Evidence
+from leakbench.papers.scorecard.quantity import Measured, exactly
 
 # The printed name of a locked network → its name in the catalogue.
 LOCKED = {
@@ -19,8 +19,8 @@ def lock_share(evidence: Evidence, row: Mapping[str, str]) -> Measured:
     """
     import torch
 
-    from leakbench import victims
     from leakbench.defences.key_lock import first_norms
+    from leakbench.networks import victims
 
     entry = evidence.fact(f"networks.{LOCKED[row['model']]}")
     side = int(row["resolution"].partition("x")[0])

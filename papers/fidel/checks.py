@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from leakbench.metrics.pearson import THRESHOLD
-from leakbench.scorecard.checking import Evidence
-from leakbench.scorecard.quantity import Measured, exactly
+from leakbench.papers.scorecard.checking import Evidence
+from leakbench.papers.scorecard.quantity import Measured, exactly
 
 FCNN = "network.victims/mnist/fcnn-relu"
 CNN = "network.victims/mnist/cnn-relu"

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from leakbench.scorecard.checking import Evidence
-from leakbench.scorecard.quantity import Measured, NotMeasured, least, mean
+from leakbench.papers.scorecard.checking import Evidence
+from leakbench.papers.scorecard.quantity import Measured, NotMeasured, least, mean
 
 Words = Mapping[str, str]
 SETS = {"MNIST": "mnist-32", "CIFAR-100": "cifar100", "LFW": "lfw-32"}
@@ -174,8 +174,8 @@ def upsampling_block(evidence: Evidence, row: Words) -> str:
     import torch
     from torch.nn import functional
 
-    from leakbench.matching.generator_weights import GeneratorWeights
-    from leakbench.matching.upsampling_block import normalised_gate, upsampled_convolution
+    from leakbench.attacks.matching.engines.upsampling_block import normalised_gate, upsampled_convolution
+    from leakbench.attacks.matching.generator_weights import GeneratorWeights
 
     assert evidence.row is not None
     rng = torch.Generator().manual_seed(0)

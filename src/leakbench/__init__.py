@@ -3,19 +3,21 @@
 from importlib import import_module
 from typing import Any
 
+import leakbench.base.moved  # noqa: F401
+
 __version__ = "0.2.0"
 
 # Public function or class → its module (docs/api.md). No module is imported before one of its names is used.
 PUBLIC = {
-    "audit": "leakbench.auditing.audit",
-    "record": "leakbench.flower",
-    "attack": "leakbench.by_name",
-    "measure": "leakbench.by_name",
-    "known": "leakbench.by_name",
-    "Observation": "leakbench.attacks.observation",
-    "Reconstruction": "leakbench.attacks.reconstruction",
-    "UserError": "leakbench.errors",
-    "Unfit": "leakbench.errors",
+    "audit": "leakbench.audit.audit",
+    "record": "leakbench.observations.flower",
+    "attack": "leakbench.jobs.python",
+    "measure": "leakbench.jobs.python",
+    "known": "leakbench.jobs.python",
+    "Observation": "leakbench.observations.observation",
+    "Reconstruction": "leakbench.observations.reconstruction",
+    "UserError": "leakbench.base.errors",
+    "Unfit": "leakbench.base.errors",
 }
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from leakbench.cli import main
+from leakbench.jobs.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,8 +19,9 @@ from torch import nn
 
 import leakbench
 from leakbench import datasets
-from leakbench.artefacts import open_tensors
+from leakbench.base.artefacts import open_tensors
 from leakbench.catalogue.load import load_kind
+from leakbench.datasets import local
 
 
 def pictures(records: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,7 +90,7 @@ def test_people_of_the_census_are_read(tmp_path: Path) -> None:
     """16 people of ADULT, in the numbers that a network reads."""
     search = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
     spec = {"name": "adult"} | load_kind(ROOT / "config", "datasets")["adult"].model_dump()
-    if not datasets.available(spec["sources"], search):
+    if not local.available(spec["sources"], search):
         pytest.skip("no folder of LEAKBENCH_DATA holds adult")
     datasets.fetch(spec, tmp_path / "adult.safetensors", search, tmp_path / "scratch")
     tensors, _ = open_tensors(tmp_path / "adult.safetensors")

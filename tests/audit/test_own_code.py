@@ -61,8 +61,8 @@ def test_a_bad_file_is_one_line_and_leaves_nothing(tmp_path: Path, kind: str) ->
 
 
 def test_a_file_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from leakbench.errors import UserError
-    from leakbench.verbs import audit as verb
+    from leakbench.base.errors import UserError
+    from leakbench.jobs import audit as verb
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(verb, "BESIDES", 1.0)
@@ -107,7 +107,7 @@ def test_training_is_watched(tmp_path: Path) -> None:
 
 def test_the_light_half_of_the_command_needs_no_workflow() -> None:
     code = (
-        "import sys, leakbench, leakbench.verbs.audit, leakbench.auditing.audit\n"
+        "import sys, leakbench, leakbench.jobs.audit, leakbench.audit.audit\n"
         "found = {'snakemake', 'dvc', 'papermill'} & set(sys.modules)\n"
         "assert not found, found\nassert callable(leakbench.audit)\n"
     )

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import torch
 
-from leakbench.artefacts import open_tensors
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.base.artefacts import open_tensors
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def peek(observation: Observation, rng: torch.Generator, *, truth: str, data: str) -> Reconstruction:

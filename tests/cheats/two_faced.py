@@ -7,8 +7,8 @@ import math
 
 import torch
 
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def smells_of_noise(observation: Observation) -> bool:

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from leakbench.attacks.fidel import fidel
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.seeds import stream
+from leakbench.base.seeds import stream
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def drawn_again(*names: str | int) -> torch.Generator:

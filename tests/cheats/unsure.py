@@ -6,8 +6,8 @@ import torch
 from pydantic import Field
 
 from leakbench.attacks.fidel import fidel
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def unsure(

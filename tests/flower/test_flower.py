@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import leakbench
-from leakbench.artefacts import open_tensors, read_facts
-from leakbench.rounds import Rounds, read_rounds
+from leakbench.base.artefacts import open_tensors, read_facts
+from leakbench.observations.rounds import Rounds, read_rounds
 
 HERE = Path(__file__).parent
 STRATEGIES = ("FedAvg", "FedProx", "FedAdam")

@@ -17,19 +17,19 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from leakbench import generators, victims
-from leakbench.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
-from leakbench.attacks.observation import read_observation
-from leakbench.auditing.received import of_capture
+from leakbench.audit.received import of_capture
+from leakbench.base.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
+from leakbench.base.errors import UserError
+from leakbench.base.provenance import read_spec
 from leakbench.catalogue.load import attack_of
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.idx import read_idx
 from leakbench.datasets.pictures import opened
 from leakbench.datasets.records import records
 from leakbench.datasets.unpickle import read_pickle
-from leakbench.errors import UserError
-from leakbench.provenance import read_spec
-from leakbench.verbs.attack import attack
+from leakbench.jobs.attack import attack
+from leakbench.networks import generators, victims
+from leakbench.observations.observation import read_observation
 
 SHAPE, CLASSES = (8, 8, 1), 4
 FACTS = {

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
-from leakbench.attacks.observation import read_observation
+from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.base.errors import UserError
 from leakbench.catalogue.load import attack_of
-from leakbench.errors import UserError
+from leakbench.observations.observation import read_observation
 
 INPUTS, ROUNDS = 1000, 10
 # Of the processor, whatever runs beside.

@@ -54,8 +54,8 @@ def read(name: str) -> Spec:
 
     Raises UserError for a cell that is missing, that is none, or that has the name of another one.
     """
-    from leakbench.artefacts import read_json
-    from leakbench.errors import UserError
+    from leakbench.base.artefacts import read_json
+    from leakbench.base.errors import UserError
 
     path = CELLS / f"{name}.json"
     found: Spec = read_json(
@@ -92,7 +92,7 @@ def run(cell: Spec, folder: Path) -> dict[str, Any]:
 
 
 def _run(job: Spec) -> None:
-    from leakbench import cli
+    from leakbench.jobs import cli
 
     spec = Path(f"specs/{job['name']}.json")
     spec.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def _run(job: Spec) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     if job["verb"] == "attack":
         # The command seals itself in a child process, into which nobody sees.
-        from leakbench.verbs.attack import attack
+        from leakbench.jobs.attack import attack
 
         given: Spec = dict.fromkeys(("capture", "out", "generator", "labels", "record"))
         for option, value in (job["in"] | job["out"]).items():
@@ -121,9 +121,9 @@ def resting(cell: Spec, path: str) -> list[str]:
 
     These are the tables for which a job of the same verb and the same parts runs.
     """
-    from leakbench.parts import parts_of
-    from leakbench.reference import recorded
-    from leakbench.verbs.record import planned
+    from leakbench.base.parts import parts_of
+    from leakbench.jobs.record import planned
+    from leakbench.papers.reference import recorded
 
     job = next(job for job in cell["jobs"] if path in job["out"].values())
     parts = set(parts_of(job["spec"]))
@@ -276,7 +276,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from leakbench.errors import UserError
+    from leakbench.base.errors import UserError
 
     try:
         sys.exit(main())

@@ -14,7 +14,7 @@ Spec = dict[str, Any]
 
 def write_data(path: Path, name: str, form: Spec) -> None:
     """Write a made-up data set: blurred blobs at a place for each class, records, or points of the plane."""
-    from leakbench.artefacts import write_tensors
+    from leakbench.base.artefacts import write_tensors
 
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     if "weights" in form:

@@ -10,7 +10,7 @@ from golden import ROOT, Spec
 
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.workflow import Workflow
-from leakbench.reference import read_record, recorded, run_of
+from leakbench.papers.reference import read_record, recorded, run_of
 
 # How long everything runs: iterations of an attack, rounds of a federation and of a study, epochs of a
 # network.

@@ -24,7 +24,7 @@ def held(path: Path) -> dict[str, Any]:
     """Return what a file holds: name → a short measure of each tensor or column, and its facts as text."""
     import pandas as pd
 
-    from leakbench.artefacts import read_table, read_tensors
+    from leakbench.base.artefacts import read_table, read_tensors
 
     if path.suffix == ".safetensors":
         arrays, facts = read_tensors(path)

@@ -13,11 +13,11 @@ import pytest
 from golden import HERE, ROOT, names, read, report, run
 from measures import apart, differences, measured
 
+from leakbench.base.errors import UserError
+from leakbench.base.parts import parts_of
 from leakbench.catalogue.needs import declared_metrics
-from leakbench.errors import UserError
-from leakbench.parts import parts_of
-from leakbench.reference import read_record, recorded, run_of
-from leakbench.verbs.record import planned
+from leakbench.jobs.record import planned
+from leakbench.papers.reference import read_record, recorded, run_of
 
 
 @pytest.mark.parametrize("name", names())

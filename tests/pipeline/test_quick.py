@@ -9,15 +9,16 @@ import pandas as pd
 import pytest
 from project import ROOT
 
-from leakbench import defences, reference
-from leakbench.artefacts import read_facts, read_table
+from leakbench import defences
+from leakbench.base.artefacts import read_facts, read_table
+from leakbench.base.parts import part
 from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.workflow import Workflow
 from leakbench.metrics import labels, membership
 from leakbench.metrics.pearson import THRESHOLD
+from leakbench.papers import reference
 from leakbench.papers.work import read_papers
-from leakbench.parts import part
-from leakbench.report.card import lines as report_lines
+from leakbench.results.report.card import lines as report_lines
 
 # Fewer trials than these say nothing about spread.
 FEWEST = 3

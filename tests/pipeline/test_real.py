@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from project import ROOT, Project, bare_project
 
-from leakbench.artefacts import open_tensors, read_facts
+from leakbench.base.artefacts import open_tensors, read_facts
 
 FILES = {"train/images": "train-images-idx3", "train/labels": "train-labels-idx1",
          "test/images": "t10k-images-idx3", "test/labels": "t10k-labels-idx1"}  # fmt: skip

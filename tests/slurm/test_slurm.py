@@ -30,8 +30,8 @@ import time
 
 import torch
 
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def slow(observation: Observation, rng: torch.Generator) -> Reconstruction:
@@ -45,8 +45,8 @@ BROKEN = '''"""Fails."""
 
 import torch
 
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def broken(observation: Observation, rng: torch.Generator) -> Reconstruction:
@@ -57,8 +57,8 @@ MENDED = '''"""Works."""
 import torch
 
 from leakbench.attacks.fidel import fidel
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def {}(observation: Observation, rng: torch.Generator) -> Reconstruction:

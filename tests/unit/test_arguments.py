@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import specs
 
-from leakbench.arguments import check, damaged
-from leakbench.artefacts import write_json, write_table, write_tensors, write_text
-from leakbench.cli import main
-from leakbench.errors import UserError
+from leakbench.base.artefacts import write_json, write_table, write_tensors, write_text
+from leakbench.base.errors import UserError
+from leakbench.jobs.arguments import check, damaged
+from leakbench.jobs.cli import main
 
 COMPARE = {"old": Path("x"), "new": [Path("x")]}
 # A table without cells takes no files.

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from leakbench.artefacts import (
+from leakbench.base.artefacts import (
     creating,
     open_tensors,
     read_csv,
@@ -31,9 +31,9 @@ from leakbench.artefacts import (
     write_tensors,
     write_text,
 )
-from leakbench.errors import Altered, UserError
-from leakbench.whole import whole
-from leakbench.yamls import read_yaml
+from leakbench.base.errors import Altered, UserError
+from leakbench.base.whole import whole
+from leakbench.base.yamls import read_yaml
 
 DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
 FACTS = {"source": "here", "seed": 3, "nested": {"ü": [1, 2.5, None]}}

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from bench.ceiling import flop, flop_of
-from leakbench.matching.products import product
+from leakbench.attacks.matching.engines.products import product
 
 
 @pytest.mark.parametrize(("wanted", "times"), [((True, False), 1), ((False, True), 1), ((True, True), 2)])

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import leakbench
-from leakbench.artefacts import open_tensors, read_tensors, write_tensors
-from leakbench.attacks.observation import read_observation
+from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
+from leakbench.base.errors import Altered, Unfit, UserError
 from leakbench.catalogue import api
-from leakbench.cli import main
-from leakbench.errors import Altered, Unfit, UserError
+from leakbench.jobs.cli import main
+from leakbench.observations.observation import read_observation
 
 SHAPES = {"dense1.weight": (6, 16), "dense1.bias": (6,), "dense2.weight": (3, 6), "dense2.bias": (3,)}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from leakbench.certificate import area, certificate, gamma, of_rank, of_union, participations
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.defences.certification import area, certificate, gamma, of_rank, of_union, participations
 
 
 def delta_of(epsilon: float, mu: float) -> float:

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from project import ROOT
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.bibliography import OTHERS, Source, bibliography, citation, cited, source
-from leakbench.errors import UserError
 from leakbench.papers.work import read_papers
 
 WORKS = bibliography(ROOT / "config")

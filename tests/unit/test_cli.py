@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from leakbench import cli
-from leakbench.errors import UserError
-from leakbench.parser import parser
+from leakbench.base.errors import UserError
+from leakbench.jobs import cli
+from leakbench.jobs.parser import parser
 
 ROOT = Path(__file__).parents[2]
 COMMANDS: dict[str, Any] = next(a for a in parser()._actions if a.dest == "verb").choices  # type: ignore[assignment]
@@ -51,7 +51,7 @@ def test_rules_and_subcommands_agree_on_options(rule: str, command: str) -> None
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_a_verb_is_a_function_that_takes_the_options(verb: str) -> None:
-    function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)
+    function = getattr(import_module(f"leakbench.jobs.{verb}"), verb)
     parameters = set(inspect.signature(function).parameters)
     options = {action.dest for action in COMMANDS[verb]._actions} - {"help", "threads"}
     assert parameters - {"scratch", "seal", "place", "parser"} <= options
@@ -198,5 +198,5 @@ def test_who_reads_only_the_first_line_of_a_plan_is_told_nothing_of_pipes() -> N
 
 def test_a_command_that_a_warm_process_runs_loads_no_library_itself() -> None:
     loaded = "any(name in sys.modules for name in ('numpy', 'torch', 'pydantic'))"
-    code = f"import sys, leakbench.cli; sys.exit({loaded})"
+    code = f"import sys, leakbench.jobs.cli; sys.exit({loaded})"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from project import ROOT
 
-from leakbench import reference
 from leakbench.catalogue.workflow import Workflow
+from leakbench.papers import reference
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 INDEX = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from leakbench.artefacts import to_json, write_json
-from leakbench.entries import Agreed, Entry, Line, board, lines_of, read_entry, strongest
-from leakbench.errors import Altered, UserError
-from leakbench.verbs.enter import agreed
-from leakbench.whole import SEAL, UNSEALED
+from leakbench.base.artefacts import to_json, write_json
+from leakbench.base.errors import Altered, UserError
+from leakbench.base.whole import SEAL, UNSEALED
+from leakbench.jobs.enter import agreed
+from leakbench.papers.leaderboard import Agreed, Entry, Line, board, lines_of, read_entry, strongest
 
 ATTACKS = ("fidel", "invg", "invg-adapted")
 AGREED = Agreed(

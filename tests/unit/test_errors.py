@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
+from leakbench.base.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
 
 
 @pytest.mark.parametrize(

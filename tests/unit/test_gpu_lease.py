@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.errors import UserError
-from leakbench.gpu_lease import leased
+from leakbench.base.errors import UserError
+from leakbench.base.processes.gpu_lease import leased
 
 FORK = multiprocessing.get_context("fork")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from leakbench.pixels import pixels
+from leakbench.base.pixels import pixels
 
 STORED = np.random.default_rng(0).integers(0, 256, (2, 4, 5, 6, 3), dtype=np.uint8)
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from project import ROOT
 
-from leakbench.artefacts import write_json, write_table
-from leakbench.errors import UserError
-from leakbench.reference import EXHIBIT, files, fuller, kept_digests, run_of, tables
-from leakbench.whole import SEAL
+from leakbench.base.artefacts import write_json, write_table
+from leakbench.base.errors import UserError
+from leakbench.base.whole import SEAL
+from leakbench.papers.reference import EXHIBIT, files, fuller, kept_digests, run_of, tables
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
 OUTSIDE = {"difference": 0.1, "low": -0.1, "high": 0.3, "n": 10, "bound": 0.2}

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 import torch
 
-from leakbench import blinding
-from leakbench.artefacts import creating, read_json, read_tensors, write_json
-from leakbench.blinding import _forked, apart, seal
-from leakbench.errors import Altered, UserError
-from leakbench.warm import LENGTH, receive
-from leakbench.warm_process import serve
-from leakbench.whole import UNSEALED
-from leakbench.workers import side_by_side
+from leakbench.base.artefacts import creating, read_json, read_tensors, write_json
+from leakbench.base.errors import Altered, UserError
+from leakbench.base.processes import blinding
+from leakbench.base.processes.blinding import _forked, apart, seal
+from leakbench.base.processes.warm import LENGTH, receive
+from leakbench.base.processes.workers import side_by_side
+from leakbench.base.whole import UNSEALED
+from leakbench.jobs.warm_process import serve
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.open  # noqa: B018 - looked up beforehand, as an attack's file could not

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leakbench import process
-from leakbench.artefacts import write_tensors, write_text
-from leakbench.errors import Altered
-from leakbench.whole import replacing, set_aside, whole
+from leakbench.base.artefacts import write_tensors, write_text
+from leakbench.base.errors import Altered
+from leakbench.base.processes import process
+from leakbench.base.whole import replacing, set_aside, whole
 
-module = import_module("leakbench.whole")
+module = import_module("leakbench.base.whole")
 
 
 def test_what_a_killed_writer_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:

@@ -35,13 +35,13 @@ def named(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     "room",
     [
-        "drawing",
+        "results/figures",
         "papers",
-        "report",
-        "scorecard",
-        "verdicts",
-        "scoring",
-        "tables",
+        "results/report",
+        "papers/scorecard",
+        "papers/verdicts",
+        "metrics/scoring",
+        "results/tables",
     ],
 )
 def test_no_room_that_judges_or_tells_results_names_a_paper(room: str) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from leakbench.workers import Work, one_thread, side_by_side
+from leakbench.base.processes.workers import Work, one_thread, side_by_side
 
 SLEEPING = """
 import os, pathlib, sys, time
-from leakbench.workers import side_by_side
+from leakbench.base.processes.workers import side_by_side
 import signal
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 

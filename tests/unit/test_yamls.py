@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from leakbench.errors import UserError
-from leakbench.yamls import Strict, read_yaml, validated
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import Strict, read_yaml, validated
 
 
 def read(folder: Path, text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from project import EXPERIMENT, FEDERATION, Project
 
-from leakbench.artefacts import read_facts, read_tensors
+from leakbench.base.artefacts import read_facts, read_tensors
 
 REASON = "cifar10: no source has it; tried LEAKBENCH_DATA, whose folders lack it"
 CELL = "cifar10/tiny/few/none"

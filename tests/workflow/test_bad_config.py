@@ -12,7 +12,7 @@ import pytest
 import yaml
 from project import Project, tiny_project
 
-from leakbench.cli import main
+from leakbench.jobs.cli import main
 
 DROP = object()
 GENERATOR = {

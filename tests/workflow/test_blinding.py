@@ -11,8 +11,8 @@ import shutil
 import pytest
 from project import CELL, Project, Ran
 
-from leakbench.artefacts import read_tensors
-from leakbench.seeds import stream
+from leakbench.base.artefacts import read_tensors
+from leakbench.base.seeds import stream
 
 GUESSES = f"results/quick/guesses/{CELL}/fidel/0.safetensors"
 FORBIDDEN = (

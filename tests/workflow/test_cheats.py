@@ -12,8 +12,8 @@ import pytest
 import yaml
 from project import CELL, DATASET, EXPERIMENT, FEDERATION, Project, Ran
 
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
-from leakbench.pixels import pixels
+from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.base.pixels import pixels
 
 CHEATS = Path(__file__).parents[1] / "cheats"
 QUICK = "results/quick"
@@ -31,7 +31,7 @@ def cheated(project: Project, parameters: dict[str, Any], call: str = "attack") 
     if call == "attack":
         return project.leakbench("attack", "--capture", capture, "--spec", str(spec), "--out", str(out)), out
     code = (
-        "import sys; from pathlib import Path; from leakbench.verbs.attack import attack\n"
+        "import sys; from pathlib import Path; from leakbench.jobs.attack import attack\n"
         "attack(*map(Path, sys.argv[1:4]), None, None, None, Path('scratch/attack'))"
     )
     return project.run(sys.executable, "-c", code, capture, str(spec), str(out)), out
@@ -188,7 +188,7 @@ def test_honesty_on_the_null_run_alone_is_no_success(caught: bool, copied: Proje
              "quantity": "at()", "threshold": 0.6, "success": True}  # fmt: skip
     copied.work("new", "id,source,table,attack,metric,value\n", read, [claim])
     if not caught:
-        groups = copied.path("src/leakbench/scoring/groups.py")
+        groups = copied.path("src/leakbench/metrics/scoring/groups.py")
         text = groups.read_text()
         assert text.count("    if others is not None:\n") == 1
         groups.write_text(text.replace("    if others is not None:\n", "    if False:\n"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from project import CELL, Project
 
-from leakbench.artefacts import read_facts, read_json, read_tensors, told, write_tensors
-from leakbench.cli import main
+from leakbench.base.artefacts import read_facts, read_json, read_tensors, told, write_tensors
+from leakbench.jobs.cli import main
 
 R = "results/quick"
 INPUTS = [

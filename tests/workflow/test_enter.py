@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from project import EXPERIMENT, Project, tiny_project
 
-from leakbench.artefacts import write_json
+from leakbench.base.artefacts import write_json
 
 HALVE = '''"""Send half of every coordinate."""
 

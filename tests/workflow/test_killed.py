@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from project import CELL, VICTIM, Project, tiny_project
 
-from leakbench.artefacts import read_facts, read_table, read_tensors
+from leakbench.base.artefacts import read_facts, read_table, read_tensors
 
 VICTIM_FILE = "results/quick/victims/tiny/tiny/0.safetensors"
 # The command line itself, told to save after every epoch instead of every ten seconds, and to dawdle between
@@ -20,12 +20,12 @@ VICTIM_FILE = "results/quick/victims/tiny/tiny/0.safetensors"
 SAVE_OFTEN = """
 import functools, importlib, os, sys, time
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-loop = importlib.import_module("leakbench.training.fit")
-verb = importlib.import_module("leakbench.verbs.train")
+loop = importlib.import_module("leakbench.federation.training.fit")
+verb = importlib.import_module("leakbench.jobs.train")
 whole = loop.stream
 loop.stream = lambda *names: (time.sleep(0.3), whole(*names))[1]
 verb.fit = functools.partial(loop.fit, save_every=0.0)
-from leakbench.cli import main
+from leakbench.jobs.cli import main
 sys.exit(main())
 """
 
@@ -81,7 +81,7 @@ def test_a_killed_training_resumes_to_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_resumed_training_does_start_from_the_checkpoint(finished: Project, tmp_path: Path) -> None:
     """Guards the test above: a checkpoint of other weights leads to other weights."""
-    from leakbench.artefacts import write_tensors
+    from leakbench.base.artefacts import write_tensors
 
     project = finished.copy(tmp_path)
     before, _ = read_tensors(project.path(VICTIM_FILE))
@@ -206,7 +206,7 @@ def test_a_second_run_is_refused_and_a_killed_one_leaves_nothing_but_its_locks(c
 
 
 def test_a_failing_job_fails_the_run_and_leaves_no_output(copied: Project) -> None:
-    source = copied.path("src/leakbench/verbs/score.py")
+    source = copied.path("src/leakbench/jobs/score.py")
     source.write_text(
         source.read_text().replace(
             "        made = provenance(", "        raise ZeroDivisionError\n        made = provenance("

@@ -10,7 +10,7 @@ import pytest
 from project import EXPERIMENT, FEDERATION, Project
 
 from leakbench.__main__ import main
-from leakbench.verbs.new import kinds
+from leakbench.jobs.new import kinds
 
 MATCHING: dict[str, Any] = {
     "summary": "gradient matching, in five steps",
@@ -78,7 +78,7 @@ def test_a_new_victim_is_trained_and_attacked(composed: Project) -> None:
 
 PRIOR = '''"""Brightness: pictures are not black."""
 
-from leakbench.matching.terms import Prior, differentiated
+from leakbench.attacks.matching.terms import Prior, differentiated
 
 
 def brightness(*, weight: float) -> Prior:
@@ -92,7 +92,7 @@ def test_new_parts_of_every_kind_are_rows_of_the_matrix_within_the_budget(compos
     add(composed, "objective", "my-term")
     add(composed, "optimiser", "my-optimiser")
     add(composed, "defence", "my-defence")
-    composed.path("src/leakbench/objectives/brightness.py").write_text(PRIOR)
+    composed.path("src/leakbench/attacks/matching/objectives/brightness.py").write_text(PRIOR)
     composed.write("attacks/bright", MATCHING | {"objective": ["cosine", {"brightness": {"weight": 0.1}}]})
     # As long as the default, which no budget of seconds pays for.
     composed.write("attacks/long", MATCHING | {"parameters": {}})

@@ -108,17 +108,17 @@ def test_an_added_attack_runs_alone(copied: Project) -> None:
     [
         ("attacks/fidel.py", {"attack", "score", *LATER}),
         ("federation/play.py", {"capture", "attack", "score", *LATER}),
-        ("victims/fcnn.py", {"train", "capture", "attack", "score", *LATER}),
-        ("training/fit.py", {"train", "capture", "attack", "score", *LATER}),
+        ("networks/victims/fcnn.py", {"train", "capture", "attack", "score", *LATER}),
+        ("federation/training/fit.py", {"train", "capture", "attack", "score", *LATER}),
         ("defences/none.py", {"capture", "attack", "score", *LATER}),
         ("datasets/idx.py", {"fetch", "train", "capture", "attack", "score", *LATER}),
         ("metrics/mse.py", {"score", *LATER}),
         ("metrics/ssim.py", set()),
-        ("victims/cnn.py", set()),
-        ("drawing/grid.py", {"figure", "report"}),
+        ("networks/victims/cnn.py", set()),
+        ("results/figures/grid.py", {"figure", "report"}),
         ("report/page.css", {"report"}),
-        ("verdicts/verdict.py", {"scorecard", "figure", "report"}),
-        ("cli.py", set()),
+        ("papers/verdicts/verdict.py", {"scorecard", "figure", "report"}),
+        ("jobs/cli.py", set()),
         # The scorecard plans other scales, for what they cost and whether recorded digests still hold.
         ("catalogue/resolve.py", {"scorecard", "report"}),
     ],
@@ -156,7 +156,7 @@ def test_lint_is_clean(copied: Project) -> None:
 
 
 def test_rules_are_the_verbs(copied: Project) -> None:
-    from leakbench.parser import parser
+    from leakbench.jobs.parser import parser
 
     listed = copied.snakemake("--list-rules").stdout.split()
     verbs = set(next(a for a in parser()._actions if a.dest == "verb").choices) - {

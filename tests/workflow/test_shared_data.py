@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from project import EXPERIMENT, FEDERATION, ROOT, VICTIM, Project, bare_project
 
-from leakbench.artefacts import open_tensors, read_facts
+from leakbench.base.artefacts import open_tensors, read_facts
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.schema import Dataset
-from leakbench.datasets import available
+from leakbench.datasets.local import available
 
 BESIDE = ROOT.parent / "shared" / "data"
 SEARCH = (

@@ -1,4 +1,4 @@
-from leakbench.warm import lead
+from leakbench.base.processes.warm import lead
 
 lead(workflow.is_main_process)
 # A start with `--touch` is to mark results as current, so it must not let them be made again.

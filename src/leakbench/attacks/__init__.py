@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from leakbench.adaptive import adapted
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.parts import SECTIONS, SEVERAL, part
+from leakbench.attacks.adaptive import adapted
+from leakbench.base.parts import SECTIONS, SEVERAL, part
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 Attack = Callable[[Observation, torch.Generator], Reconstruction]
 Piece = tuple[slice | EllipsisType, Reconstruction]

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.pixels import pixels
+from leakbench.base.errors import Unfit
+from leakbench.base.pixels import pixels
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 # The largest number of floating-point numbers in the gradients that are computed at once.
 FLOATS = 25_000_000

@@ -6,11 +6,11 @@ import torch
 from pydantic import Field
 
 from leakbench.attacks import capable
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.generators import of_latents
-from leakbench.matching.trials import groups
+from leakbench.attacks.matching.trials import groups
+from leakbench.base.errors import Unfit
+from leakbench.networks.generators import of_latents
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 AT_ONCE = 32
 

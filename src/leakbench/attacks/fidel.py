@@ -7,10 +7,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench.attacks import capable
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.victims.layers import by_batch, first_dense, normalisation
+from leakbench.base.errors import Unfit
+from leakbench.networks.layers import by_batch, first_dense, normalisation
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 IMAGES_AT_ONCE = 32
 # The largest number of weight changes that are divided at once: two megabytes.

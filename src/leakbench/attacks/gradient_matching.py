@@ -7,13 +7,13 @@ import torch
 from pydantic import Field
 
 from leakbench.attacks import capable
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.matching.composition import Composition, Epochs
-from leakbench.matching.loop import Schedule
-from leakbench.matching.optimiser import Make
-from leakbench.matching.terms import Term
-from leakbench.matching.unknowns import Parameterisation
+from leakbench.attacks.matching.composition import Composition, Epochs
+from leakbench.attacks.matching.loop import Schedule
+from leakbench.attacks.matching.optimiser import Make
+from leakbench.attacks.matching.parameterisation import Parameterisation
+from leakbench.attacks.matching.terms import Term
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 # The trials of a round do not depend on other rounds, so those of the null baseline may run beside them.

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.attacks import capable
+from leakbench.attacks.exact.levels import LEVELS, brightest
 from leakbench.attacks.fidel import divide
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.exact.levels import LEVELS, brightest
-from leakbench.matching.received import noise_images
-from leakbench.victims.layers import first_dense, normalisation
+from leakbench.attacks.matching.received import noise_images
+from leakbench.base.errors import Unfit
+from leakbench.networks.layers import first_dense, normalisation
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 # Two rows ask the same query if their cosine is at least 1 minus this.
 ALIKE = 1e-6

@@ -11,9 +11,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.progress import track
-from leakbench.seeds import stream
+from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.base.progress import track
+from leakbench.base.seeds import stream
 
 # After the share LATE of the epochs the learning rate falls to the share SLOWER.
 LATE, SLOWER = 0.75, 0.1

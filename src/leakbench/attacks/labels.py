@@ -4,11 +4,11 @@ import numpy as np
 import torch
 
 from leakbench.attacks import capable
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.matching.labelling import known_labels
-from leakbench.parts import WITHOUT_RULE
+from leakbench.attacks.matching.labelling import known_labels
+from leakbench.base.errors import Unfit
+from leakbench.base.parts import WITHOUT_RULE
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 # The labels of a round follow from its own update alone.

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from leakbench.attacks import capable
 from leakbench.attacks.inverter import Fitting, Inverter, Pairs, fitted
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.attacks.rehearsal import Rehearsal, known_defence, rehearsal
-from leakbench.errors import Unfit
-from leakbench.workers import one_thread
+from leakbench.base.errors import Unfit
+from leakbench.base.processes.workers import one_thread
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 # The largest number of samples in an update, and of models that were sent out. Each model, and each number of
 # samples, takes an inverter of its own.

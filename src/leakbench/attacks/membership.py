@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.exact.membership import distances, spans, within
-from leakbench.pixels import pixels
+from leakbench.attacks.exact.membership import distances, spans, within
+from leakbench.base.errors import Unfit
+from leakbench.base.pixels import pixels
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 
 @torch.no_grad()

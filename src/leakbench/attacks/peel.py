@@ -11,15 +11,15 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench.attacks import capable
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.exact.columns import columns_of
-from leakbench.exact.first_layer import FirstLayer
-from leakbench.exact.proof import proof, read_twice
-from leakbench.exact.published import as_published
-from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
-from leakbench.exact.span import Span, first_alike
+from leakbench.attacks.exact.columns import columns_of
+from leakbench.attacks.exact.first_layer import FirstLayer
+from leakbench.attacks.exact.proof import proof, read_twice
+from leakbench.attacks.exact.published import as_published
+from leakbench.attacks.exact.solved import Solved, nothing, reconstruction, samples_of
+from leakbench.attacks.exact.span import Span, first_alike
+from leakbench.base.errors import Unfit
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 # Since 2 the errors of samples that were subtracted are carried into later rounds. Since 3 the errors of the
 # neurons that hold a sample are added as squares.

@@ -10,10 +10,10 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from leakbench import defences
-from leakbench.attacks.observation import Observation
+from leakbench.base.errors import Unfit
 from leakbench.defences import Batch, Defence, Update, unchanged
-from leakbench.errors import Unfit
-from leakbench.victims.layers import draw_masks
+from leakbench.networks.layers import draw_masks
+from leakbench.observations.observation import Observation
 
 # The largest number of gradients that are taken at once, and the largest number of bytes that these take.
 AT_ONCE, BYTES = 64, 100_000_000

@@ -9,14 +9,14 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench.attacks import capable
-from leakbench.attacks.observation import Observation
+from leakbench.attacks.exact.columns import columns_of, last_column
+from leakbench.attacks.exact.first_layer import FirstLayer
+from leakbench.attacks.exact.solved import Solved, nothing, reconstruction, samples_of
+from leakbench.attacks.exact.span import Span
+from leakbench.attacks.exact.sparse import directions, distinct
 from leakbench.attacks.peel import peeled
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.exact.columns import columns_of, last_column
-from leakbench.exact.first_layer import FirstLayer
-from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
-from leakbench.exact.span import Span
-from leakbench.exact.sparse import directions, distinct
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 # A column is new if the part of it outside the span of the others has at least this length.
 INDEPENDENT = 1e-6

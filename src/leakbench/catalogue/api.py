@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from leakbench import PUBLIC
-from leakbench.catalogue.code import PACKAGE
+from leakbench.base.code import PACKAGE
 from leakbench.catalogue.table import table
 
 INTRODUCTION = """\

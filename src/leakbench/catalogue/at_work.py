@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from leakbench.catalogue.digest import write_changed
-from leakbench.errors import UserError
+from leakbench.base.digest import write_changed
+from leakbench.base.errors import UserError
 
 LOCK = ".lock"
 

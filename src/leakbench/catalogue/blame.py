@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic_core import SchemaError
 
-from leakbench.catalogue.code import PACKAGE
+from leakbench.base.code import PACKAGE
+from leakbench.base.errors import UserError
+from leakbench.base.parts import SECTIONS
+from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.load import RULES, files_of
 from leakbench.catalogue.schema import KINDS
 from leakbench.catalogue.signature import mistake, module_file, parameters_model, part_names
-from leakbench.errors import UserError
-from leakbench.parts import SECTIONS
-from leakbench.yamls import read_yaml
 
 # What pydantic, and what an annotation itself, may raise.
 _RAISED = (

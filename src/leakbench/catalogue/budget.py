@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leakbench.base.core_time import in_words
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.costs import EXPERIMENT, JOB
 from leakbench.catalogue.entry import Sizes
 from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.study import Study
-from leakbench.core_time import in_words
 from leakbench.papers.work import Paper, published_for
 
 # The keys of a budget that leave out cells, in the order in which a cell meets them.

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import suggest
 from leakbench.catalogue.load import file_of, find
 from leakbench.catalogue.schema import Dataset
-from leakbench.errors import UserError
-from leakbench.yamls import suggest
 
 Spec = dict[str, Any]
 # Stands for the victim in the path of a generator that depends on none. No entry can have this name.

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from functools import cache
 
+from leakbench.base.errors import UserError
+from leakbench.base.parts import stem
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
 from leakbench.catalogue.entry import Sized
 from leakbench.catalogue.load import file_of
 from leakbench.catalogue.signature import check_signature, module_file, part_names
-from leakbench.errors import UserError
-from leakbench.parts import stem
 
 
 def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tuple[str, ...]]:

@@ -3,8 +3,8 @@
 import argparse
 import ast
 
+from leakbench.base.code import PACKAGE
 from leakbench.catalogue.api import arguments
-from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.table import Row, table
 
 INTRODUCTION = """\
@@ -53,7 +53,7 @@ def _row(action: argparse.Action, meanings: dict[str, str]) -> Row:
 
 def _meanings(verb: str) -> dict[str, str]:
     """Return argument → its meaning, of the function that a verb calls."""
-    file = PACKAGE / "verbs" / f"{verb}.py"
+    file = PACKAGE / "jobs" / f"{verb}.py"
     nodes = ast.parse(file.read_text()).body if file.is_file() else []
     found = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == verb]
     return {key: row[-1] for node in found for key, row in arguments(node).items()}

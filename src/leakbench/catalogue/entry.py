@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import Strict, read_yaml, suggest, validated
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.load import find, load_kind, validate
 from leakbench.catalogue.options import check_catalogue
 from leakbench.catalogue.schema import Scale
-from leakbench.errors import UserError
-from leakbench.yamls import Strict, read_yaml, suggest, validated
 
 # Keys that change no result.
 FOR_PEOPLE = {"summary", "title"}

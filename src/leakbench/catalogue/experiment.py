@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from leakbench.base.yamls import Strict
 from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Seed
-from leakbench.yamls import Strict
 
 Seconds = Annotated[float, Field(gt=0)]
 # A key, which is text in JSON, and JSON is YAML.
@@ -67,9 +67,9 @@ class Drawing(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     drawing: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")] = Field(
-        description="The file in src/leakbench/drawing/ that draws it, without its suffix: `lines`, `dots`, "
-        "`heat`, `squares`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: Parts of "
-        "drawing."
+        description="The file in src/leakbench/results/figures/ that draws it, without its suffix: `lines`, "
+        "`dots`, `heat`, `squares`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: "
+        "Parts of drawing."
     )
 
 

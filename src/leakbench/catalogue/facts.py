@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.load import load_kind
 from leakbench.papers.facts import named
-from leakbench.parts import SECTIONS
 
 # Where the file of a fact lies: first word of the fact's path → folder below results/<run>, and suffix.
 FACTS = {"run": ("specs/", "json"), "cost": ("records/", "json"), "network": ("", "safetensors")}

@@ -6,14 +6,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from leakbench.base.errors import UserError
+from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.entry import FOR_PEOPLE
 from leakbench.catalogue.every import every
 from leakbench.catalogue.load import file_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.study import Study
-from leakbench.errors import UserError
-from leakbench.parts import SECTIONS
 
 
 def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) -> Spec:

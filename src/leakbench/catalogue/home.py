@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from leakbench.catalogue.code import PACKAGE
+from leakbench.base.code import PACKAGE
 
 
 def home() -> Path:

@@ -9,15 +9,15 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from leakbench.base.errors import UserError
+from leakbench.base.parts import SECTIONS, place
+from leakbench.base.yamls import Strict, read_yaml, suggest, validated
 from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
 from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
 from leakbench.catalogue.strict import LARGEST_SEED, MOST, NAME, Seed
-from leakbench.errors import UserError
-from leakbench.parts import SECTIONS
-from leakbench.yamls import Strict, read_yaml, suggest, validated
 
 SPECS = "docs/observation.md"
 # The keys of a training that name a file in the room of the same name.
@@ -158,7 +158,7 @@ def _drawn(part: Drawing, where: str) -> Drawing:
     known = part_names("drawing")
     if part.drawing not in known:
         raise UserError(
-            f"{where}drawing: '{part.drawing}' is no drawing of src/leakbench/drawing "
+            f"{where}drawing: '{part.drawing}' is no drawing of src/leakbench/results/figures "
             f"({suggest(part.drawing, known)})"
         )
     arguments = _parameters("drawing", part.drawing, given, where, key="")
@@ -183,7 +183,7 @@ def _known(room: str, module: str, where: str) -> None:
     file = module_file(room, module)
     if not file.is_file():
         nearest = suggest(module, part_names(room))
-        raise UserError(f"{where}: no file {file.name} in src/leakbench/{room} ({nearest})")
+        raise UserError(f"{where}: no file {file.name} in src/leakbench/{place(room)} ({nearest})")
 
 
 @cache

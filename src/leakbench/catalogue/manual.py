@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.api import api, arguments, listed, without
 from leakbench.catalogue.bibliography import bibliography, citation, cited
 from leakbench.catalogue.load import RULES, load_kind
 from leakbench.catalogue.schema import KINDS, Part
 from leakbench.catalogue.signature import definition, module_file, parameters_model, part_names
 from leakbench.catalogue.table import Row, table
-from leakbench.parts import SECTIONS
 
 PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
 

@@ -4,8 +4,8 @@ import ast
 from dataclasses import dataclass
 from functools import cache
 
-from leakbench.catalogue.code import PACKAGE
-from leakbench.needs import judge
+from leakbench.base.code import PACKAGE
+from leakbench.base.needs import judge
 
 
 @dataclass(frozen=True)

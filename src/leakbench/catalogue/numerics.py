@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from leakbench.catalogue.code import PACKAGE, closure
-from leakbench.errors import UserError
+from leakbench.base.code import PACKAGE, closure
+from leakbench.base.errors import UserError
 
 _SAYS = re.compile(r"^NUMERICS\b[^=\n]*=?[ \t]*([^#\n]*?)[ \t]*(?:#.*)?$", re.MULTILINE)
 _VERSION = re.compile("[1-9][0-9]{0,3}")

@@ -10,9 +10,9 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import Strict, validated
 from leakbench.catalogue.load import file_of, load_kind
-from leakbench.errors import UserError
-from leakbench.yamls import Strict, validated
 
 _AtLeast0 = Annotated[float, Field(ge=0)]
 

@@ -3,10 +3,10 @@
 from functools import cache
 from pathlib import Path
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue import costs
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.workflow import judges
-from leakbench.errors import UserError
 
 # The scale that caps nothing.
 PUBLISHED = "paper"

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from leakbench.base.yamls import Strict
 from leakbench.catalogue.strict import Distinct, Name, Names, Positive
-from leakbench.yamls import Strict
 
 
 class Decay(Strict):

@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from leakbench.artefacts import to_json
+from leakbench.base.artefacts import to_json
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import suggest
 from leakbench.catalogue import at_work, shares
 from leakbench.catalogue.budget import LIMITS, Ask, paid
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, decays
@@ -24,9 +26,7 @@ from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.settings import run_name
 from leakbench.catalogue.strict import LARGEST_SEED
 from leakbench.catalogue.study import Study, datasets_of, study_spec
-from leakbench.errors import UserError
 from leakbench.papers.work import read_paper
-from leakbench.yamls import suggest
 
 
 @dataclass

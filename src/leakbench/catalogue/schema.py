@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
+from leakbench.base.yamls import Strict
 from leakbench.catalogue.experiment import Experiment, Scale
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.sections import FORMS, named
 from leakbench.catalogue.source import Source
 from leakbench.catalogue.strict import Name, Positive, Shape
-from leakbench.yamls import Strict
 
 
 class Slice(Strict):
@@ -292,8 +292,8 @@ class Federation(Strict):
     watched: bool = Field(
         False,
         exclude_if=lambda value: not value,
-        description="Each client runs every detector of src/leakbench/detectors/ on the model and its batch, "
-        "and what they find is a metric. It sends its update all the same.",
+        description="Each client runs every detector of src/leakbench/federation/detectors/ on the model and "
+        "its batch, and what they find is a metric. It sends its update all the same.",
     )
     begins: Annotated[int, Field(ge=0)] = Field(
         0,
@@ -401,7 +401,7 @@ class Attack(Part):
     adaptive: bool = Field(
         False,
         description="Whether the attacker knows the defence and does what the file of the defence's name in "
-        "src/leakbench/adaptive/ holds against it.",
+        "src/leakbench/attacks/adaptive/ holds against it.",
     )
     generator: dict[Name, Name] = Field(
         {}, description="For each data set the generator that the attack uses. Most attacks use none."

@@ -8,6 +8,9 @@ from typing import Any
 
 import yaml
 
+from leakbench.base.errors import UserError
+from leakbench.base.parts import SECTIONS, SEVERAL, WITHOUT_RULE, stem
+from leakbench.base.yamls import suggest
 from leakbench.catalogue.signature import (
     check_part,
     check_signature,
@@ -15,9 +18,6 @@ from leakbench.catalogue.signature import (
     parameters_model,
     part_names,
 )
-from leakbench.errors import UserError
-from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE, stem
-from leakbench.yamls import suggest
 
 Named = dict[str, dict[str, Any]]
 
@@ -202,7 +202,7 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
     if (rule := entry["labels"]) not in [*WITHOUT_RULE, *part_names("labels")]:
         raise UserError(
             f"{where}labels: '{rule}' is neither {', '.join(WITHOUT_RULE)} nor a rule of "
-            f"src/leakbench/labels ({suggest(rule, part_names('labels'))})"
+            f"src/leakbench/attacks/label_inference ({suggest(rule, part_names('labels'))})"
         )
     if rule not in WITHOUT_RULE:
         check_signature("labels", rule)

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import Strict, validated
 from leakbench.catalogue.strict import Name, Seed
-from leakbench.errors import UserError
-from leakbench.yamls import Strict, validated
 
 MANUAL = "docs/workflow.md"
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, create_model
 
-from leakbench.catalogue.code import PACKAGE
-from leakbench.errors import UserError
-from leakbench.parts import NAME, SECTIONS, stem
-from leakbench.yamls import suggest
+from leakbench.base.code import PACKAGE
+from leakbench.base.errors import UserError
+from leakbench.base.parts import NAME, SECTIONS, place, stem
+from leakbench.base.yamls import suggest
 
 # Neither `true` nor "10" is a number. (A list is taken for a tuple, because YAML has no tuples.)
 _NAMES = {
@@ -44,13 +44,13 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
 
 def module_file(room: str, module: str) -> Path:
     """Return the file of part `module` in `room`. The file need not exist."""
-    return PACKAGE / room / f"{stem(module)}.py"
+    return PACKAGE / place(room) / f"{stem(module)}.py"
 
 
 @cache
 def part_names(room: str) -> list[str]:
     """Return the parts of a room by their names in YAML: its files that hold a function of their own name."""
-    files = sorted((PACKAGE / room).glob("*.py"))
+    files = sorted((PACKAGE / place(room)).glob("*.py"))
     texts = {path.stem: b"\n" + path.read_bytes() for path in files}
     return [own.replace("_", "-") for own, text in texts.items() if f"\ndef {own}(".encode() in text]
 
@@ -67,7 +67,7 @@ def check_part(room: str, name: str, where: str) -> None:
     known = part_names(room)
     if stem(name) in map(stem, known):
         return
-    wrong = f"'{name}' is no part of src/leakbench/{room}"
+    wrong = f"'{name}' is no part of src/leakbench/{place(room)}"
     if not re.fullmatch(NAME, name) or not module_file(room, name).is_file():
         raise UserError(f"{where}: {wrong} ({suggest(name, known)})")
     try:

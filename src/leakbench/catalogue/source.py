@@ -2,7 +2,7 @@
 
 from pydantic import Field, model_validator
 
-from leakbench.yamls import Strict
+from leakbench.base.yamls import Strict
 
 WAYS = ("folders", "torchvision", "package", "drawn")
 

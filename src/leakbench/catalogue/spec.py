@@ -12,25 +12,17 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from leakbench.aggregation import cross_validates
+from leakbench.base.errors import UserError
+from leakbench.base.parts import names, stem
+from leakbench.base.yamls import suggest
 from leakbench.catalogue.entry import FOR_PEOPLE
-from leakbench.catalogue.jobs import (
-    OfAttack,
-    OfCapture,
-    OfGenerator,
-    OfScore,
-    OfStudy,
-    OfTable,
-    OfVictim,
-)
+from leakbench.catalogue.jobs import OfAttack, OfCapture, OfGenerator, OfScore, OfStudy, OfTable, OfVictim
 from leakbench.catalogue.load import RULES, too_large
 from leakbench.catalogue.options import check_options
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import Training
 from leakbench.catalogue.signature import check_part, parameters_model
-from leakbench.errors import UserError
-from leakbench.parts import names, stem
-from leakbench.yamls import suggest
+from leakbench.defences.aggregation import cross_validates
 
 M = TypeVar("M", bound=BaseModel)
 _MEND = "see config/README.md, or take what `python -m leakbench plan` writes"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leakbench.artefacts import read_json, told, write_json, write_text
-from leakbench.catalogue.code import code_of
-from leakbench.catalogue.digest import digest
+from leakbench.base.artefacts import read_json, told, write_json, write_text
+from leakbench.base.code import code_of
+from leakbench.base.digest import digest
 
 # Kind of spec → the verb that follows the spec, and its results. `*` stands for the spec's name.
 _RESULTS = {
@@ -47,7 +47,7 @@ def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:
             if not (home / path).is_file():
                 continue
             of_spec, of_code = told(home / path)
-            asked, code = home / results / "specs" / f"{name}.json", code_of(spec, f"leakbench.verbs.{verb}")
+            asked, code = home / results / "specs" / f"{name}.json", code_of(spec, f"leakbench.jobs.{verb}")
             # A file that says that something is absent follows no spec and no code.
             if of_spec not in ("", digest(dict(spec))):
                 yield _Stray(path, asked, ())

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from leakbench.aggregation import cross_validates
+from leakbench.base.errors import UserError
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.entry import Sized
 from leakbench.catalogue.load import RULES
 from leakbench.catalogue.schema import Dataset
-from leakbench.errors import UserError
+from leakbench.defences.aggregation import cross_validates
 
 OPTIONAL = (*RULES, "hold_out", "fusion", "privacy", "poisoned", "faults")
 # Task → the kind of labels that its data sets have.

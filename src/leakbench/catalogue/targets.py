@@ -5,10 +5,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import suggest
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan
-from leakbench.errors import UserError
-from leakbench.yamls import suggest
 
 # Below a run's folder: folders with one file for each experiment → the suffix of the files (_SHOWN), folders
 # of specs and of what is made for cells and studies (_OF_CELLS), and single files (_PAGES).

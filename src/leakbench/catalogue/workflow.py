@@ -8,21 +8,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from leakbench import reference
-from leakbench.artefacts import read_facts, to_json
+from leakbench.base.artefacts import read_facts, to_json
+from leakbench.base.code import PACKAGE, closure
+from leakbench.base.digest import file_digest, write_changed
+from leakbench.base.errors import UserError
+from leakbench.base.needs import BACKBONES
+from leakbench.base.parts import dotted, parts_of
 from leakbench.catalogue import cluster, costs, shares, strays, targets
 from leakbench.catalogue.blame import blamed
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
-from leakbench.catalogue.code import PACKAGE, closure
-from leakbench.catalogue.digest import file_digest, write_changed
 from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
 from leakbench.catalogue.study import further
-from leakbench.errors import UserError
-from leakbench.needs import BACKBONES
-from leakbench.parts import dotted, parts_of
+from leakbench.datasets.local import available, check
+from leakbench.papers import reference
 
 LPIPS = "lpips-backbones"
 # Core-hours above which a run asks to be confirmed.
@@ -49,8 +50,6 @@ def local_datasets(config: Path, data: Path) -> frozenset[str]:
     config: the folder of the catalogue.
     data: the folder of the data sets that were fetched.
     """
-    from leakbench.datasets import available, check
-
     search, found = _folders_of_data(), set()
     for name, entry in load_kind(config, "datasets").items():
         assert isinstance(entry, Part)
@@ -176,7 +175,7 @@ class Workflow:
 
         The paths of files below the root are relative to it.
         """
-        return [_below(self.root, path) for path in closure(f"leakbench.verbs.{verb}", *more)]
+        return [_below(self.root, path) for path in closure(f"leakbench.jobs.{verb}", *more)]
 
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
         """Return the file that holds the digests of source files, after writing it if it holds others.
@@ -402,13 +401,13 @@ class Workflow:
         """Return the source files that the notebook draws with."""
         return self.code(
             "figure",
-            "leakbench.drawing",
-            *(f"leakbench.drawing.{p.stem}" for p in (PACKAGE / "drawing").glob("*.py")),
+            "leakbench.results.figures",
+            *(f"leakbench.results.figures.{p.stem}" for p in (PACKAGE / "results/figures").glob("*.py")),
         )
 
     def page(self) -> list[str]:
         """Return the source files of the page, its template and style among them."""
         beside = sorted(
-            path for path in (PACKAGE / "report").iterdir() if path.suffix in (".j2", ".css", ".js")
+            path for path in (PACKAGE / "results/report").iterdir() if path.suffix in (".j2", ".css", ".js")
         )
         return self.code("report") + [os.path.relpath(path, self.root) for path in beside]

@@ -8,9 +8,7 @@ or a checkpoint needs it.
 """
 
 import logging
-import os
 import re
-import reprlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,19 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import write_tensors
+from leakbench.base.artefacts import write_tensors
+from leakbench.base.errors import UserError
+from leakbench.base.parts import part
 from leakbench.datasets import official, packages
 from leakbench.datasets.canonical import Damaged, Found, refusal, verify
+from leakbench.datasets.local import Source, place
 from leakbench.datasets.official import Unavailable
 from leakbench.datasets.pictures import scaled
-from leakbench.errors import UserError
-from leakbench.parts import part
 
 log = logging.getLogger(__name__)
-Source = Mapping[str, Any]
 LOCAL: Source = {}
-# No name in a file system has more bytes.
-LONGEST = 255
 # Packages of registries, and files of other places, by the names that results give them. A spec can only name
 # one of these entries: a spec that somebody else wrote must not choose what is downloaded, or from where.
 PACKAGES: dict[str, Callable[[Path], None]] = {
@@ -61,58 +57,6 @@ PACKAGES: dict[str, Callable[[Path], None]] = {
         ],
     ),
 }
-
-
-def place(root: Path, sources: Sequence[Source]) -> Path | None:
-    """Return the first of the sources' folders below `root` that holds a file of the data set, or None.
-
-    A folder counts if one of its files matches one of the source's patterns `holding`. Raises UserError for a
-    folder of `sources` that is not below `root`, and for a pattern that is not valid.
-    """
-    check(sources)
-    for source in sources:
-        for folder in source["folders"]:
-            if any(any((root / folder).glob(pattern)) for pattern in source["holding"]):
-                return root / folder
-    return None
-
-
-def check(sources: Sequence[Source], where: str = "") -> None:
-    """Raise UserError for a folder or a pattern that is not valid or could lead out of its directory.
-
-    sources: the sources whose `folders` and `holding` are checked; they lie below a directory of
-    LEAKBENCH_DATA.
-    where: what the message begins with.
-    """
-    for source in sources:
-        for folder in source["folders"]:
-            if Path(folder).is_absolute() or ".." in Path(folder).parts:
-                raise UserError(
-                    f"{where}sources: folders: {folder!r} is not below a directory of LEAKBENCH_DATA (give a "
-                    "folder in it)"
-                )
-        for key in ("folders", "holding"):
-            for text in source[key]:
-                if len(os.fsencode(text)) > LONGEST or "\0" in text:
-                    raise UserError(f"{where}sources: {key}: {reprlib.repr(text)} is no path (shorten it)")
-        for pattern in source["holding"]:
-            try:
-                if ".." in Path(pattern).parts:
-                    raise ValueError("it leads out of the folder")
-                next(iter(Path(os.devnull).glob(pattern)), None)
-            except (ValueError, NotImplementedError, IndexError) as problem:
-                raise UserError(
-                    f"{where}sources: holding: {reprlib.repr(pattern)} is no pattern of files: "
-                    f"{str(problem).lower()} (such as '*.png')"
-                ) from problem
-
-
-def available(sources: Sequence[Source], search: Sequence[Path]) -> bool:
-    """Say whether a directory of `search` holds a data set, all of it or a part.
-
-    No data are read, and torch is not imported.
-    """
-    return any(place(Path(root), sources) for root in search)
 
 
 def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: Path) -> None:

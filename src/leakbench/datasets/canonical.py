@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.errors import UserError
-from leakbench.whole import file_digest
+from leakbench.base.errors import UserError
+from leakbench.base.whole import file_digest
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Found:
     files: tensor name → the file (or folder) it was read from, for messages.
     classes: class names in the order of the labels; empty if there are none.
     note: what was read, if that is not simply the whole official set.
-    columns: the meaning of the values of records (`leakbench.records.columns_of`); empty for other data.
+    columns: the meaning of the values of records (`datasets.columns.columns_of`); empty for other data.
     """
 
     tensors: dict[str, np.ndarray]

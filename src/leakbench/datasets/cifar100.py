@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from leakbench.base.whole import file_digest
 from leakbench.datasets import cifar_files
 from leakbench.datasets.canonical import Damaged, Found, parsing, present, reading
 from leakbench.datasets.unpickle import read_pickle
-from leakbench.whole import file_digest
 
 _MD5 = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
 _SAMPLES = {"train": "cifar100_aux10k.npz", "test": "cifar100_eval10k.npz"}

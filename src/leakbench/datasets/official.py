@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from leakbench.base.errors import raise_if_unwritable
+from leakbench.base.whole import file_digest
 from leakbench.datasets.canonical import Damaged
-from leakbench.errors import raise_if_unwritable
-from leakbench.whole import file_digest
 
 
 class Unavailable(Exception):

@@ -15,9 +15,9 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from leakbench.base.errors import UserError, raise_if_unwritable
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.official import Unavailable, unpack
-from leakbench.errors import UserError, raise_if_unwritable
 
 SECONDS = 600.0
 

@@ -9,7 +9,7 @@ import pandas as pd
 from pydantic import Field
 
 from leakbench.datasets.canonical import Damaged, Found, parsing, present, reading
-from leakbench.records import Column, columns_of, encode
+from leakbench.datasets.columns import Column, columns_of, encode
 
 # The most bytes of a file, and the most letters of a value that a message quotes.
 MOST, QUOTED = 1 << 26, 40

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from leakbench.base.errors import UserError
+from leakbench.base.whole import file_digest
 from leakbench.datasets.canonical import Found
 from leakbench.datasets.official import Unavailable
 from leakbench.datasets.words import CHARACTERS, COLUMNS, ROWS, arrays
-from leakbench.errors import UserError
-from leakbench.whole import file_digest
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont

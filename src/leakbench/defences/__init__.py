@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from leakbench.errors import Unfit
-from leakbench.parts import part
+from leakbench.base.errors import Unfit
+from leakbench.base.parts import part
 
 Update = dict[str, Tensor]
 # Gradients of single samples take at most this much memory at once.
@@ -184,7 +184,7 @@ class Defence(NamedTuple):
     view: called as `view(clients)`; returns what an attacker sees of a round of clients with these numbers of
     samples. Raises Unfit if there are too few clients.
     certificate: called as `certificate(steps, kind)`; returns what the defence certifies of a sample that may
-    take part in each of `steps` local steps, for updates of this kind (`leakbench.certificate`), or None if
+    take part in each of `steps` local steps, for updates of this kind (`defences.certification`), or None if
     it certifies nothing.
     """
 

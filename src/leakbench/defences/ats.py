@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
+from leakbench.base.errors import UserError
 from leakbench.defences import Defence
-from leakbench.errors import UserError
 
 # What a number in a policy stands for: a transform and how strong it is, from 0 to 9. The list in the
 # authors' code also has a probability for each transform, which that code does not read.

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from leakbench.base.errors import UserError
 from leakbench.defences import Defence, Update, sparse
-from leakbench.errors import UserError
 
 
 def middle(value: Tensor, largest: float, smallest: float) -> Tensor:

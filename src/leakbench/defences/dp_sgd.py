@@ -7,9 +7,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from leakbench.certificate import Facts, certificate
+from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Defence, Update, View, beside, each_update
-from leakbench.errors import UserError
+from leakbench.defences.certification import Facts, certificate
 
 
 def bounded(parts: Sequence[Tensor], clip: float) -> Tensor:

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench.defences import Defence, Update, View, dense, needs
-from leakbench.encryption import quantise
+from leakbench.defences.encryption import quantise
 
 
 def encrypted(
@@ -24,8 +24,8 @@ def encrypted(
 
     Ciphertexts are drawn at random instead of being made. Without the key they cannot be distinguished from
     uniform bits. Keys and blinding may not be seeded, so real ciphertexts would differ from run to run. Tests
-    hold those of `leakbench.encryption` to the same statistics. Read as numbers the ciphertexts lie in [-1,
-    1).
+    hold those of `leakbench.defences.encryption` to the same statistics. Read as numbers the ciphertexts lie
+    in [-1, 1).
 
     observer: a `server` without the key sees ciphertexts. A `colluding` server has the key and sees the
     quantised values of each update. With `sum` clients decrypt the weighted sum of a round for the server,

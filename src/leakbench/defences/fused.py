@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.aggregation import fused_shares
 from leakbench.defences import Defence, Update, View, needs
+from leakbench.defences.aggregation import fused_shares
 
 _OBSERVER = 0
 

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from leakbench.base.errors import Unfit
 from leakbench.defences import Defence, no_names
-from leakbench.errors import Unfit
 
 # Names of the parameters of the two lock layers, below the name of a lock.
 LAYERS = ("scale.weight", "scale.bias", "shift.weight", "shift.bias")

@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Defence, Update
-from leakbench.errors import UserError
 
 # How many derivatives are taken at once: by vectors (features), and by copies of images.
 FEATURES, COPIES = 64, 256

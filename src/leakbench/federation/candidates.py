@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.errors import Unfit
+from leakbench.base.errors import Unfit
+from leakbench.base.seeds import stream
 from leakbench.federation.play import Truth
-from leakbench.seeds import stream
 
 
 def candidates(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from leakbench.pixels import pixels
+from leakbench.base.pixels import pixels
 
 BATCH = 500
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from leakbench.base.tensors import Tensors
 from leakbench.defences import Batch
-from leakbench.tensors import Tensors
 
 # The number of weights that are moved at once: half a megabyte.
 CACHED = 1 << 17

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leakbench.base.errors import Unfit, UserError
+from leakbench.base.pixels import pixels
+from leakbench.base.seeds import stream
+from leakbench.base.tensors import Tensors
 from leakbench.defences import Defence, protected
-from leakbench.errors import Unfit, UserError
 from leakbench.federation.chance import generator
 from leakbench.federation.local import local_update
-from leakbench.pixels import pixels
-from leakbench.seeds import stream
-from leakbench.tensors import Tensors
-from leakbench.victims.layers import draw_masks
+from leakbench.networks.layers import draw_masks
 
 WORKING_BYTES = 300_000_000
 Sink = Callable[[slice, int, Tensors], None]

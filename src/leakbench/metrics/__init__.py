@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 from leakbench.metrics.metric import Metric
 
 
 def _declared() -> dict[str, Metric]:
-    modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
+    modules = (
+        import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if not found.ispkg
+    )
     metrics = [metric for module in modules for metric in getattr(module, "METRICS", ())]
     table = {metric.name: metric for metric in metrics}
     if len(table) < len(metrics):

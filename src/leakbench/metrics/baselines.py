@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from leakbench.records import Column
+from leakbench.datasets.columns import Column
 
 # Not a baseline, but stored in the column `baseline`: an intermediate reconstruction of the attack.
 SNAPSHOT = "snapshot"
@@ -26,9 +26,9 @@ ORIGINAL = "original"
 # The attack's own result, compared with the images that a defence made the client train on instead of its
 # private ones.
 TRANSFORMED = "transformed"
-# Not a guess: the bound that a defence certifies for every attacker (`leakbench.certificate`).
+# Not a guess: the bound that a defence certifies for every attacker (`leakbench.defences.certification`).
 CERTIFIED = "certified"
-# Not a guess either: what a closed form expects of the weights of a malicious server (`leakbench.servers`).
+# Not a guess either: what a closed form expects of the weights of a malicious server (`federation.servers`).
 EXPECTED = "expected"
 
 # Labels drawn from the class shares of public data, and one constant answer for all updates that has these

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 from leakbench.metrics.images import pair, to_uint8, undisplayable
 from leakbench.metrics.metric import Metric
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from leakbench.datasets.columns import Column
 from leakbench.metrics.images import pair
 from leakbench.metrics.metric import Metric
-from leakbench.records import Column
 
 # A number is right within this many standard deviations of its column. A quarter of the numbers of a normal
 # column are that near to its mean (TabLeak, ICML 2023; `create_tolerance_map` of its code).

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import open_tensors, read_facts, read_json
-from leakbench.errors import NotMeasured
+from leakbench.base.artefacts import open_tensors, read_facts, read_json
+from leakbench.base.errors import NotMeasured
 
 # The first word of a path to a file; other paths name what the catalogue says.
 FILES = ("run", "cost", "network")

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import Strict, validated
 from leakbench.papers.printed import Row
 from leakbench.papers.work import MANUAL, Class, Work
-from leakbench.yamls import Strict, validated
 
 OURS = {"experiment", "metric"}
 ALSO = {

@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 
 LAYER_CELLS = ("layer", "size", "stride", "padding", "activation")
 NOT_WORDS = {"id", "source", "value", "std", "note"}

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import Strict, read_yaml, suggest, validated
 from leakbench.papers.printed import Row, read_tables
-from leakbench.yamls import Strict, read_yaml, suggest, validated
 
 MANUAL = "papers/README.md"
 ID = re.compile(r"[A-Za-z0-9.-]+")

@@ -1,20 +1,20 @@
 """What an attacker who knows a defence does about it."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from leakbench import attacks, defences
-from leakbench.adaptive import adaptation, adapted
-from leakbench.adaptive.quantise import step_of
-from leakbench.adaptive.withhold import arrived
-from leakbench.attacks.adaptation import Adaptation
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.threat_model import ThreatModel
-from leakbench.parts import part
+from leakbench.attacks.adaptive import adaptation, adapted
+from leakbench.attacks.adaptive.quantise import step_of
+from leakbench.attacks.adaptive.withhold import arrived
+from leakbench.base.parts import part
+from leakbench.catalogue.signature import part_names
+from leakbench.observations.adaptation import Adaptation
+from leakbench.observations.observation import Observation
+from leakbench.observations.threat_model import ThreatModel
 
 RNG = torch.Generator().manual_seed(0)
 TRUE = {"a": torch.randn(1, 30, 20, generator=RNG), "b": torch.randn(1, 9, generator=RNG)}
@@ -24,7 +24,6 @@ SETTINGS: dict[str, dict[str, float]] = {
     "dp-sgd": {"noise_multiplier": 1.0, "clip": 0.5}, "outpost": {},
     "soteria": {}, "censor": {}, "dgp": {}, "ats": {},
 }  # fmt: skip
-ROOM = Path(defences.__file__).parent
 
 
 def known(name: str) -> Adaptation:
@@ -44,7 +43,7 @@ def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
 
 
 def test_every_defence_is_thought_of() -> None:
-    files = {path.stem.replace("_", "-") for path in ROOM.glob("*.py")} - {"--init--"}
+    files = set(part_names("defences"))
     # Those leave others something to see, and an attacker who knows of it another defence's name:
     # fused-known.
     in_aggregation = {

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from leakbench import aggregation
-from leakbench.aggregation import Report, build, cross_validates
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.defences import aggregation
+from leakbench.defences.aggregation import Report, build, cross_validates
 
 # The second client is worse in every way.
 REPORT = Report(

@@ -10,13 +10,14 @@ import yaml
 from skimage.transform import resize
 from torch import Tensor
 
-from leakbench import attacks, victims
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench import attacks
+from leakbench.attacks.matching.terms import Weights
+from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.sections import named
 from leakbench.federation import local_update
-from leakbench.matching.terms import Weights
-from leakbench.parts import SECTIONS
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 ROOT = Path(__file__).parents[3]
 LEVEL = {"lr": 1.0, "batch_size": None, "epochs": 1}

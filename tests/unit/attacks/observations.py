@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakbench import victims
-from leakbench.attacks.observation import Observation
 from leakbench.federation import local_update
-from leakbench.victims.layers import by_batch, draw_masks
+from leakbench.networks import victims
+from leakbench.networks.layers import by_batch, draw_masks
+from leakbench.observations.observation import Observation
 
 Make = Callable[..., tuple[Observation, Tensor]]
 

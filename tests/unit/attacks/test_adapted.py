@@ -9,10 +9,10 @@ import torch
 from matching_observations import BOXED, entry, observe, photographs, run
 
 from leakbench import attacks, defences
-from leakbench.attacks.adaptation import Adaptation, Mechanism, Nuisance
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.threat_model import ThreatModel
 from leakbench.federation import Truth, play
+from leakbench.observations.adaptation import Adaptation, Mechanism, Nuisance
+from leakbench.observations.observation import Observation
+from leakbench.observations.threat_model import ThreatModel
 
 SIZE, ROUNDS = 16, 2
 ATTACK: dict[str, Any] = {

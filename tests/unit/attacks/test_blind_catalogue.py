@@ -12,12 +12,12 @@ import pytest
 import scipy.optimize  # noqa: F401 - or every child would load it
 import torch._dynamo  # noqa: F401 - likewise
 
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
-from leakbench.blinding import _forked, seal, unsealed
+from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.base.processes.blinding import _forked, seal, unsealed
 from leakbench.catalogue.load import load_kind
-from leakbench.verbs.attack import attack
-from leakbench.verbs.capture import capture
-from leakbench.verbs.train import train
+from leakbench.jobs.attack import attack
+from leakbench.jobs.capture import capture
+from leakbench.jobs.train import train
 
 CONFIG = Path(__file__).parents[3] / "config"
 SHAPE, CLASSES = [16, 16, 1], 5

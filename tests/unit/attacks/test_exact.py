@@ -9,9 +9,9 @@ from observations import observe
 from torch import Tensor, nn
 
 from leakbench.attacks import run
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
+from leakbench.base.errors import Unfit
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 SHAPE = (8, 8, 3)
 HALF = {"hidden": [300, 40], "normalise": "half"}

@@ -8,12 +8,12 @@ import torch
 from observations import observe
 from torch import Tensor
 
+from leakbench.attacks.exact.columns import alone, columns_of, last_column
+from leakbench.attacks.exact.first_layer import FirstLayer, first_layers
+from leakbench.attacks.exact.proof import proof, read_twice
+from leakbench.attacks.exact.solved import samples_of
+from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.peel import peeled
-from leakbench.exact.columns import alone, columns_of, last_column
-from leakbench.exact.first_layer import FirstLayer, first_layers
-from leakbench.exact.proof import proof, read_twice
-from leakbench.exact.solved import samples_of
-from leakbench.exact.span import Span, span
 
 SHAPE = (8, 8, 3)
 HALF = {"hidden": [300, 40], "normalise": "half"}

@@ -13,11 +13,12 @@ from observations import Make, observe
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakbench import attacks, defences, generators, victims
+from leakbench import attacks, defences
 from leakbench.attacks import fidel as room
 from leakbench.attacks.fidel import divide, fidel, join
-from leakbench.attacks.observation import Observation
-from leakbench.victims.layers import dense_input, draw_masks
+from leakbench.networks import generators, victims
+from leakbench.networks.layers import dense_input, draw_masks
+from leakbench.observations.observation import Observation
 
 RNG = torch.Generator()
 ACTIVATIONS = ["relu", "sigmoid", "tanh", "linear"]
@@ -171,7 +172,7 @@ class Standardises(nn.Module):
 
 def test_what_a_calculation_makes_of_pixels_is_no_image(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     own = SimpleNamespace(standardises=lambda shape, classes: Standardises(shape, classes))
-    monkeypatch.setitem(sys.modules, "leakbench.victims.standardises", own)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "leakbench.networks.victims.standardises", own)  # type: ignore[arg-type]
     observation, images = make("standardises", (6, 6, 1))
     found = fidel(observation, RNG)
     assert found.target == "features"

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from leakbench.attacks.fidel import fidel
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.federation import local_update
-from leakbench.victims import build
+from leakbench.networks.victims import build
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 A = log(3) / 6
 WEIGHTS = {

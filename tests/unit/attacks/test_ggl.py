@@ -7,9 +7,10 @@ import pytest
 import torch
 from matching_observations import configured, entry, observe, psnr
 
-from leakbench import attacks, generators
-from leakbench.attacks.observation import Observation
-from leakbench.errors import Unfit
+from leakbench import attacks
+from leakbench.base.errors import Unfit
+from leakbench.networks import generators
+from leakbench.observations.observation import Observation
 
 LATENT = 4
 

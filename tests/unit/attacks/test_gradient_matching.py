@@ -19,14 +19,14 @@ from matching_observations import (
 )
 from torch import Tensor
 
-from leakbench import victims
-from leakbench.matching import composition, objective, trials
-from leakbench.matching.frozen import FrozenDifference, pays
-from leakbench.matching.local_epochs import Taken
-from leakbench.matching.loop import Schedule, match
-from leakbench.matching.trials import groups
-from leakbench.objectives.cosine import cosine
-from leakbench.optimisers.adam import adam
+from leakbench.attacks.matching import composition, objective, trials
+from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
+from leakbench.attacks.matching.local_epochs import Taken
+from leakbench.attacks.matching.loop import Schedule, match
+from leakbench.attacks.matching.objectives.cosine import cosine
+from leakbench.attacks.matching.optimisers.adam import adam
+from leakbench.attacks.matching.trials import groups
+from leakbench.networks import victims
 
 FALLING = QUICK | {"optimiser": {"adam": {"lr": 0.1, "signed": True, "decay": True}}}
 

@@ -18,14 +18,14 @@ from matching_observations import (
 from torch import Tensor
 
 from leakbench import attacks
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.attacks import gradient_matching
-from leakbench.attacks.observation import Observation, read_observation
-from leakbench.cli import main
-from leakbench.errors import Unfit, UserError
-from leakbench.matching import composition
-from leakbench.verbs.attack import attack
-from leakbench.workers import Work
+from leakbench.attacks.matching import composition
+from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.base.errors import Unfit, UserError
+from leakbench.base.processes.workers import Work
+from leakbench.jobs.attack import attack
+from leakbench.jobs.cli import main
+from leakbench.observations.observation import Observation, read_observation
 
 
 def write(path: Path, observation: Observation) -> None:
@@ -184,7 +184,7 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two models of one size: the second's work must not be taken for the first's."""
-    from leakbench.matching import loop
+    from leakbench.attacks.matching import loop
 
     monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
     one = small(rounds=4)
@@ -230,7 +230,7 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
 def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from leakbench.matching import loop
+    from leakbench.attacks.matching import loop
 
     class Killed(BaseException):
         pass
@@ -275,7 +275,7 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """By the sealed process that finds it."""
-    from leakbench.matching import loop
+    from leakbench.attacks.matching import loop
 
     class Killed(BaseException):
         pass
@@ -329,7 +329,7 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
 ) -> None:
     """The capture's facts are named as the attack's, and are the same for victims that differ in training
     alone."""
-    from leakbench.verbs import attack as verb
+    from leakbench.jobs import attack as verb
 
     one = replace(small(), labels=None)
     other = replace(one, weights={name: 2 * value for name, value in one.weights.items()})
@@ -358,7 +358,7 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
 
 
 def test_workers_change_no_byte_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from leakbench.matching.objective import Objective
+    from leakbench.attacks.matching.objective import Objective
 
     monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns: 2)
     write(tmp_path / "capture.safetensors", replace(small(rounds=5), labels=None))

@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from leakbench import servers, victims
+from leakbench.attacks.exact.levels import brightest
 from leakbench.attacks.imprint import imprint
-from leakbench.attacks.observation import Observation
-from leakbench.errors import Unfit
-from leakbench.exact.levels import brightest
-from leakbench.servers import Held
-from leakbench.victims.layers import Normalise
+from leakbench.base.errors import Unfit
+from leakbench.federation import servers
+from leakbench.federation.servers import Held
+from leakbench.networks import victims
+from leakbench.networks.layers import Normalise
+from leakbench.observations.observation import Observation
 
 SHAPE, PLACE = (6, 6, 1), (1, 6, 6)
 

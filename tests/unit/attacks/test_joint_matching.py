@@ -14,12 +14,12 @@ from matching_observations import run as once
 from observations import observe_passes
 from torch import Tensor
 
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.epochs.joint import MATCHINGS
-from leakbench.errors import Unfit
-from leakbench.matching import loop
-from leakbench.workers import Work
+from leakbench.attacks.matching import loop
+from leakbench.attacks.matching.epochs.joint import MATCHINGS
+from leakbench.base.errors import Unfit
+from leakbench.base.processes.workers import Work
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 VALUES: dict[str, Any] = {
     "objective": "cosine",

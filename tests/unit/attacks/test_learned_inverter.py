@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leakbench import attacks, defences, generators, victims
+from leakbench import attacks, defences
 from leakbench.attacks import learned_inverter as module
 from leakbench.attacks.learned_inverter import hashed, learned_inverter
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.threat_model import ThreatModel
-from leakbench.errors import Unfit
+from leakbench.base.errors import Unfit
 from leakbench.federation import local_update
+from leakbench.networks import generators, victims
+from leakbench.observations.observation import Observation
+from leakbench.observations.threat_model import ThreatModel
 
 SHAPE = (8, 8, 1)
 SMALL: dict[str, Any] = {"hidden": 64, "epochs": 12, "rate": 3e-3, "batch": 16, "bins": 0}

@@ -9,15 +9,15 @@ import torch
 from observations import observe
 from torch import Tensor
 
-from leakbench import victims
 from leakbench.attacks import run
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.exact.membership import certified, distances, spans, within
-from leakbench.exact.span import span
+from leakbench.attacks.exact.membership import certified, distances, spans, within
+from leakbench.attacks.exact.span import span
+from leakbench.base.errors import Unfit
 from leakbench.federation import local_update
 from leakbench.metrics.membership import membership_auc, tpr_at_fpr_0
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 SHAPE, K, OTHERS = (8, 8, 3), 12, 100
 LOCAL = {"lr": 0.05, "batch_size": 4, "epochs": 3}

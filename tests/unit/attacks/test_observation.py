@@ -13,13 +13,13 @@ import torch
 from observations import Make
 from torch import nn
 
-from leakbench import generators
-from leakbench.artefacts import write_tensors
 from leakbench.attacks.fidel import fidel
-from leakbench.attacks.observation import Observation, read_observation
-from leakbench.attacks.threat_model import ThreatModel, in_words
-from leakbench.errors import UserError
+from leakbench.base.artefacts import write_tensors
+from leakbench.base.errors import UserError
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
+from leakbench.networks import generators
+from leakbench.observations.observation import Observation, read_observation
+from leakbench.observations.threat_model import ThreatModel, in_words
 
 Tensors = dict[str, np.ndarray]
 
@@ -84,7 +84,7 @@ class Normed(nn.Sequential):
 
 
 def test_the_mode_says_what_norms_go_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "leakbench.victims.normed", SimpleNamespace(normed=Normed))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "leakbench.networks.victims.normed", SimpleNamespace(normed=Normed))  # type: ignore[arg-type]
     torch.manual_seed(0)
     victim, x = Normed((8, 8, 1), 3), torch.rand(4, 1, 8, 8)
     victim(x)

@@ -6,13 +6,13 @@ import torch
 from observations import observe
 from torch import Tensor
 
-from leakbench import victims
 from leakbench.attacks import run
+from leakbench.attacks.exact.first_layer import FirstLayer
+from leakbench.attacks.exact.published import as_published
+from leakbench.attacks.exact.span import span
 from leakbench.attacks.peel import _carried, peeled
-from leakbench.errors import Unfit
-from leakbench.exact.first_layer import FirstLayer
-from leakbench.exact.published import as_published
-from leakbench.exact.span import span
+from leakbench.base.errors import Unfit
+from leakbench.networks import victims
 
 CLASSES = 10
 

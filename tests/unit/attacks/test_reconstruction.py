@@ -10,11 +10,11 @@ from matching_observations import small
 from test_gradient_matching_verb import spec, write
 
 from leakbench import attacks
-from leakbench.artefacts import read_facts
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Altered, Unfit, Unwritable, UserError
-from leakbench.process import Stopped
-from leakbench.verbs.attack import attack
+from leakbench.base.artefacts import read_facts
+from leakbench.base.errors import Altered, Unfit, Unwritable, UserError
+from leakbench.base.processes.process import Stopped
+from leakbench.jobs.attack import attack
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def made(**changes: Any) -> Reconstruction:

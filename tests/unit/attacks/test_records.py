@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench import victims
 from leakbench.attacks import run
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.attacks.threat_model import ThreatModel
+from leakbench.datasets.columns import columns_of, decode, encode
 from leakbench.federation import local_update
 from leakbench.metrics import measure
 from leakbench.metrics.matching import best
 from leakbench.metrics.pearson import pearson_matrix
-from leakbench.records import columns_of, decode, encode
-from leakbench.victims.layers import Normalise
+from leakbench.networks import victims
+from leakbench.networks.layers import Normalise
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
+from leakbench.observations.threat_model import ThreatModel
 
 NUMBERS: list[dict[str, Any]] = [{f"number {n}": [0, 1000, 1]} for n in range(12)]
 BLOCKS: list[dict[str, Any]] = [{f"category {n}": ["a", "b", "c", "d"]} for n in range(4)]

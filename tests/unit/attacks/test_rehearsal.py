@@ -11,12 +11,12 @@ from observations import Make
 from torch import Tensor
 
 from leakbench import defences
-from leakbench.attacks.observation import Observation
 from leakbench.attacks.rehearsal import known_defence, rehearsal
-from leakbench.attacks.threat_model import ThreatModel
+from leakbench.base.errors import Unfit
 from leakbench.defences import Batch, Defence, Update, View
-from leakbench.errors import Unfit
 from leakbench.federation import local_update
+from leakbench.observations.observation import Observation
+from leakbench.observations.threat_model import ThreatModel
 
 LENET: dict[str, Any] = {"module": "lenet-dlg", "shape": (8, 8, 1)}
 

@@ -5,12 +5,12 @@ import torch
 from matching_observations import observe, photographs, run
 from torch import Tensor
 
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.errors import Unfit
-from leakbench.exact.membership import certified
-from leakbench.matching.trials import groups
-from leakbench.unknowns.span import span
+from leakbench.attacks.exact.membership import certified
+from leakbench.attacks.matching.trials import groups
+from leakbench.attacks.matching.unknowns.span import span
+from leakbench.base.errors import Unfit
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 TANH = {"hidden": [24, 20], "activation": "tanh"}
 ADAM = {"adam": {"lr": 0.1, "signed": True, "decay": True}}

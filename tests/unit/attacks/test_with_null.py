@@ -7,7 +7,7 @@ import torch
 from matching_observations import QUICK, entry, run, small
 
 from leakbench import attacks
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.observations.reconstruction import Reconstruction
 
 
 def rng(seed: int) -> torch.Generator:

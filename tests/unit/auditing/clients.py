@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakbench.auditing import demo
+from leakbench.audit import demo
 
 
 def faces(records: int, first: int = 0) -> tuple[Tensor, Tensor]:

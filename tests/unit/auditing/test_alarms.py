@@ -9,13 +9,13 @@ import torch
 from clients import faces, mlp
 from torch import nn
 
-from leakbench import detectors, servers
-from leakbench.attacks.observation import Observation
-from leakbench.auditing.alarms import Alarm, Part, alarms
-from leakbench.auditing.audit import of_client
-from leakbench.auditing.round import client
-from leakbench.auditing.view import view
-from leakbench.servers import Held
+from leakbench.audit.alarms import Alarm, Part, alarms
+from leakbench.audit.audit import of_client
+from leakbench.audit.round import client
+from leakbench.audit.view import view
+from leakbench.federation import detectors, servers
+from leakbench.federation.servers import Held
+from leakbench.observations.observation import Observation
 
 # Seconds: no detector comes near its share, however busy the machine is.
 BUDGET = 600

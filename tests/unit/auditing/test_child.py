@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from leakbench.auditing.child import say, supervised
-from leakbench.errors import UserError
+from leakbench.audit.child import say, supervised
+from leakbench.base.errors import UserError
 
 Tell = Callable[[str], None]
 
@@ -70,7 +70,7 @@ def test_a_line_is_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_closed_output_is_nowhere() -> None:
     """Else the pipe to the process would be the standard output of its code."""
     code = (
-        "from leakbench.auditing.child import say, supervised\n"
+        "from leakbench.audit.child import say, supervised\n"
         "import sys\n"
         "def work(tell):\n"
         "    tell('heard')\n"

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from clients import faces
 
-from leakbench.auditing.found import LABELLED, NOTHING, READ, RECOGNISABLE, score
-from leakbench.auditing.view import Truth
+from leakbench.audit.found import LABELLED, NOTHING, READ, RECOGNISABLE, score
+from leakbench.audit.view import Truth
 from leakbench.metrics.exact import exact
 
 

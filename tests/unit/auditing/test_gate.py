@@ -2,9 +2,9 @@
 
 import pytest
 
-from leakbench.auditing.gate import check, met
-from leakbench.auditing.times import gigabytes, seconds_of
-from leakbench.errors import UserError
+from leakbench.audit.gate import check, met
+from leakbench.audit.times import gigabytes, seconds_of
+from leakbench.base.errors import UserError
 
 AUDIT = {
     "found": [

@@ -9,11 +9,11 @@ from clients import Own, faces, mlp
 from torch import nn
 from torch.nn.functional import dropout
 
-from leakbench.auditing.attack import catalogue, exact
-from leakbench.auditing.found import LABELLED, READ
-from leakbench.auditing.look import _duration, look, replay
-from leakbench.auditing.round import client
-from leakbench.auditing.view import facts, view
+from leakbench.audit.attack import catalogue, exact
+from leakbench.audit.found import LABELLED, READ
+from leakbench.audit.look import _duration, look, replay
+from leakbench.audit.round import client
+from leakbench.audit.view import facts, view
 
 
 def read(name: str, network: nn.Module, records: int, first: int) -> tuple[int, int]:

@@ -15,13 +15,13 @@ from clients import faces, mlp
 from torch import nn
 
 from leakbench import attacks
-from leakbench.auditing.attack import OutOfTime, catalogue, exact, matching, within
-from leakbench.auditing.audit import of_client
-from leakbench.auditing.found import READ, RECOGNISABLE, Found
-from leakbench.auditing.look import look
-from leakbench.auditing.remedies import grouped, largest, noisy, remedies
-from leakbench.auditing.round import client
-from leakbench.auditing.view import facts, view
+from leakbench.audit.attack import OutOfTime, catalogue, exact, matching, within
+from leakbench.audit.audit import of_client
+from leakbench.audit.found import READ, RECOGNISABLE, Found
+from leakbench.audit.look import look
+from leakbench.audit.remedies import grouped, largest, noisy, remedies
+from leakbench.audit.round import client
+from leakbench.audit.view import facts, view
 
 
 def convolutional() -> nn.Module:
@@ -81,7 +81,7 @@ def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyP
     # A search that its share is too short for takes what is left of the budget, and no more than it needs.
     # It may take twice the time that its first steps foretell. They foretell 33 s here, so that the search is
     # not ended where a machine stalls for a second.
-    monkeypatch.setattr("leakbench.auditing.attack._cost", lambda entry, observation: (1.0, 0.1))
+    monkeypatch.setattr("leakbench.audit.attack._cost", lambda entry, observation: (1.0, 0.1))
     whole = matching("invg", about, observation, truth, 0.01, 300)
     assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
 
@@ -118,7 +118,7 @@ def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
             iterations=longer if again else 100, quality=quality, seconds=took,
         )  # fmt: skip
 
-    monkeypatch.setattr("leakbench.auditing.audit.matching", searched)
+    monkeypatch.setattr("leakbench.audit.audit.matching", searched)
     own = client((convolutional().eval(), nn.CrossEntropyLoss(), pictures(2)), local_steps=1)
     lines: list[str] = []
     found = of_client(own, 60, lines.append)
@@ -141,7 +141,7 @@ def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatc
     """What is raised while an object is deleted goes nowhere."""
     ignored = []
     monkeypatch.setattr("sys.unraisablehook", lambda problem: ignored.append(problem.exc_type))
-    monkeypatch.setattr("leakbench.auditing.attack.AGAIN", 0.05)
+    monkeypatch.setattr("leakbench.audit.attack.AGAIN", 0.05)
 
     class Slow:
         def __del__(self) -> None:
@@ -254,9 +254,9 @@ def test_what_helps_is_ranked_with_its_price() -> None:
 
 
 def test_a_search_that_found_the_leak_runs_again_after_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leakbench.auditing.remedies._of_clients", lambda own: ())
-    monkeypatch.setattr("leakbench.auditing.remedies.KEPT", ())
-    monkeypatch.setattr("leakbench.auditing.remedies.NOISE", (1.0,))
+    monkeypatch.setattr("leakbench.audit.remedies._of_clients", lambda own: ())
+    monkeypatch.setattr("leakbench.audit.remedies.KEPT", ())
+    monkeypatch.setattr("leakbench.audit.remedies.NOISE", (1.0,))
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(512, 4))
     slope = torch.linspace(0, 1, 8)

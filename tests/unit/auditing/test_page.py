@@ -12,12 +12,12 @@ import pytest
 from clients import faces, mlp
 from torch import nn
 
-from leakbench.auditing.audit import Audit, of_client
-from leakbench.auditing.found import Found
-from leakbench.auditing.look import Look
-from leakbench.auditing.page import SOURCES, page
-from leakbench.auditing.remedies import Remedy
-from leakbench.auditing.round import client
+from leakbench.audit.audit import Audit, of_client
+from leakbench.audit.found import Found
+from leakbench.audit.look import Look
+from leakbench.audit.page import SOURCES, page
+from leakbench.audit.remedies import Remedy
+from leakbench.audit.round import client
 from leakbench.catalogue.bibliography import source
 
 

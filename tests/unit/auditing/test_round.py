@@ -10,10 +10,10 @@ from clients import faces, mlp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakbench.auditing.round import client
-from leakbench.auditing.view import view
-from leakbench.auditing.watch import watched
-from leakbench.errors import UserError
+from leakbench.audit.round import client
+from leakbench.audit.view import view
+from leakbench.audit.watch import watched
+from leakbench.base.errors import UserError
 
 
 class Two(nn.Module):

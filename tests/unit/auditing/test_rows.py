@@ -9,14 +9,14 @@ from clients import Own
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from leakbench.auditing.alarms import alarms
-from leakbench.auditing.attack import catalogue, exact, matching
-from leakbench.auditing.audit import of_client
-from leakbench.auditing.besides import besides
-from leakbench.auditing.reasons import reason
-from leakbench.auditing.round import client
-from leakbench.auditing.view import view
-from leakbench.errors import Unfit, UserError
+from leakbench.audit.alarms import alarms
+from leakbench.audit.attack import catalogue, exact, matching
+from leakbench.audit.audit import of_client
+from leakbench.audit.besides import besides
+from leakbench.audit.reasons import reason
+from leakbench.audit.round import client
+from leakbench.audit.view import view
+from leakbench.base.errors import Unfit, UserError
 
 
 def batch(records: int = 4) -> tuple[Tensor, Tensor]:
@@ -86,8 +86,8 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
         raise KeyError("network.1.weight")
 
     seen = view(client((compiled(), nn.CrossEntropyLoss(), batch()), local_steps=1).play())
-    monkeypatch.setattr("leakbench.detectors.isolation.fidel", fails)
-    monkeypatch.setattr("leakbench.auditing.besides.labels", fails)
+    monkeypatch.setattr("leakbench.federation.detectors.isolation.fidel", fails)
+    monkeypatch.setattr("leakbench.audit.besides.labels", fails)
     monkeypatch.setattr("leakbench.attacks.run", fails)
     by = {each.detector: each for each in alarms([seen], 600)}
     why = "it needs the update of 1.weight, which is not sent under this name"

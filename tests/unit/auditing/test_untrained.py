@@ -8,17 +8,17 @@ from clients import Own, faces, mlp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakbench.auditing.alarms import alarms
-from leakbench.auditing.attack import catalogue, exact, matching
-from leakbench.auditing.audit import of_client
-from leakbench.auditing.besides import besides
-from leakbench.auditing.found import READ, RECOGNISABLE
-from leakbench.auditing.look import look
-from leakbench.auditing.remedies import remedies
-from leakbench.auditing.round import client
-from leakbench.auditing.view import fixed, view
-from leakbench.auditing.watch import watched
-from leakbench.errors import UserError
+from leakbench.audit.alarms import alarms
+from leakbench.audit.attack import catalogue, exact, matching
+from leakbench.audit.audit import of_client
+from leakbench.audit.besides import besides
+from leakbench.audit.found import READ, RECOGNISABLE
+from leakbench.audit.look import look
+from leakbench.audit.remedies import remedies
+from leakbench.audit.round import client
+from leakbench.audit.view import fixed, view
+from leakbench.audit.watch import watched
+from leakbench.base.errors import UserError
 
 
 def frozen(network: nn.Module, *names: str) -> nn.Module:

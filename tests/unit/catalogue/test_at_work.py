@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.at_work import write
 from leakbench.catalogue.workflow import Workflow
-from leakbench.errors import UserError
 from tests.unit.catalogue.conftest import ENTRIES
 
 FOLDER = "results/quick/specs"

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from planning import MATCHING, planned
 
+from leakbench.base.errors import UserError
+from leakbench.base.parts import place
 from leakbench.catalogue import blame, signature
 from leakbench.catalogue.blame import blamed, odd
 from leakbench.catalogue.signature import definition, parameters_model, part_names
-from leakbench.errors import UserError
 
 
 def forget() -> None:
@@ -23,7 +24,7 @@ def forget() -> None:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a package in which only objectives/part.py is looked at."""
     folder = tmp_path / "package"
-    (folder / "objectives").mkdir(parents=True)
+    (folder / place("objectives")).mkdir(parents=True)
     for module in (blame, signature):
         monkeypatch.setattr(module, "PACKAGE", folder)
     forget()
@@ -43,7 +44,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],
 )
 def test_a_part_that_cannot_be_read_is_named(text: bytes, says: str, package: Path) -> None:
-    path = package / "objectives" / "part.py"
+    path = package / place("objectives") / "part.py"
     path.write_bytes(text)
     says = rf"^{re.escape(str(path))}: .*{says}.* \(mend "
     with pytest.raises(UserError, match=says), blamed(package):
@@ -62,11 +63,11 @@ def test_a_section_that_names_no_part_is_refused_with_file_and_key(
 ) -> None:
     change = {"objective": objective}
     attack = {"summary": "x", **MATCHING} | ({"variants": {"v": change}} if variant else change)
-    place = root({"attacks/m": attack})
+    checkout = root({"attacks/m": attack})
     key = "variants.v.objective" if variant else "objective"
     says = rf"config/attacks/m.yaml: {key}: .* names no part \("
-    with pytest.raises(UserError, match=says), blamed(place / "config"):
-        planned(place)
+    with pytest.raises(UserError, match=says), blamed(checkout / "config"):
+        planned(checkout)
 
 
 @pytest.mark.parametrize("objective", [None, "squares", ["squares"], [{"squares": None}], {"squares": {}}])

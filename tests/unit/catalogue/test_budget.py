@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue import costs, shares
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.workflow import judges
-from leakbench.errors import UserError
-from leakbench.verdicts.verdict import SHORTEST
+from leakbench.papers.verdicts.verdict import SHORTEST
 from tests.unit.catalogue.conftest import ENTRIES
 
 ROOT = Path(__file__).parents[3]
@@ -207,7 +207,8 @@ def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
     assert took + len(found.experiments) * costs.EXPERIMENT <= 60 * budget["total"]
     for name, spec in found.specs.items():
         if name.startswith("capture/"):
-            assert spec["federation"]["rounds"] >= 5
+            # Published code draws one update.
+            assert spec["federation"]["rounds"] >= 5 or spec["federation"]["drawn"]
     # One seed more changes nothing of what is chosen.
     other = plan(ROOT, scale, judges(), seed=1)
     without_seed = [sorted(cell.stem.rpartition("/")[0] for cell in each.cells) for each in (found, other)]

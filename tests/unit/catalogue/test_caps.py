@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning import MATCHING, capping, planned
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.entry import capped
 from leakbench.catalogue.schema import Scale
-from leakbench.errors import UserError
 from tests.unit.catalogue.conftest import ENTRIES
 
 VALUES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99) | st.floats(0, 99), min_size=3)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.catalogue import code
-from leakbench.catalogue.code import PACKAGE, closure, code_digest
+from leakbench.base import code
+from leakbench.base.code import PACKAGE, closure, code_digest
 
 CACHED = (code._file, code._imports, code.closure, code._named_bytes, code.code_digest)
 
@@ -92,16 +92,16 @@ def test_the_digest_changes_with_bytes_and_names_of_the_closure_alone(package: P
 def test_the_real_attack_reaches_its_parts_and_no_truth() -> None:
     files = {
         path.relative_to(code.PACKAGE).as_posix()
-        for path in closure("leakbench.verbs.attack", "leakbench.attacks.fidel")
+        for path in closure("leakbench.jobs.attack", "leakbench.attacks.fidel")
     }
     assert {
         "attacks/fidel.py",
-        "attacks/observation.py",
-        "artefacts.py",
-        "seeds.py",
-        "victims/layers.py",
+        "observations/observation.py",
+        "base/artefacts.py",
+        "base/seeds.py",
+        "networks/layers.py",
     } <= files
     assert not [
-        name for name in files if name.startswith(("datasets/", "federation/", "metrics/", "verbs/capture"))
+        name for name in files if name.startswith(("datasets/", "federation/", "metrics/", "jobs/capture"))
     ]
-    assert not [name for name in files if name.startswith("victims/") and name.endswith("nn.py")]
+    assert not [name for name in files if name.startswith("networks/victims/") and name.endswith("nn.py")]

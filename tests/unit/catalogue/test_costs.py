@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from leakbench import victims
 from leakbench.attacks.inverter import Inverter
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.entry import sized
 from leakbench.catalogue.workflow import Workflow
-from leakbench.speed import measured
+from leakbench.jobs.speed import measured
+from leakbench.networks import victims
 
 ROOT = Path(__file__).parents[3]
 PARTS = {"train": "victim", "generator": "generator"}

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning import MATCHING
 
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import suggest
 from leakbench.catalogue.load import file_of, find, load_kind, merge
 from leakbench.catalogue.schema import Victim
-from leakbench.errors import UserError
-from leakbench.yamls import suggest
 from tests.unit.catalogue.conftest import ENTRIES
 
 MAPPINGS = st.recursive(

@@ -15,8 +15,8 @@ from leakbench.catalogue.commands import commands
 from leakbench.catalogue.load import files_of, load_kind, read_yaml
 from leakbench.catalogue.manual import manual
 from leakbench.catalogue.schema import KINDS
-from leakbench.parser import parser
-from leakbench.verbs.manual import manual as write
+from leakbench.jobs.manual import manual as write
+from leakbench.jobs.parser import parser
 
 ROOT = Path(__file__).parents[3]
 

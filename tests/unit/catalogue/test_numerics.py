@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from leakbench.base.code import PACKAGE
+from leakbench.base.errors import UserError
 from leakbench.catalogue import numerics as module
-from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.numerics import changed, declared, numerics
-from leakbench.errors import UserError
 
 
 def package(folder: Path, **files: str) -> Path:
@@ -43,7 +43,7 @@ def test_two_versions_in_a_file_or_two_files_of_one_name_are_one_line(tmp_path: 
 
 
 def test_only_what_a_module_reaches_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, chain = PACKAGE / "matching/loop.py", PACKAGE / "metrics/ssim.py"
+    loop, chain = PACKAGE / "attacks/matching/loop.py", PACKAGE / "metrics/ssim.py"
     monkeypatch.setattr(module, "declared", lambda: {loop: 2, chain: 3, PACKAGE / "attacks/peel.py": 1})
     assert numerics(["leakbench.attacks.gradient_matching"]) == {"loop": 2}
     assert numerics(["leakbench.datasets.idx"]) == {}

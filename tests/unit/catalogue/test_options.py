@@ -10,9 +10,9 @@ import torch
 from planning import planned
 from torch import nn
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.options import TAKEN, check_options
-from leakbench.errors import UserError
-from leakbench.training.fit import OPTIMISERS
+from leakbench.federation.training.fit import OPTIMISERS
 
 TORCH = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adadelta": torch.optim.Adadelta}
 # What a training gives by itself, what is no single number, and how torch computes a step.

@@ -9,8 +9,8 @@ from planning import MATCHING, planned
 
 from leakbench.catalogue import costs
 from leakbench.catalogue.load import load_kind
-from leakbench.verbs import plan as module
-from leakbench.verbs.plan import plan
+from leakbench.jobs import plan as module
+from leakbench.jobs.plan import plan
 from tests.unit.catalogue.conftest import ENTRIES
 
 LONG = "an-experiment-with-a-name-of-more-than-28-characters"

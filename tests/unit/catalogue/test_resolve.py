@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from planning import METRICS, planned
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.settings import run_name
-from leakbench.errors import UserError
 
 # Of the small catalogue's cells, one attack on one capture.
 OTHER = {

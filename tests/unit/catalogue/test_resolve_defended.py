@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from planning import planned
 
+from leakbench.base.errors import UserError
+from leakbench.base.parts import parts_of
 from leakbench.catalogue.load import attack_of
-from leakbench.errors import UserError
-from leakbench.parts import parts_of
 
 
 def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Callable[..., Path]) -> None:
@@ -111,7 +111,7 @@ def test_what_a_malicious_server_does_stands_in_the_capture_s_spec(root: Callabl
 
 def test_what_watching_clients_find_hangs_on_the_detectors(root: Callable[..., Path]) -> None:
     spec = planned(root({"federations/f": {"watched": True}})).specs["capture/d/v/f/none/0"]
-    looking = {"leakbench.detectors.isolation", "leakbench.detectors.rows_alike"}
+    looking = {"leakbench.federation.detectors.isolation", "leakbench.federation.detectors.rows_alike"}
     assert looking <= set(parts_of(spec))
     assert not looking & set(parts_of(spec | {"federation": spec["federation"] | {"watched": False}}))
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from planning import MATCHING, planned
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 
 
 def test_a_figure_knows_the_title_of_each_part(root: Callable[..., Path]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from planning import capping, planned
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.resolve import Plan
-from leakbench.errors import UserError
 
 
 def shares_of(plan: Plan) -> dict[str, dict[str, float]]:

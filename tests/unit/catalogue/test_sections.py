@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from leakbench.base.code import PACKAGE
+from leakbench.base.errors import UserError
+from leakbench.base.parts import SECTIONS, place
 from leakbench.catalogue import sections, signature
-from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.load import attack_of, load_kind
 from leakbench.catalogue.schema import Attack
 from leakbench.catalogue.sections import EXCLUDES, FLAT, named, varied
-from leakbench.errors import UserError
-from leakbench.parts import SECTIONS
 
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching",
@@ -76,7 +76,9 @@ def test_defaults_are_filled_in_and_variants_resolved(root: Callable[..., Path])
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "no such term": ({"objective": ["cosin"]}, "objective: 'cosin' is no part of src/leakbench/objectives"),
+    "no such term": (
+        {"objective": ["cosin"]}, "objective: 'cosin' is no part of src/leakbench/attacks/matching/objectives"
+    ),
     "no such argument": (
         {"objective": ["cosine", {"total-variation": {"wait": 1}}]}, "objective.total-variation."
     ),
@@ -324,12 +326,13 @@ def test_labels_that_are_not_said_are_none_too(root: Callable[..., Path]) -> Non
 def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Return the file of a new term, own.py, of a package that is otherwise as it is."""
     for room in ("attacks", "objectives", "labels", "unknowns", "optimisers"):
-        (tmp_path / "package" / room).mkdir(parents=True)
-        for path in (PACKAGE / room).glob("*.py"):
-            (tmp_path / "package" / room / path.name).symlink_to(path)
+        folder = tmp_path / "package" / place(room)
+        folder.mkdir(parents=True)
+        for path in (PACKAGE / place(room)).glob("*.py"):
+            (folder / path.name).symlink_to(path)
     monkeypatch.setattr(signature, "PACKAGE", tmp_path / "package")
     forget()
-    yield tmp_path / "package" / "objectives" / "own.py"
+    yield tmp_path / "package" / place("objectives") / "own.py"
     forget()
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from leakbench.base.errors import UserError
+from leakbench.base.parts import place
 from leakbench.catalogue import signature
 from leakbench.catalogue.signature import (
     SIGNATURES,
@@ -15,7 +17,6 @@ from leakbench.catalogue.signature import (
     parameters_model,
     part_names,
 )
-from leakbench.errors import UserError
 
 PART = """
 import torch_that_is_not_installed
@@ -158,12 +159,12 @@ def test_a_function_of_another_signature_is_no_part(
 ) -> None:
     monkeypatch.setattr(signature, "PACKAGE", tmp_path)
     text, wanted = WRONG[kind]
-    (tmp_path / kind).mkdir()
-    (tmp_path / kind / "part.py").write_text(text)
+    (tmp_path / place(kind)).mkdir(parents=True)
+    (tmp_path / place(kind) / "part.py").write_text(text)
     for read in (check_signature, definition):
         read.cache_clear()
     with pytest.raises(
-        UserError, match=rf"/{kind}/part\.py: part\(.* is no part of {kind} \(write `.*\)$"
+        UserError, match=rf"/{place(kind)}/part\.py: part\(.* is no part of {kind} \(write `.*\)$"
     ) as told:
         check_signature(kind, "part")
     check_signature.cache_clear()
@@ -194,4 +195,7 @@ def test_every_real_part_of_the_catalogue_has_a_schema(kind: str) -> None:
     for entry in entries.values():
         assert isinstance(entry, Part)
         assert module_file(kind, entry.module).is_file()
-        assert entry.parameters.keys() == parameters_model(kind, entry.module).model_fields.keys()
+        model = parameters_model(kind, entry.module)
+        assert entry.parameters == model(**entry.parameters).model_dump()
+        hidden = {name for name, field in model.model_fields.items() if field.exclude_if}
+        assert entry.parameters.keys() >= model.model_fields.keys() - hidden

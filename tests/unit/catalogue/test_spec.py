@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from specs import CELL, SPECS, altered, at, verb_of
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.spec import check_spec
-from leakbench.errors import UserError
 
 NO_TEXT = "\ud800"
 # No key of a spec may hold one of these.
@@ -100,7 +100,7 @@ def test_what_is_known_of_a_defence_may_be_for_those_who_do_not_adapt(
 ) -> None:
     """Then its file holds the function `unadapted` alone."""
     of_file = altered("attack", ("adaptation.module", "own-defence"))
-    assert "is no part of src/leakbench/adaptive" in line_of("attack", of_file)
+    assert "is no part of src/leakbench/attacks/adaptive" in line_of("attack", of_file)
     monkeypatch.setattr("leakbench.catalogue.spec.names", lambda room: ["own_defence"])
     assert line_of("attack", of_file) == ""
 
@@ -125,8 +125,8 @@ def test_a_spec_too_deep_to_read_is_refused() -> None:
         ("victim", "victim.training.epochs", 2.0, "valid integer"),
         ("victim", "victim.training.checkpoints", [2, 3], "3 is beyond the 2 epochs"),
         ("victim", "victim.training.images", ..., "is missing"),
-        ("victim", "victim.module", "nosuch", "is no part of src/leakbench/victims (there are: "),
-        ("victim", "victim.module", "file", "is no part of src/leakbench/victims"),
+        ("victim", "victim.module", "nosuch", "is no part of src/leakbench/networks/victims (there are: "),
+        ("victim", "victim.module", "file", "is no part of src/leakbench/networks/victims"),
         ("victim", "victim.module", "../attacks/spear", "should match pattern"),
         ("victim", "victim.module", "lenet_dgl", "did you mean 'lenet-dlg'?"),
         ("victim", "victim.parameters.hiden", [3], "did you mean 'hidden'?"),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.workflow import Workflow
-from leakbench.errors import UserError
 
 TRAINING = {
     "summary": "x", "optimiser": "sgd", "lr": 0.1, "batch_size": 10, "rounds": 200, "clients": 3,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from leakbench.base.errors import UserError
 from leakbench.catalogue.targets import _OF_CELLS, _PAGES, _SHOWN
 from leakbench.catalogue.workflow import Workflow
-from leakbench.errors import UserError
 
 ROOT = Path(__file__).parents[3]
 STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from leakbench.artefacts import write_tensors
+from leakbench.base.artefacts import write_tensors
+from leakbench.base.digest import file_digest
+from leakbench.base.errors import UserError
+from leakbench.base.needs import judge
 from leakbench.catalogue import blame, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
-from leakbench.catalogue.digest import file_digest
 from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
-from leakbench.errors import UserError
 from leakbench.metrics import METRICS
-from leakbench.needs import judge
 
 ROOT = Path(__file__).parents[3]
 STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
@@ -52,30 +52,38 @@ def test_a_cell_with_judges_needs_their_files_and_code(flow: Workflow) -> None:
     assert flow.plan.spec(f"score/{capture}")["judges"] == names
     assert flow.judges(capture) == [f"results/paper/victims/orl-32/{name}/0.safetensors" for name in names]
     code = set(flow.score_code(capture))
-    assert {f"src/leakbench/victims/{name}.py" for name in ("densenet", "resnet", "lenet_dlg")} <= code
+    assert {
+        f"src/leakbench/networks/victims/{name}.py" for name in ("densenet", "resnet", "lenet_dlg")
+    } <= code
     assert {f"train/orl-32/{name}/0" for name in names} <= set(flow.plan.specs)
     assert flow.judges(CAPTURE) == []
-    assert "src/leakbench/victims/densenet.py" not in flow.score_code(CAPTURE)
+    assert "src/leakbench/networks/victims/densenet.py" not in flow.score_code(CAPTURE)
 
 
 def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:
     attack = flow.attack_code(STEM)
-    for part in ("attacks/fidel", "victims/cnn", "generators/fidel_mnist", "verbs/attack"):
+    for part in ("attacks/fidel", "networks/victims/cnn", "networks/generators/fidel_mnist", "jobs/attack"):
         assert f"src/leakbench/{part}.py" in attack
-    assert "src/leakbench/generators/fidel_cifar10.py" not in attack
+    assert "src/leakbench/networks/generators/fidel_cifar10.py" not in attack
     generator = flow.train_code("generator/mnist/cnn-relu/fidel-mnist/0")
-    assert {"src/leakbench/victims/cnn.py", "src/leakbench/generators/fidel_mnist.py"} <= set(generator)
+    assert {
+        "src/leakbench/networks/victims/cnn.py",
+        "src/leakbench/networks/generators/fidel_mnist.py",
+    } <= set(generator)
     assert "src/leakbench/metrics/ssim.py" in flow.score_code(CAPTURE)
-    assert {f"src/leakbench/report/page.{kind}" for kind in ("css", "js", "html.j2")} <= {*flow.page()}
+    assert {f"src/leakbench/results/report/page.{kind}" for kind in ("css", "js", "html.j2")} <= {
+        *flow.page()
+    }
 
 
 def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:
     stems = ["mnist-32/lenet-dlg/grnn/none/ggl/0", "mnist-32/fcnn-relu-untrained/grnn-matrix/none/ggl-adam/0"]
     for stem, network in zip(stems, ("lenet_dlg", "fcnn"), strict=True):
         assert flow.generator(stem) == ["results/paper/generators/mnist-32/_any/cvae-mnist/0.safetensors"]
-        assert {f"src/leakbench/victims/{network}.py", "src/leakbench/generators/cvae.py"} <= set(
-            flow.attack_code(stem)
-        )
+        assert {
+            f"src/leakbench/networks/victims/{network}.py",
+            "src/leakbench/networks/generators/cvae.py",
+        } <= set(flow.attack_code(stem))
     name = "mnist-32/_any/cvae-mnist/0"
     assert flow.served(name) == []
     assert flow.served("mnist/cnn-relu/fidel-mnist/0") == [
@@ -90,7 +98,7 @@ def test_published_weights_are_a_generators_data() -> None:
     flow = Workflow(ROOT, "paper")
     name = "imagenet/_any/biggan-deep-256/0"
     assert flow.auxiliary(name) == "data/biggan-deep-256.safetensors"
-    assert "src/leakbench/generators/biggan_deep.py" in flow.train_code(f"generator/{name}")
+    assert "src/leakbench/networks/generators/biggan_deep.py" in flow.train_code(f"generator/{name}")
 
 
 def test_a_cell_with_lpips_needs_the_backbones(flow: Workflow) -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from leakbench import datasets
 from leakbench.catalogue.load import load_kind
+from leakbench.datasets import local
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -16,9 +16,9 @@ def spec(name: str, **changes: Any) -> dict[str, Any]:
 
 def place(name: str, folder: Path) -> Path | None:
     """Return where in `folder` data set `name` lies."""
-    return datasets.place(folder, spec(name)["sources"])
+    return local.place(folder, spec(name)["sources"])
 
 
 def available(name: str, search: list[Path]) -> bool:
     """Say whether one of the folders of `search` holds data set `name`."""
-    return datasets.available(spec(name)["sources"], search)
+    return local.available(spec(name)["sources"], search)

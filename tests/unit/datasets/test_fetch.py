@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from catalogued import ROOT, available, spec
 
-from leakbench.artefacts import read_tensors
+from leakbench.base.artefacts import read_tensors
+from leakbench.base.errors import UserError
 from leakbench.catalogue.load import load_kind
 from leakbench.datasets import PACKAGES, fetch, official
 from leakbench.datasets.canonical import digest
 from leakbench.datasets.idx import FILES
 from leakbench.datasets.official import Unavailable
-from leakbench.errors import UserError
 
 ARRAYS = {
     "train/images": np.arange(3 * 28 * 28, dtype=np.uint32).astype(np.uint8).reshape(3, 28, 28, 1),
@@ -289,7 +289,7 @@ def test_every_package_of_the_catalogue_is_known_and_every_known_one_is_used() -
 def test_the_room_loads_without_torch(place: Path) -> None:
     sources = [source for name in load_kind(ROOT / "config", "datasets") for source in spec(name)["sources"]]
     code = (
-        "import sys; from pathlib import Path; from leakbench.datasets import available\n"
+        "import sys; from pathlib import Path; from leakbench.datasets.local import available\n"
         f"available({sources!r}, [Path({str(place)!r})])\n"
         "assert 'torch' not in sys.modules and 'PIL' not in sys.modules"
     )

@@ -6,9 +6,9 @@ import numpy as np
 from catalogued import available, spec
 from torch import from_numpy
 
-from leakbench.artefacts import open_tensors
+from leakbench.base.artefacts import open_tensors
 from leakbench.datasets import fetch
-from leakbench.training.batches import to_size
+from leakbench.federation.training.batches import to_size
 
 
 def drawn(tmp_path: Path, name: str = "a", **parameters: object) -> dict[str, np.ndarray]:

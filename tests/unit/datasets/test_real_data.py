@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from catalogued import ROOT, available, spec
 
-from leakbench.artefacts import open_tensors
+from leakbench.base.artefacts import open_tensors
 from leakbench.datasets import fetch
-from leakbench.records import columns_of
+from leakbench.datasets.columns import columns_of
 
 SEARCH = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
 

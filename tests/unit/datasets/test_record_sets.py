@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from catalogued import spec
 
+from leakbench.base.errors import UserError
 from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.columns import columns_of, decode, encode
 from leakbench.datasets.records import records
-from leakbench.errors import UserError
-from leakbench.records import columns_of, decode, encode
 
 COLUMNS: list[dict[str, list[float | str]]] = [
     {"age": [17, 90, 1]},

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from catalogued import spec
 
+from leakbench.base.errors import UserError
 from leakbench.datasets import fetch, rendered
 from leakbench.datasets.official import Unavailable
 from leakbench.datasets.words import codes, spelt
-from leakbench.errors import UserError
 
 GROUNDS = ["plain", "photographs"]
 
@@ -79,7 +79,7 @@ def test_the_two_sets_are_told_apart_at_a_glance() -> None:
 
 @pytest.mark.parametrize("name", ["words-plain", "words-over-photos"])
 def test_they_are_fetched_without_any_folder_and_called_stand_ins(name: str, tmp_path: Path) -> None:
-    from leakbench.artefacts import open_tensors
+    from leakbench.base.artefacts import open_tensors
 
     drawing = spec(name)
     drawing["parameters"] |= {"train": 4, "test": 3}

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from leakbench.base.errors import UserError
 from leakbench.datasets import official, packages
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.official import Unavailable, download
-from leakbench.errors import UserError
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from leakbench import defences
-from leakbench.adaptive.ats import ats as known
+from leakbench.attacks.adaptive.ats import ats as known
+from leakbench.base.errors import UserError
 from leakbench.defences.ats import TRANSFORMS, Step, applied, parsed, shifted, transformed, ways
-from leakbench.errors import UserError
 
 COLOUR = torch.randint(0, 256, (4, 3, 12, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 GREY = COLOUR[:, :1]

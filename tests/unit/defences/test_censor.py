@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from leakbench import defences
-from leakbench.adaptive.censor import censor as known
+from leakbench.attacks.adaptive.censor import censor as known
 from leakbench.defences import Batch, Update
 from leakbench.defences.censor import orthogonal
 

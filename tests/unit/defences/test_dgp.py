@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from leakbench import defences
+from leakbench.base.errors import UserError
 from leakbench.defences import Update, protected, sent_bytes
 from leakbench.defences.dgp import middle
-from leakbench.errors import UserError
 
 RNG = torch.Generator()
 TEN = torch.tensor([1.0, -2, 3, -4, 5, -6, 7, -8, 9, -10])

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakbench import defences
+from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Update
-from leakbench.errors import UserError
 
 CLIP, COUNT, CLASSES = 0.5, 12, 3
 IMAGES = torch.rand(COUNT, 1, 8, 8, generator=torch.Generator().manual_seed(1))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from leakbench import defences
-from leakbench.adaptive.outpost import outpost as known
+from leakbench.attacks.adaptive.outpost import outpost as known
 from leakbench.defences import Batch, Update
 
 IMAGES, LABELS = torch.rand(3, 20, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2])

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from leakbench.defences import Batch, Defence, Update, protected
 from leakbench.federation import Truth, play
 from leakbench.federation import play as play_function
-from leakbench.tasks import classification
-from leakbench.training.federated import Client, train_locally
+from leakbench.federation.training.federated import Client, train_locally
+from leakbench.networks.tasks import classification
 
 SHAPE, CLASSES, COUNT = (4, 4, 1), 3, 12
 IMAGES = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (COUNT, *SHAPE), dtype=np.uint8))

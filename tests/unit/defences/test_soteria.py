@@ -5,13 +5,14 @@ import pytest
 import torch
 from torch import nn
 
-from leakbench import defences, victims
-from leakbench.adaptive.soteria import soteria as known
+from leakbench import defences
+from leakbench.attacks.adaptive.soteria import soteria as known
+from leakbench.base.errors import UserError
 from leakbench.defences import Batch
 from leakbench.defences.soteria import _of_copies as of_copies
 from leakbench.defences.soteria import _of_vectors as of_vectors
 from leakbench.defences.soteria import sensitivity
-from leakbench.errors import UserError
+from leakbench.networks import victims
 
 IMAGES = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(1))
 

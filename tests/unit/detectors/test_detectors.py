@@ -9,15 +9,16 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from leakbench import detectors, servers, victims
-from leakbench.detectors import Received, reading, readings
-from leakbench.detectors.d_snr import d_snr
-from leakbench.detectors.dynamics import ALARM, FEWEST, dynamics, farthest
-from leakbench.detectors.isolation import isolation
-from leakbench.detectors.rows_alike import rows_alike
-from leakbench.errors import Unfit
+from leakbench.base.errors import Unfit
+from leakbench.federation import detectors, servers
+from leakbench.federation.detectors import Received, reading, readings
+from leakbench.federation.detectors.d_snr import d_snr
+from leakbench.federation.detectors.dynamics import ALARM, FEWEST, dynamics, farthest
+from leakbench.federation.detectors.isolation import isolation
+from leakbench.federation.detectors.rows_alike import rows_alike
+from leakbench.federation.servers import Held
 from leakbench.metrics import METRICS
-from leakbench.servers import Held
+from leakbench.networks import victims
 
 SHAPE, PLACE, BATCH = (8, 8, 1), (1, 8, 8), 32
 

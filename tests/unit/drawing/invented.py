@@ -11,7 +11,7 @@ import pandas as pd
 
 from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.drawing.result import Panel, Result
+from leakbench.results.figures.result import Panel, Result
 
 ROOT = Path(__file__).parents[3]
 NULLS = ("random-gradient", "random-noise", "dataset-mean", "unrelated-image", "original")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from leakbench.drawing.sheet import DPI, LOOK
+from leakbench.results.figures.sheet import DPI, LOOK
 
 # Pixels that boxes of text may share: their ascenders' room, not their ink.
 SLACK = 2.0

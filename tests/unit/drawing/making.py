@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from leakbench.drawing.result import Panel, Result
-from leakbench.drawing.sheet import draw
-from leakbench.drawing.tile import REVEALED
+from leakbench.results.figures.result import Panel, Result
+from leakbench.results.figures.sheet import draw
+from leakbench.results.figures.tile import REVEALED
 
 CELL = {
     "dataset": "mnist-32",

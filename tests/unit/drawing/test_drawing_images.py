@@ -7,8 +7,8 @@ import pytest
 from making import axes_of, drawn, framed, panel, result, texts
 from matplotlib.image import AxesImage
 
-from leakbench.drawing.sheet import MARGIN, WIDTH, draw
-from leakbench.drawing.tile import REVEALED, displayable, pearson
+from leakbench.results.figures.sheet import MARGIN, WIDTH, draw
+from leakbench.results.figures.tile import REVEALED, displayable, pearson
 
 GRID, SIDE = {"drawing": "grid"}, {"drawing": "side-by-side"}
 

@@ -10,11 +10,11 @@ import pytest
 from invented import ROOT, invent, planned
 from layout import faults
 
-from leakbench import reference
-from leakbench.artefacts import read_csv, read_facts
-from leakbench.drawing.result import Result, read_result
-from leakbench.drawing.sheet import Body, draw, lay_out
-from leakbench.verbs.figure import fullest
+from leakbench.base.artefacts import read_csv, read_facts
+from leakbench.jobs.figure import fullest
+from leakbench.papers import reference
+from leakbench.results.figures.result import Result, read_result
+from leakbench.results.figures.sheet import Body, draw, lay_out
 
 QUICK = ROOT / "results" / "quick"
 EXPERIMENTS = sorted(planned().experiments)
@@ -99,7 +99,7 @@ def copied(code: str, known: set[float]) -> list[list[float]]:
 def test_no_number_of_a_print_stands_in_code_or_notebook() -> None:
     """What a paper prints comes through its mapping: no drawing knows a paper's numbers or its folder."""
     known = printed()
-    sources = {path: path.read_text() for path in (ROOT / "src/leakbench/drawing").glob("*.py")}
+    sources = {path: path.read_text() for path in (ROOT / "src/leakbench/results/figures").glob("*.py")}
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         cells = json.loads(path.read_text())["cells"]
         sources[path] = "\n".join("".join(each["source"]) for each in cells if each["cell_type"] == "code")

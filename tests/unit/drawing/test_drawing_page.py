@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from making import cell, drawn, panel, result, texts
 
-from leakbench.artefacts import read_csv, read_facts, write_table, write_tensors
-from leakbench.drawing import page
-from leakbench.drawing.result import read_result
-from leakbench.errors import UserError
-from leakbench.reference import EXHIBIT, TEXT, kept_digests
-from leakbench.verbs.figure import figure, fullest
+from leakbench.base.artefacts import read_csv, read_facts, write_table, write_tensors
+from leakbench.base.errors import UserError
+from leakbench.jobs.figure import figure, fullest
+from leakbench.papers.reference import EXHIBIT, TEXT, kept_digests
+from leakbench.results.figures import page
+from leakbench.results.figures.result import read_result
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
 PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"iterations": 2000}}]}

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from making import axes_of, cell, dots_of, drawn, entries, points, result, texts
 
-from leakbench.drawing.sheet import INK, draw
+from leakbench.results.figures.sheet import INK, draw
 
 SIZES = (1, 4, 16)
 

@@ -6,7 +6,17 @@ import pandas as pd
 import pytest
 from making import cell, drawn, result, texts
 
-from leakbench.drawing.rows import DECIBELS, PRINTED, chosen, counted, levels, missing, named, ordered, word
+from leakbench.results.figures.rows import (
+    DECIBELS,
+    PRINTED,
+    chosen,
+    counted,
+    levels,
+    missing,
+    named,
+    ordered,
+    word,
+)
 
 LONG = {
     "attack": [

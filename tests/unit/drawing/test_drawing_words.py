@@ -1,6 +1,6 @@
 """The words for metrics and numbers, and the threat model in one line."""
 
-from leakbench.drawing import words
+from leakbench.results.figures import words
 
 
 def test_values_of_any_column() -> None:

@@ -9,7 +9,7 @@ import pytest
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
 
-from leakbench.drawing.in_process import NAME
+from leakbench.results.figures.in_process import NAME
 
 
 def run(folder: Path, *sources: str, **values: object) -> list[NotebookNode]:

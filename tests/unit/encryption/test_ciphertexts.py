@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from leakbench import encryption
+from leakbench.defences import encryption
 
 
 @pytest.mark.parametrize("hidden", [np.zeros(1600), np.linspace(-1, 1, 1600)], ids=["zeros", "ramp"])

@@ -4,9 +4,9 @@ without room."""
 import numpy as np
 import pytest
 
-from leakbench.encryption import build
-from leakbench.encryption.ckks import weighted
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.defences.encryption import build
+from leakbench.defences.encryption.ckks import weighted
 
 
 @pytest.mark.parametrize("largest", [1.0, 100.0])
@@ -39,9 +39,9 @@ def refused(ring: int) -> bool:
 @pytest.mark.parametrize("ring", [8192, 16384])
 def test_noise_stays_far_below_half_a_step(ring: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight times below it. The second half shows that the check is there, and measures noise."""
-    monkeypatch.setattr("leakbench.encryption.ckks._CLEAR", 0.5 / 8)
+    monkeypatch.setattr("leakbench.defences.encryption.ckks._CLEAR", 0.5 / 8)
     assert not refused(ring)
-    monkeypatch.setattr("leakbench.encryption.ckks._CLEAR", 0.0)
+    monkeypatch.setattr("leakbench.defences.encryption.ckks._CLEAR", 0.0)
     assert refused(ring)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leakbench.encryption import Keys, Scheme, build, quantise
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.defences.encryption import Keys, Scheme, build, quantise
 
 SCHEMES: dict[str, tuple[str, dict[str, Any]]] = {
     "packed": ("paillier", {}),

@@ -6,9 +6,9 @@ import gmpy2
 import numpy as np
 import pytest
 
-from leakbench.encryption import build
-from leakbench.encryption.paillier import fields, pack, residue, unpack
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.defences.encryption import build
+from leakbench.defences.encryption.paillier import fields, pack, residue, unpack
 
 VALUE, WEIGHT = 5, 3
 WIDTH = VALUE + 1 + WEIGHT

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leakbench.encryption import quantise
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.defences.encryption import quantise
 
 
 @settings(max_examples=60, deadline=None)

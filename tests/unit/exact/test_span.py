@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from leakbench.errors import Unfit
-from leakbench.exact.span import span
+from leakbench.attacks.exact.span import span
+from leakbench.base.errors import Unfit
 
 
 def test_the_span_of_three_samples_is_theirs() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.exact import sparse
+from leakbench.attacks.exact import sparse
 
 
 def searched(columns: Tensor, share: float, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:

@@ -3,8 +3,8 @@
 import torch
 from torch.nn.functional import cross_entropy
 
-from leakbench import victims
 from leakbench.federation import local_update
+from leakbench.networks import victims
 
 
 def test_a_round_is_normalised_by_its_own_batch() -> None:

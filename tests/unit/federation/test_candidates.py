@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leakbench.errors import Unfit
+from leakbench.base.errors import Unfit
 from leakbench.federation import Truth, candidates
 
 FEDERATION: dict[str, Any] = {"private": {"split": "test", "start": 10, "stop": 60}, "candidates": 30}

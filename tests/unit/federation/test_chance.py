@@ -7,8 +7,8 @@ from test_play import LABELS, network, run, settings
 from torch import Tensor
 
 from leakbench import defences
+from leakbench.base.seeds import stream
 from leakbench.federation import generator, private_samples
-from leakbench.seeds import stream
 
 
 def test_torch_keeps_32_bits_of_a_seed_and_the_clients_generators_keep_all() -> None:

@@ -8,10 +8,10 @@ import torch
 from federations import LABELS, federation
 from torch.nn.functional import cross_entropy
 
-from leakbench import victims
+from leakbench.base.errors import UserError
 from leakbench.defences import Defence
-from leakbench.errors import UserError
 from leakbench.federation import play, private_samples
+from leakbench.networks import victims
 
 settings = partial(federation, clients=[4], rounds=50, distinct_labels=True)
 

@@ -8,9 +8,9 @@ import torch
 from federations import LABELS, federation
 from torch import Tensor, nn
 
-from leakbench import victims
 from leakbench.defences import Defence
 from leakbench.federation import accuracy, evaluation, held_out, play, private_samples
+from leakbench.networks import victims
 
 SHAPE = (4, 4, 1)
 IMAGES = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (60, *SHAPE), dtype=np.uint8))

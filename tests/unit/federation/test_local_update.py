@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakbench import victims
 from leakbench.federation.local import local_update
-from leakbench.victims.layers import draw_masks
+from leakbench.networks import victims
+from leakbench.networks.layers import draw_masks
 
 ROUNDS, K, CLASSES = 3, 5, 4
 SHAPES = {"fcnn": (5, 4, 2), "cnn": (8, 7, 2)}

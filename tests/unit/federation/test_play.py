@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leakbench import defences, victims
+from leakbench import defences
+from leakbench.base.errors import Unfit
 from leakbench.defences import Defence
-from leakbench.errors import Unfit
 from leakbench.federation import Truth, generator, local_update, play, private_samples
 from leakbench.federation import play as play_function
-from leakbench.victims.layers import draw_masks
+from leakbench.networks import victims
+from leakbench.networks.layers import draw_masks
 
 SHAPE, CLASSES, COUNT = (4, 4, 1), 3, 60
 LABELS = np.random.default_rng(0).integers(0, CLASSES, COUNT)

@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench import defences, victims
-from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
-from leakbench.attacks.observation import read_observation
-from leakbench.attacks.threat_model import in_words
-from leakbench.errors import Unfit
+from leakbench import defences
+from leakbench.base.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.base.errors import Unfit
 from leakbench.federation import Truth, play
-from leakbench.verbs.capture import capture
+from leakbench.jobs.capture import capture
+from leakbench.networks import victims
+from leakbench.observations.observation import read_observation
+from leakbench.observations.threat_model import in_words
 
 SHAPE, CLASSES, LENGTH = (8, 8, 1), 4, 5
 NETWORK: dict[str, Any] = {"module": "lenet-dlg", "parameters": {"norm": "batch"}}

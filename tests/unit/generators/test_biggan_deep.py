@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from leakbench import generators
+from leakbench.networks import generators
 
 
 def test_at_full_width_it_has_the_size_of_the_published_weights() -> None:

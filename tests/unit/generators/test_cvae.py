@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench import generators
-from leakbench.training import fit
+from leakbench.federation.training import fit
+from leakbench.networks import generators
 
 FIT = {
     "optimiser": "adam",

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from leakbench import generators
+from leakbench.networks import generators
 
 
 def test_table_3_flattens_4000_values_and_gives_28_by_28() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from leakbench import generators
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
+from leakbench.networks import generators
 
 
 def build(each: int) -> Any:

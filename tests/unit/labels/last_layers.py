@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakbench import victims
-from leakbench.labels import Answers, LastLayer, Probe
-from leakbench.victims.layers import last_dense
+from leakbench.attacks.label_inference import Answers, LastLayer, Probe
+from leakbench.networks import victims
+from leakbench.networks.layers import last_dense
 
 EVEN = torch.full((10,), 0.1)
 

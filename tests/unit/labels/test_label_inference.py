@@ -8,9 +8,9 @@ import torch
 from last_layers import EVEN, by_hand, seen
 from torch import Tensor
 
-from leakbench import labels
-from leakbench.errors import Unfit
-from leakbench.labels import apportioned, infer, nearest
+from leakbench.attacks import label_inference as labels
+from leakbench.attacks.label_inference import apportioned, infer, nearest
+from leakbench.base.errors import Unfit
 
 VICTIMS: list[tuple[str, dict[str, Any]]] = [
     ("resnet20-4", {"width": 8, "normalise": "cifar10"}),

@@ -8,8 +8,8 @@ import torch
 from last_layers import by_hand, never
 from torch import Tensor, nn
 
-from leakbench.labels import Answers, LastLayer, Probe, infer
-from leakbench.labels.rlu import mean_logits
+from leakbench.attacks.label_inference import Answers, LastLayer, Probe, infer
+from leakbench.attacks.label_inference.rlu import mean_logits
 
 COUNTS = torch.tensor([[5, 0, 2, 1], [0, 8, 0, 0], [2, 2, 2, 2]])
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from trial_networks import CLASSES, group, ones, terms
 
-from leakbench import victims
-from leakbench.matching.loop import Outcome
-from leakbench.matching.objective import Objective
-from leakbench.matching.optimiser import Evaluate, Optimiser
-from leakbench.optimisers.adam import Adam
+from leakbench.attacks.matching.loop import Outcome
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
+from leakbench.attacks.matching.optimisers.adam import Adam
+from leakbench.networks import victims
 
 TRIALS = 5
 

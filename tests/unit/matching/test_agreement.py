@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CLASSES, SHAPE, group, network, ones, terms
 
-from leakbench.matching import gradients
-from leakbench.matching.composition import Composition
-from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradients import engines_fit
-from leakbench.matching.layers import RULES
-from leakbench.matching.own_gradient import OwnGradient
-from leakbench.matching.shared_weights import SharedWeights
-from leakbench.matching.trials import Group
+from leakbench.attacks.matching.composition import Composition
+from leakbench.attacks.matching.engines import gradients
+from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.gradients import engines_fit
+from leakbench.attacks.matching.engines.layers import RULES
+from leakbench.attacks.matching.engines.own_gradient import OwnGradient
+from leakbench.attacks.matching.engines.shared_weights import SharedWeights
+from leakbench.attacks.matching.trials import Group
 
 RESNET = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
 FROZEN, BATCHED = {"derivative": "frozen"}, {"precision": "bfloat16"}

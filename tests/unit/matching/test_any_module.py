@@ -13,14 +13,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from trial_networks import distance_of, group
 
-from leakbench.matching.chain import chain
-from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradient_products import gradient_products, rows_of
-from leakbench.matching.gradients import engines_fit, gradients
-from leakbench.matching.own_gradient import OwnGradient
-from leakbench.matching.own_products import OwnProducts
-from leakbench.matching.shared_weights import SharedWeights, fits
-from leakbench.tensors import Tensors
+from leakbench.attacks.matching.engines.chain import chain
+from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
+from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
+from leakbench.attacks.matching.engines.own_gradient import OwnGradient
+from leakbench.attacks.matching.engines.own_products import OwnProducts
+from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
+from leakbench.base.tensors import Tensors
 
 # Of the largest gradient of a network: what is smaller than that is rounding.
 NOTHING = 1e-6

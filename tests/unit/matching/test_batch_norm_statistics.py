@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from trial_networks import CLASSES, group, network, terms
 
-from leakbench.errors import Unfit
-from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
-from leakbench.objectives.batch_norm_statistics import batch_norm_statistics
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.batch_norm_statistics import batch_norm_statistics
+from leakbench.attacks.matching.trials import Group
+from leakbench.base.errors import Unfit
 
 SHAPE = (16, 16, 3)
 

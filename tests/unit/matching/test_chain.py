@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leakbench import victims
-from leakbench.matching import gradients as module
-from leakbench.matching.chain import chain, chain_gradients
-from leakbench.matching.gradients import engines_fit, gradients
-from leakbench.matching.tape import layer_gradients, layer_passes
+from leakbench.attacks.matching.engines import gradients as module
+from leakbench.attacks.matching.engines.chain import chain, chain_gradients
+from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
+from leakbench.attacks.matching.engines.tape import layer_gradients, layer_passes
+from leakbench.networks import victims
 
 LENETS = [
     ("lenet-grnn", (32, 32, 3)),

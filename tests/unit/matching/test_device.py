@@ -8,10 +8,10 @@ import pytest
 import torch
 from trial_networks import CASES, group, meet, network, ones, priors, terms
 
-from leakbench.matching.joint import JointObjective, Part
-from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
-from leakbench.workers import Work
+from leakbench.attacks.matching.joint import JointObjective, Part
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.trials import Group
+from leakbench.base.processes.workers import Work
 
 STEPS = [slice(0, 1), slice(1, 2)]
 

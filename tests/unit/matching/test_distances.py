@@ -9,10 +9,10 @@ from scipy.spatial.distance import cosine
 from torch import Tensor
 from trial_networks import distance_of
 
-from leakbench.errors import Unfit
-from leakbench.matching.distances import added, products, whole_derivative, with_cotangent
-from leakbench.matching.terms import Distance
-from leakbench.objectives.total_variation import variation
+from leakbench.attacks.matching.distances import added, products, whole_derivative, with_cotangent
+from leakbench.attacks.matching.objectives.total_variation import variation
+from leakbench.attacks.matching.terms import Distance
+from leakbench.base.errors import Unfit
 
 NAMES = ["squares", "norm", "cosine", "squares+norm", "squares+cosine"]
 TRIALS, SHAPES = 3, {"conv": (2, 3, 2), "bias": (4,), "dense": (3, 2)}

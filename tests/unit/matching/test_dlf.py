@@ -9,11 +9,12 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from leakbench import attacks, victims
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
+from leakbench import attacks
 from leakbench.catalogue.load import load_kind
 from leakbench.federation import local_update
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 ROOT = Path(__file__).parents[3]
 SHAPE, CLASSES, N, EPOCHS, SIZE, LR = (8, 8, 1), 10, 4, 2, 2, 0.5

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 from trial_networks import CLASSES, group, network, terms
 
-from leakbench.matching.local_epochs import taken_for
-from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
-from leakbench.objectives.depth_weights import depth_weights
-from leakbench.objectives.epochs_alike import FILTERS, SEED, SIDE, epochs_alike
-from leakbench.objectives.outside_box import outside_box
+from leakbench.attacks.matching.local_epochs import taken_for
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.depth_weights import depth_weights
+from leakbench.attacks.matching.objectives.epochs_alike import FILTERS, SEED, SIDE, epochs_alike
+from leakbench.attacks.matching.objectives.outside_box import outside_box
+from leakbench.attacks.matching.trials import Group
 
 SHAPE = (8, 8, 2)
 LR, EPOCHS, SIZE, N = 0.1, 3, 2, 4

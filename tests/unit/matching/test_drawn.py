@@ -10,17 +10,18 @@ from torch import Tensor
 from torch.func import functional_call, grad
 from torch.nn.functional import cross_entropy
 
-from leakbench import attacks, victims
-from leakbench.adaptive import adaptation
-from leakbench.attacks.adaptation import Adaptation
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.threat_model import ThreatModel
-from leakbench.errors import Unfit
-from leakbench.matching.hidden import drawn, lent
-from leakbench.matching.plain import plain_gradients
-from leakbench.matching.tape import tape_gradients
-from leakbench.objectives.before_layer import before_layer
-from leakbench.victims.layers import draw_masks
+from leakbench import attacks
+from leakbench.attacks.adaptive import adaptation
+from leakbench.attacks.matching.engines.plain import plain_gradients
+from leakbench.attacks.matching.engines.tape import tape_gradients
+from leakbench.attacks.matching.objectives.before_layer import before_layer
+from leakbench.base.errors import Unfit
+from leakbench.networks import victims
+from leakbench.networks.layers import draw_masks
+from leakbench.networks.per_trial import drawn, lent
+from leakbench.observations.adaptation import Adaptation
+from leakbench.observations.observation import Observation
+from leakbench.observations.threat_model import ThreatModel
 
 SHAPE, CLASSES, TRIALS, BATCH = (8, 8, 1), 4, 3, 2
 KEEP = "bottleneck.keep"
@@ -121,7 +122,7 @@ def test_sought_noise_explains_a_gradient_that_the_means_do_not() -> None:
 
 
 def test_gradients_before_the_bottleneck_count_alone() -> None:
-    from leakbench.matching.trials import groups
+    from leakbench.attacks.matching.trials import groups
 
     observation, _ = seen()
     (group,) = groups(observation)
@@ -138,7 +139,7 @@ def test_gradients_before_the_bottleneck_count_alone() -> None:
 
 @pytest.mark.parametrize("layer", ["conv1", "nowhere", "bottle"])
 def test_a_layer_with_nothing_before_it_fits_no_attack(layer: str) -> None:
-    from leakbench.matching.trials import groups
+    from leakbench.attacks.matching.trials import groups
 
     observation, _ = seen()
     (group,) = groups(observation)

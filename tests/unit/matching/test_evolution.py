@@ -7,13 +7,13 @@ import torch
 from cmaes import CMA
 from torch import Tensor
 
-from leakbench.matching import loop
-from leakbench.matching.loop import Schedule, match
-from leakbench.matching.optimiser import Evaluate
-from leakbench.optimisers.cma_es import Evolution
-from leakbench.seeds import stream
-from leakbench.tensors import Tensors
-from leakbench.workers import Work
+from leakbench.attacks.matching import loop
+from leakbench.attacks.matching.loop import Schedule, match
+from leakbench.attacks.matching.optimiser import Evaluate
+from leakbench.attacks.matching.optimisers.cma_es import Evolution
+from leakbench.base.processes.workers import Work
+from leakbench.base.seeds import stream
+from leakbench.base.tensors import Tensors
 
 TRIALS, WIDE, POPULATION = 4, 6, 8
 TARGETS = torch.arange(TRIALS, dtype=torch.float32)

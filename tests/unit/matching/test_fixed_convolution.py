@@ -10,8 +10,8 @@ from torch.func import functional_call
 from torch.profiler import ProfilerActivity, profile
 from trial_networks import CASES, IDS, SHAPE, gradient, met
 
-from leakbench.matching.fixed_convolution import NARROW, FixedConv2d, fix_convolutions
-from leakbench.matching.gradients import engines_fit, gradients
+from leakbench.attacks.matching.engines.fixed_convolution import NARROW, FixedConv2d, fix_convolutions
+from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
 
 CONVOLUTIONS: list[dict[str, Any]] = [
     {"in_channels": 3, "kernel_size": 5, "stride": 2, "padding": 2},

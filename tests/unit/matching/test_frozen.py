@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CLASSES, group, meet, ones, terms
 
-from leakbench import victims
-from leakbench.matching import frozen
-from leakbench.matching.layers import RULES
-from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
-from leakbench.objectives.layer_weights import parameter_weights
+from leakbench.attacks.matching.engines import frozen
+from leakbench.attacks.matching.engines.layers import RULES
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.layer_weights import parameter_weights
+from leakbench.attacks.matching.trials import Group
+from leakbench.networks import victims
 
 VICTIMS: list[tuple[str, dict[str, Any]]] = [
     ("resnet20-4", {"width": 8, "normalise": "cifar10"}),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from trial_networks import CLASSES, everything, gradient, group, network
 
-from leakbench.matching.gap import gradient_gap
+from leakbench.attacks.matching.gap import gradient_gap
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5])

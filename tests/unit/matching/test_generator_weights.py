@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CLASSES, group, network
 
-from leakbench.errors import Unfit
-from leakbench.matching.generator_weights import GeneratorWeights
-from leakbench.matching.optimiser import Optimiser
-from leakbench.optimisers.adam import Adam
-from leakbench.optimisers.rmsprop import RMSprop
-from leakbench.unknowns.generator import generator
+from leakbench.attacks.matching.generator_weights import GeneratorWeights
+from leakbench.attacks.matching.optimiser import Optimiser
+from leakbench.attacks.matching.optimisers.adam import Adam
+from leakbench.attacks.matching.optimisers.rmsprop import RMSprop
+from leakbench.attacks.matching.unknowns.generator import generator
+from leakbench.base.errors import Unfit
 
 Tensors = dict[str, Tensor]
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from trial_networks import CASES, CLASSES, IDS, met
 
-from leakbench.matching.gradient_products import gradient_products, rows_of
-from leakbench.matching.gradients import engines_fit, gradients
+from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
+from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
 
 
 @pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)

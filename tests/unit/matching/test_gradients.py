@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CASES, CLASSES, IDS, SHAPE, gradient, met, network
 
-from leakbench.errors import Unfit
-from leakbench.matching.gradients import engines_fit, gradients
+from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
+from leakbench.base.errors import Unfit
 
 EXACT = 1e-6
 

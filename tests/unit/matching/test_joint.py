@@ -6,10 +6,10 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from trial_networks import CLASSES, everything, gradient, group, network, ones, priors, terms
 
-from leakbench.matching.joint import JointObjective, Part, Problems, one_by_one, whole_batches
-from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
-from leakbench.optimisers.adam import Adam
+from leakbench.attacks.matching.joint import JointObjective, Part, Problems, one_by_one, whole_batches
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.optimisers.adam import Adam
+from leakbench.attacks.matching.trials import Group
 
 SHAPE, BATCH, UPDATES = (8, 8, 2), 3, 4
 

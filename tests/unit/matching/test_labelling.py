@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench import victims
+from leakbench.attacks.label_inference import LastLayer
 from leakbench.attacks.labels import labels
-from leakbench.attacks.observation import Observation
-from leakbench.errors import Unfit
+from leakbench.attacks.matching.labelling import last_layer
+from leakbench.base.errors import Unfit
 from leakbench.federation import local_update
-from leakbench.generators import build
-from leakbench.labels import LastLayer
-from leakbench.matching.labelling import last_layer
+from leakbench.networks import victims
+from leakbench.networks.generators import build
+from leakbench.observations.observation import Observation
 
 SHAPE, LR, STEPS = (32, 32, 3), 0.05, 3
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from trial_networks import CLASSES, group, terms
 
-from leakbench import generators, victims
-from leakbench.errors import Unfit
-from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
-from leakbench.unknowns.latent import latent
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.trials import Group
+from leakbench.attacks.matching.unknowns.latent import latent
+from leakbench.base.errors import Unfit
+from leakbench.networks import generators, victims
 
 TRIALS, BATCH, LATENT = 3, 2, 5
 

@@ -5,8 +5,14 @@ import torch
 from torch import Tensor, nn
 from trial_networks import gradient, network
 
-from leakbench import victims
-from leakbench.objectives.layer_weights import Shape, curve, parameter_weights, shut_share, zero_share
+from leakbench.attacks.matching.objectives.layer_weights import (
+    Shape,
+    curve,
+    parameter_weights,
+    shut_share,
+    zero_share,
+)
+from leakbench.networks import victims
 
 # Table I: through (1, 1) and (21, beta); convex or concave as named.
 TABLE_1: dict[str, tuple[Shape, float, int]] = {

@@ -10,10 +10,10 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from trial_networks import CLASSES, network
 
-from leakbench.attacks.observation import Observation
+from leakbench.attacks.matching.local_epochs import Taken, merged, taken_for
+from leakbench.attacks.matching.trials import Group, groups
 from leakbench.federation import local_update
-from leakbench.matching.local_epochs import Taken, merged, taken_for
-from leakbench.matching.trials import Group, groups
+from leakbench.observations.observation import Observation
 
 N, EPOCHS, SIZE, LR = 3, 2, 2, 0.1
 

@@ -11,16 +11,16 @@ from torch.func import functional_call, grad
 from torch.nn.functional import cross_entropy
 from trial_networks import group, terms
 
-from leakbench import victims
-from leakbench.adaptive.key_lock import of_lock, read_key, taken
-from leakbench.attacks.adaptation import Nuisance, nothing
-from leakbench.attacks.observation import Observation
+from leakbench.attacks.adaptive.key_lock import of_lock, read_key, taken
+from leakbench.attacks.matching.engines import gradients as of_gradients
+from leakbench.attacks.matching.engines.gradients import gradients
+from leakbench.attacks.matching.objective import Objective
+from leakbench.base.errors import Unfit
 from leakbench.defences.key_lock import LAYERS, KeyLock, lock
-from leakbench.errors import Unfit
-from leakbench.matching import gradients as of_gradients
-from leakbench.matching.gradients import gradients
-from leakbench.matching.hidden import hidden, hide, lent
-from leakbench.matching.objective import Objective
+from leakbench.networks import victims
+from leakbench.networks.per_trial import hidden, hide, lent
+from leakbench.observations.adaptation import Nuisance, nothing
+from leakbench.observations.observation import Observation
 
 SHAPE, CLASSES, LENGTH, TRIALS, BATCH = (8, 8, 2), 5, 6, 3, 2
 Activation = Literal["none", "relu", "sigmoid"]

@@ -8,10 +8,19 @@ import torch
 from loop_trials import TRIALS, bowls, lenet, nothing, same, start, steady
 from torch import Tensor
 
-from leakbench.matching.loop import DIVERGED, ENDED, RUNNING, Outcome, Schedule, match, measured_bytes, traced
-from leakbench.matching.optimiser import Evaluate
-from leakbench.optimisers.adam import Adam
-from leakbench.optimisers.lbfgs import LBFGS
+from leakbench.attacks.matching.loop import (
+    DIVERGED,
+    ENDED,
+    RUNNING,
+    Outcome,
+    Schedule,
+    match,
+    measured_bytes,
+    traced,
+)
+from leakbench.attacks.matching.optimiser import Evaluate
+from leakbench.attacks.matching.optimisers.adam import Adam
+from leakbench.attacks.matching.optimisers.lbfgs import LBFGS
 
 
 @pytest.mark.parametrize("kind", ["adam", "lbfgs"])

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from leakbench.matching.layers import narrow
+from leakbench.attacks.matching.engines.layers import narrow
 
 TRIALS = 3
 CL = torch.channels_last

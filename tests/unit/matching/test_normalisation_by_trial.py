@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from leakbench.matching.batch_statistics import bent, by_trial, pulled, standardise, standardised
+from leakbench.networks.batch_statistics import bent, by_trial, pulled, standardise, standardised
 
 TRIALS, BATCH, CHANNELS, EPS = 3, 2, 4, 1e-2
 

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CLASSES, everything, group, network, ones, terms
 
-from leakbench.matching import objective as module
-from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.loop import measured_bytes
-from leakbench.matching.objective import Objective
-from leakbench.matching.optimiser import Evaluate
-from leakbench.matching.shared_weights import SharedWeights
-from leakbench.matching.trials import Group
-from leakbench.matching.unknowns import AT_ONCE
-from leakbench.objectives.total_variation import variation
-from leakbench.optimisers.adam import Adam
-from leakbench.optimisers.lbfgs import LBFGS
+from leakbench.attacks.matching import objective as module
+from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.shared_weights import SharedWeights
+from leakbench.attacks.matching.loop import measured_bytes
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.total_variation import variation
+from leakbench.attacks.matching.optimiser import Evaluate
+from leakbench.attacks.matching.optimisers.adam import Adam
+from leakbench.attacks.matching.optimisers.lbfgs import LBFGS
+from leakbench.attacks.matching.parameterisation import AT_ONCE
+from leakbench.attacks.matching.trials import Group
 
 SHAPE = (8, 8, 2)
 ADAM = Adam(0.1, 1, False, False)

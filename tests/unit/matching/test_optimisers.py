@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.optimisers.adam import Adam
-from leakbench.optimisers.lbfgs import LBFGS
-from leakbench.optimisers.rmsprop import RMSprop
+from leakbench.attacks.matching.optimisers.adam import Adam
+from leakbench.attacks.matching.optimisers.lbfgs import LBFGS
+from leakbench.attacks.matching.optimisers.rmsprop import RMSprop
 
 Rows = Callable[[Tensor], Tensor]
 

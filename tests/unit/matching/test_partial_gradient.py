@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from trial_networks import everything, first_images, terms, trials_of_two
 
-from leakbench.errors import Unfit
-from leakbench.matching.objective import Objective
-from leakbench.objectives.layer_weights import layer_weights
-from leakbench.objectives.partial_gradient import chosen, partial_gradient
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.layer_weights import layer_weights
+from leakbench.attacks.matching.objectives.partial_gradient import chosen, partial_gradient
+from leakbench.base.errors import Unfit
 
 
 def test_the_largest_are_chosen_by_size_and_not_by_sign() -> None:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from trial_networks import distance_of, group
 
-from leakbench import victims
-from leakbench.errors import Unfit
-from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.trials import Group
+from leakbench.base.errors import Unfit
+from leakbench.networks import victims
 
 # A number in bfloat16 has eight bits. A LeNet rounds one some ten times behind one another in each pass.
 ROUNDING = 10 * 2**-8

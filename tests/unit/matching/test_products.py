@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.matching import products
-from leakbench.matching.products import WORTH, product
+from leakbench.attacks.matching.engines import products
+from leakbench.attacks.matching.engines.products import WORTH, product
 
 
 @pytest.fixture

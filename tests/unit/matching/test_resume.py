@@ -11,13 +11,13 @@ import torch
 from loop_trials import TRIALS, bowls, lenet, nothing, same, start, steady
 from torch import Tensor
 
-from leakbench.artefacts import read_facts
-from leakbench.matching import loop
-from leakbench.matching.loop import DIVERGED, ENDED, RUNNING, Outcome, Schedule, match
-from leakbench.matching.optimiser import Evaluate
-from leakbench.optimisers.adam import Adam
-from leakbench.optimisers.lbfgs import LBFGS
-from leakbench.workers import Work
+from leakbench.attacks.matching import loop
+from leakbench.attacks.matching.loop import DIVERGED, ENDED, RUNNING, Outcome, Schedule, match
+from leakbench.attacks.matching.optimiser import Evaluate
+from leakbench.attacks.matching.optimisers.adam import Adam
+from leakbench.attacks.matching.optimisers.lbfgs import LBFGS
+from leakbench.base.artefacts import read_facts
+from leakbench.base.processes.workers import Work
 
 
 class Killed(Exception):

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CASES, CLASSES, IDS, Weigh, group, met, ones, terms
 
-from leakbench.matching import own_gradient
-from leakbench.matching.composition import Composition
-from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.layers import RULES
-from leakbench.matching.layers.rule import Link, Rule
-from leakbench.matching.objective import Objective
-from leakbench.matching.own_gradient import OwnGradient
-from leakbench.matching.own_products import OwnProducts
-from leakbench.matching.shared_weights import SharedWeights, fits
-from leakbench.matching.trials import Group
-from leakbench.objectives.layer_weights import parameter_weights
-from leakbench.workers import Work
+from leakbench.attacks.matching.composition import Composition
+from leakbench.attacks.matching.engines import own_gradient
+from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.layers import RULES
+from leakbench.attacks.matching.engines.layers.rule import Link, Rule
+from leakbench.attacks.matching.engines.own_gradient import OwnGradient
+from leakbench.attacks.matching.engines.own_products import OwnProducts
+from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.layer_weights import parameter_weights
+from leakbench.attacks.matching.trials import Group
+from leakbench.base.processes.workers import Work
 
 TRIALS = 3
 # ResNet20-4 is the network of which bfloat16 is timed.

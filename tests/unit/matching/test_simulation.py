@@ -6,8 +6,8 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from trial_networks import CLASSES, gradient, network
 
+from leakbench.attacks.matching.simulation import simulated_update
 from leakbench.federation import local_update
-from leakbench.matching.simulation import simulated_update
 
 STEPS = [slice(0, 2), slice(2, 4), slice(4, 5)]
 

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 from trial_networks import first_images, terms, trials_of_two
 
-from leakbench.errors import Unfit
-from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.objective import Objective
-from leakbench.objectives.slope_penalty import flatter, slope_penalty
-from leakbench.objectives.total_variation import variation
+from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.slope_penalty import flatter, slope_penalty
+from leakbench.attacks.matching.objectives.total_variation import variation
+from leakbench.base.errors import Unfit
 
 
 def quadratic(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -12,13 +12,13 @@ from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 from trial_networks import CLASSES, gradient, group, network
 
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.cosine import cosine
+from leakbench.attacks.matching.surrogates import moved
+from leakbench.attacks.matching.trials import Group
+from leakbench.attacks.matching.unknowns.surrogate import surrogate
+from leakbench.attacks.matching.unknowns.surrogate_curve import surrogate_curve
 from leakbench.federation import local_update
-from leakbench.matching.objective import Objective
-from leakbench.matching.surrogates import moved
-from leakbench.matching.trials import Group
-from leakbench.objectives.cosine import cosine
-from leakbench.unknowns.surrogate import surrogate
-from leakbench.unknowns.surrogate_curve import surrogate_curve
 
 LR, EPOCHS, SHARE = 0.3, 3, 0.01
 PARTS: dict[str, Callable[..., Any]] = {"surrogate": surrogate, "surrogate-curve": surrogate_curve}

@@ -16,9 +16,9 @@ from torchvision.models.resnet import Bottleneck
 from torchvision.models.swin_transformer import PatchMergingV2, SwinTransformerBlockV2
 from torchvision.models.vgg import make_layers
 
-from leakbench.errors import Unfit
-from leakbench.matching.frozen import pays
-from leakbench.matching.gradients import gradients
+from leakbench.attacks.matching.engines.frozen import pays
+from leakbench.attacks.matching.engines.gradients import gradients
+from leakbench.base.errors import Unfit
 
 SMALL = {"num_classes": 3, "weights": None}
 BLOCKS = [CNBlockConfig(8, 16, 1), CNBlockConfig(16, None, 1)]

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from leakbench.matching.layers import unfolded
-from leakbench.matching.layers.convolution import derivatives
+from leakbench.attacks.matching.engines.layers import unfolded
+from leakbench.attacks.matching.engines.layers.convolution import derivatives
 
 CL = torch.channels_last
 SETTINGS = {

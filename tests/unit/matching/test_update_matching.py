@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.matching.update_matching import (
+from leakbench.attacks.matching.update_matching import (
     Looks,
     chains,
     greedy,

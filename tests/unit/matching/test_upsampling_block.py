@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import batch_norm, conv2d, glu, interpolate
 
-from leakbench.matching.upsampling_block import normalised_gate, upsampled_convolution
+from leakbench.attacks.matching.engines.upsampling_block import normalised_gate, upsampled_convolution
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakbench import victims
-from leakbench.attacks.observation import Observation
-from leakbench.matching.distances import added
-from leakbench.matching.gradients import engines_fit
-from leakbench.matching.terms import Distance, Term, Valued, Weights
-from leakbench.matching.trials import Group
-from leakbench.objectives.total_variation import total_variation, variation
-from leakbench.parts import part
+from leakbench.attacks.matching.distances import added
+from leakbench.attacks.matching.engines.gradients import engines_fit
+from leakbench.attacks.matching.objectives.total_variation import total_variation, variation
+from leakbench.attacks.matching.terms import Distance, Term, Valued, Weights
+from leakbench.attacks.matching.trials import Group
+from leakbench.base.parts import part
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
 
 CLASSES = 10
 SHAPE = torch.Size([2, 3, 32, 32])

@@ -8,7 +8,7 @@ import pytest
 
 from leakbench.metrics.baselines import constant_labels
 from leakbench.metrics.labels import label_accuracy, label_counts, label_presence
-from leakbench.scoring import labels as scoring
+from leakbench.metrics.scoring import labels as scoring
 
 
 def test_presence_counts_and_instances_by_hand() -> None:

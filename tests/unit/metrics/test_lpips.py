@@ -11,7 +11,7 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch.nn import functional as F
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 from leakbench.metrics.lpips import (
     lpips_alex,
     lpips_alex_raw255_bgr,

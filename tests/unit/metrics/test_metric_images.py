@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from leakbench.base.pixels import pixels
 from leakbench.metrics.images import displayed, pair, to_uint8, undisplayable
-from leakbench.pixels import pixels
 
 
 def test_values_outside_the_range_are_clamped_and_bad_images_become_nan_whole() -> None:

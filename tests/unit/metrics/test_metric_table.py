@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import leakbench.metrics
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS, measure
 
 CONVENTIONS = {

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from leakbench.datasets.columns import columns_of
 from leakbench.metrics import measure
 from leakbench.metrics.baselines import typical_record
 from leakbench.metrics.records import TOLERANCE
-from leakbench.records import columns_of
 
 COLUMNS = columns_of([{"age": [0, 100, 1]}, {"work": ["a", "b", "c"]}, {"rate": [0, 1, 0.001]}])
 DEVIATIONS = np.array([0.1, 0.4, 0.4, 0.4, 0.2])

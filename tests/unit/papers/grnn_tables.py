@@ -10,10 +10,10 @@ import pandas as pd
 
 from leakbench.catalogue.load import load_kind
 from leakbench.papers import join
+from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.quantity import Measured
+from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import read_papers
-from leakbench.scorecard.evidence import Evidence, Lines
-from leakbench.scorecard.quantity import Measured
-from leakbench.scorecard.scorecard import Card
 
 PAPERS = Path(__file__).parents[3] / "papers"
 WORK = next(work for work in read_papers(PAPERS) if work.name == "grnn")

@@ -12,10 +12,10 @@ from leakbench.catalogue.facts import described
 from leakbench.catalogue.load import load_kind
 from leakbench.papers.facts import reader
 from leakbench.papers.join import read
+from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.quantity import NotMeasured
+from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import Work, read_papers
-from leakbench.scorecard.evidence import Evidence, Lines
-from leakbench.scorecard.quantity import NotMeasured
-from leakbench.scorecard.scorecard import Card
 
 ROOT = Path(__file__).parents[3]
 Tables = dict[str, pd.DataFrame]

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from project import ROOT
 
-from leakbench import reference
 from leakbench.catalogue.facts import described
 from leakbench.catalogue.load import load_kind
-from leakbench.scorecard.evidence import Evidence
-from leakbench.scorecard.quantity import NotMeasured
-from leakbench.scorecard.recorded import joined, of_records
+from leakbench.papers import reference
+from leakbench.papers.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.quantity import NotMeasured
+from leakbench.papers.scorecard.recorded import joined, of_records
 
 
 def recorded() -> list[Evidence]:

@@ -4,8 +4,8 @@ import pytest
 from project import ROOT
 from recorded_world import recorded
 
+from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import Work, read_papers
-from leakbench.scorecard.scorecard import Card
 
 
 @pytest.fixture(scope="module")

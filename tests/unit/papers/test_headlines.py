@@ -3,11 +3,11 @@
 from project import ROOT
 from recorded_world import raised, recorded
 
+from leakbench.papers.scorecard.scorecard import Card
+from leakbench.papers.scorecard.seeds import by_seed
 from leakbench.papers.work import read_papers
-from leakbench.report.card import lines
-from leakbench.report.seeds import held, seeds
-from leakbench.scorecard.scorecard import Card
-from leakbench.scorecard.seeds import by_seed
+from leakbench.results.report.card import lines
+from leakbench.results.report.seeds import held, seeds
 
 
 def test_every_headline_of_the_readme_is_recorded() -> None:

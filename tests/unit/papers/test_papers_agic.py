@@ -8,12 +8,12 @@ import pandas as pd
 import printed_world as world
 import pytest
 
-from leakbench import reference
 from leakbench.catalogue.facts import described
+from leakbench.papers import reference
 from leakbench.papers.join import read
-from leakbench.scorecard.evidence import Evidence, Lines
-from leakbench.scorecard.recorded import of_records
-from leakbench.scorecard.scorecard import Card
+from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.recorded import of_records
+from leakbench.papers.scorecard.scorecard import Card
 
 # Figure 9: ratio -> PSNR with and without the ReLU modifier, and of the trained network.
 WITH = {1: 20.9, 5: 24.0, 10: 26.0, 20: 28.0, 50: 31.341}

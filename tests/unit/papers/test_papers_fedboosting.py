@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import thesis_world as world
 
-from leakbench.scorecard.evidence import Evidence
-from leakbench.scorecard.quantity import Measured, NotMeasured
+from leakbench.papers.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.quantity import Measured, NotMeasured
 
 NAME = "fedboosting"
 PRINTED = world.as_printed(NAME)

@@ -11,7 +11,7 @@ import thesis_world as world
 
 from leakbench.catalogue.facts import described
 from leakbench.papers.facts import reader
-from leakbench.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.evidence import Evidence
 
 NAME = "fedkl"
 PRINTED = world.as_printed(NAME)

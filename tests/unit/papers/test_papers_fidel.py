@@ -7,9 +7,9 @@ import pandas as pd
 import printed_world as world
 import pytest
 
-from leakbench import generators, victims
 from leakbench.catalogue.load import find
-from leakbench.victims.layers import describe
+from leakbench.networks import generators, victims
+from leakbench.networks.layers import describe
 
 SIZES = (1, 2, 5, 10, 20, 30, 50, 100, 200)
 BOTH = ("mnist", "cifar10")

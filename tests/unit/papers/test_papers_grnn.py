@@ -8,8 +8,8 @@ import pytest
 from grnn_tables import EXPERIMENTS, ROWS, WORK, as_printed, card, named
 
 from leakbench.papers import join
-from leakbench.scorecard.checking import FUNCTIONS, OWN
-from leakbench.scorecard.expression import parse
+from leakbench.papers.scorecard.checking import FUNCTIONS, OWN
+from leakbench.papers.scorecard.expression import parse
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_the_upsampling_block_is_that_of_the_table(monkeypatch: pytest.MonkeyPat
     frame = card([]).frame().set_index("id")
     assert set(frame.loc[keys, "verdict"]) == {"reproduced"}
     assert set(frame.loc[keys, "class"]) == {"setting"}
-    from leakbench.matching import upsampling_block
+    from leakbench.attacks.matching.engines import upsampling_block
 
     monkeypatch.setattr(
         upsampling_block, "normalised_gate", lambda x, scale, shift: x[..., : x.shape[-1] // 2]

@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 from project import ROOT
 
-from leakbench import reference
-from leakbench.artefacts import to_json, write_text
+from leakbench.base.artefacts import to_json, write_text
 from leakbench.catalogue.facts import described
 from leakbench.catalogue.load import load_kind
+from leakbench.jobs import figure, scorecard
+from leakbench.papers import reference
+from leakbench.papers.scorecard.evidence import Lines
+from leakbench.papers.scorecard.recorded import of_records
+from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import read_papers
-from leakbench.scorecard.evidence import Lines
-from leakbench.scorecard.recorded import of_records
-from leakbench.scorecard.scorecard import Card
-from leakbench.verbs import figure, scorecard
 
 ROW = "agic.table-4.8"
 AGAIN = "the first 5,000 of 10,000 iterations; the step size falls again at 6,250 and 8,750"

@@ -11,10 +11,10 @@ import pandas as pd
 
 from leakbench.catalogue.load import load_kind
 from leakbench.papers import join
+from leakbench.papers.scorecard.evidence import PLACE, Evidence, Lines
+from leakbench.papers.scorecard.quantity import Measured, NotMeasured
+from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import Work, read_papers
-from leakbench.scorecard.evidence import PLACE, Evidence, Lines
-from leakbench.scorecard.quantity import Measured, NotMeasured
-from leakbench.scorecard.scorecard import Card
 
 PAPERS = Path(__file__).parents[3] / "papers"
 EXPERIMENTS = {

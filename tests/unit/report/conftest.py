@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leakbench.report import Section
+from leakbench.results.report import Section
 
 # tests/chromium.py is shared with the pipeline's tests, which live in another folder.
 sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.attacks.threat_model import OBSERVERS
-from leakbench.report.leaks import (
+from leakbench.observations.threat_model import OBSERVERS
+from leakbench.results.report.leaks import (
     ATTACKERS,
     NOTHING,
     PLAIN_ONLY,

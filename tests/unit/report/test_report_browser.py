@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pages import FACTS, visible
 
-from leakbench.report import Section, page
+from leakbench.results.report import Section, page
 
 EMPTY = pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
 
@@ -181,7 +181,7 @@ def test_rows_are_as_wide_as_a_phone(card: pd.DataFrame, tmp_path: Path, browser
 
 def test_every_rule_of_the_pages_own_style_is_understood(tmp_path: Path, browser: Any) -> None:
     """A brace too few would swallow all rules behind it."""
-    own = (files("leakbench.report") / "page.css").read_text()
+    own = (files("leakbench.results.report") / "page.css").read_text()
     written = len(re.findall(r"[^{}]+\{", re.sub(r"/\*.*?\*/", "", own, flags=re.DOTALL)))
     window = browser.new_page()
     window.set_content(f"<style>{own}</style>")

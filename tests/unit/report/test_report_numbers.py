@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from leakbench.report.numbers import count, interval, number, percent
+from leakbench.results.report.numbers import count, interval, number, percent
 
 
 @pytest.mark.parametrize(

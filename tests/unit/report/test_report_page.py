@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from pages import FACTS, read, rows_of, visible
 
-from leakbench.report import Section, page
-from leakbench.report.card import groups, lines
-from leakbench.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
-from leakbench.report.results import results
+from leakbench.results.report import Section, page
+from leakbench.results.report.card import groups, lines
+from leakbench.results.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
+from leakbench.results.report.results import results
 
 EMPTY = pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
 

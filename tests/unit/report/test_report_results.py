@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from leakbench.report.results import results
+from leakbench.results.report.results import results
 
 
 def test_lines_of_the_whole_federation_have_no_client_and_tell_the_last_round() -> None:

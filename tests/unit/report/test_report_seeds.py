@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from leakbench.errors import UserError
-from leakbench.report import Section, page
-from leakbench.report.seeds import held, seeds
-from leakbench.report.source import commits
+from leakbench.base.errors import UserError
+from leakbench.results.report import Section, page
+from leakbench.results.report.seeds import held, seeds
+from leakbench.results.report.source import commits
 
 FACTS = {"scale": "quick"}
 

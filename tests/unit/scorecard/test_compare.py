@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from leakbench.cli import main
-from leakbench.verdicts.compare import compared, counts
+from leakbench.jobs.cli import main
+from leakbench.papers.verdicts.compare import compared, counts
 
 OLD = {
     "a": "reproduced",

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tests_world import TRUE, evidence, lines, paper
 
+from leakbench.jobs.scorecard import _without_other_devices
+from leakbench.papers.reference import Kept
+from leakbench.papers.scorecard.recorded import of_records
+from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import read_papers
-from leakbench.reference import Kept
-from leakbench.scorecard.recorded import of_records
-from leakbench.scorecard.scorecard import Card
-from leakbench.verbs.scorecard import _without_other_devices
 
 NAME = "tiny-table-1"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.errors import UserError
-from leakbench.verbs.scorecard import scorecard
+from leakbench.base.errors import UserError
+from leakbench.jobs.scorecard import scorecard
 
 
 @pytest.mark.parametrize(

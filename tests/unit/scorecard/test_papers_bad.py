@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, unused_words
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 from leakbench.papers.work import read_papers
 
 CLAIM = CLAIMS["claims"][0]

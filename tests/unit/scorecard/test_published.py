@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests_world import unused_words
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 from leakbench.papers.join import published_convention
 from leakbench.papers.printed import Printed, parse_printed, read_tables
 from leakbench.papers.work import read_papers

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from leakbench.scorecard.quantity import (
+from leakbench.papers.scorecard.quantity import (
     Measured,
     NotMeasured,
     Trials,

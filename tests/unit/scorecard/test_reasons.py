@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests_world import TRUE, card, evidence, lines, paper
 
-from leakbench.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.evidence import Evidence
 
 
 def test_why_nothing_was_measured_names_absent_data_and_the_cost(tmp_path: Path) -> None:

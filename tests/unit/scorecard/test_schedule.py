@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from tests_world import MAP, PRINT, TRUE, card, evidence, lines, paper
 
+from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.catalogue.cell import DECAYS_AT
-from leakbench.optimisers.adam import Adam
-from leakbench.verdicts.schedule import FALLS_AT, Schedule, schedule_of
+from leakbench.papers.verdicts.schedule import FALLS_AT, Schedule, schedule_of
 
 STEPS = {"adam": {"lr": 0.1, "decay": True}}
 STEADY = {"adam": {"lr": 0.1, "decay": 0.9}}

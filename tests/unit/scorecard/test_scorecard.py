@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, trials
 
-from leakbench.errors import UserError
-from leakbench.scorecard.evidence import Lines
-from leakbench.scorecard.recorded import joined
-from leakbench.scorecard.scorecard import COLUMNS
+from leakbench.base.errors import UserError
+from leakbench.papers.scorecard.evidence import Lines
+from leakbench.papers.scorecard.recorded import joined
+from leakbench.papers.scorecard.scorecard import COLUMNS
 
 
 def test_a_world_in_which_the_paper_is_true_reproduces_it(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_only_a_data_set_itself_counts_where_it_says_so(tmp_path: Path) -> None:
         assert found.loc["tiny.table-1.fast-better", "verdict"] == word
 
 
-CHECK = """from leakbench.scorecard.checking import NotMeasured, exactly
+CHECK = """from leakbench.papers.scorecard.checking import NotMeasured, exactly
 
 def counted(evidence, row):
     if row.get("dataset") == "Photos":

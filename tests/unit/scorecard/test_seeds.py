@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests_world import TRUE, evidence, lines, paper, trials
 
+from leakbench.papers.scorecard.seeds import COLUMNS, by_seed
 from leakbench.papers.work import read_papers
-from leakbench.scorecard.seeds import COLUMNS, by_seed
 
 FAST = ("digits", "fast", "psnr")
 

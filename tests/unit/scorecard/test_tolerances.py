@@ -2,11 +2,11 @@ import math
 
 import pytest
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.metrics.success import PREFIX
-from leakbench.tables import trained as study_table
-from leakbench.verdicts.tolerances import TOLERANCES, possible, tolerance_of
+from leakbench.papers.verdicts.tolerances import TOLERANCES, possible, tolerance_of
+from leakbench.results.tables import trained as study_table
 
 OF_UPDATES = [
     "revealed", "revealed_fraction", "exact_fraction", "revealed_cumulative", "usable_neurons",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakbench.verdicts.schedule import Schedule
-from leakbench.verdicts.verdict import (
+from leakbench.papers.verdicts.schedule import Schedule
+from leakbench.papers.verdicts.verdict import (
     EXACT,
     Ordering,
     Sample,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakbench.metrics.interval import interval
-from leakbench.verdicts.verdict import Ordering, Sample, Statement, Word, decide, unseen
+from leakbench.papers.verdicts.verdict import Ordering, Sample, Statement, Word, decide, unseen
 
 DRAWING = Path(__file__).parents[3] / "docs" / "verdicts.py"
 

@@ -11,10 +11,10 @@ import yaml
 from leakbench.metrics.interval import interval
 from leakbench.papers.join import words_of
 from leakbench.papers.printed import Row
+from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.quantity import NotMeasured
+from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import Work, read_papers
-from leakbench.scorecard.evidence import Evidence, Lines
-from leakbench.scorecard.quantity import NotMeasured
-from leakbench.scorecard.scorecard import Card
 
 PAPER: dict[str, Any] = {
     "source": "tiny", "title": "A tiny paper", "authors": "A. Uthor", "year": 2024,

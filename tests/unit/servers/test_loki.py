@@ -5,11 +5,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from leakbench import servers, victims
-from leakbench.errors import UserError
-from leakbench.servers import Held
-from leakbench.servers.loki import first_alone, taps
-from leakbench.servers.robbing_the_fed import alone
+from leakbench.base.errors import UserError
+from leakbench.federation import servers
+from leakbench.federation.servers import Held
+from leakbench.federation.servers.loki import first_alone, taps
+from leakbench.federation.servers.robbing_the_fed import alone
+from leakbench.networks import victims
 
 SHAPE, PLACE, CLIENTS = (6, 6, 3), (3, 6, 6), [4, 2, 4]
 

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cosine_similarity
 
-from leakbench import servers, victims
-from leakbench.errors import UserError
-from leakbench.servers import Held, Written
-from leakbench.servers.soliton import degrees
+from leakbench.base.errors import UserError
+from leakbench.federation import servers
+from leakbench.federation.servers import Held, Written
+from leakbench.federation.servers.soliton import degrees
+from leakbench.networks import victims
 
 SHAPE, PLACE = (6, 6, 1), (1, 6, 6)
 

@@ -6,11 +6,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from leakbench import servers, victims
 from leakbench.attacks.imprint import imprint
-from leakbench.attacks.observation import Observation
-from leakbench.errors import UserError
-from leakbench.servers import Held
+from leakbench.base.errors import UserError
+from leakbench.federation import servers
+from leakbench.federation.servers import Held
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
 
 SHAPE, PLACE, CLIENTS = (6, 6, 1), (1, 6, 6), [5, 4, 6]
 

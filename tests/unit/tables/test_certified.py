@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from leakbench.errors import UserError
+from leakbench.base.errors import UserError
 from leakbench.metrics.baselines import CERTIFIED
-from leakbench.tables import certified
+from leakbench.results.tables import certified
 
 
 def table(mean: float, low: float, high: float, bound: float) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leakbench.tables.failures import failed
+from leakbench.results.tables.failures import failed
 
 
 def rows(*lines: tuple[str, int, float], **columns: Any) -> pd.DataFrame:

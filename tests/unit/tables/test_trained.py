@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from leakbench.tables.drawn import boundaries, examples
-from leakbench.tables.lines import TRIAL
-from leakbench.tables.trained import aggregate_studies, over_short_batches
+from leakbench.results.tables.drawn import boundaries, examples
+from leakbench.results.tables.lines import TRIAL
+from leakbench.results.tables.trained import aggregate_studies, over_short_batches
 
 FACTS = {
     "selected": 2, "rounds": 2, "images": 160, "test_images": 100, "batch_size": 64, "lock_share": 0.6,

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from leakbench.errors import UserError
-from leakbench.tasks import classification, task_of
+from leakbench.base.errors import UserError
+from leakbench.networks.tasks import classification, task_of
 
 
 def test_the_loss_of_a_guess_is_the_logarithm_of_the_number_of_classes() -> None:

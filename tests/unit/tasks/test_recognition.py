@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.errors import UserError
-from leakbench.tasks import recognition
+from leakbench.base.errors import UserError
+from leakbench.networks.tasks import recognition
 
 BLANK = 2
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leakbench.training import study as module
+from leakbench.federation.training import study as module
 
 
 def killed(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object]) -> None:

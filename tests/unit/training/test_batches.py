@@ -2,7 +2,7 @@
 
 import torch
 
-from leakbench.training.batches import PADDING, flip_crop, to_size
+from leakbench.federation.training.batches import PADDING, flip_crop, to_size
 
 
 def test_images_are_in_the_unit_range_with_channels_first() -> None:

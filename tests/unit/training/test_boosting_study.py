@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 from killed_studies import killed
 
-from leakbench.artefacts import to_json, write_table, write_tensors
+from leakbench.base.artefacts import to_json, write_table, write_tensors
+from leakbench.base.errors import UserError
 from leakbench.catalogue.load import load_kind
 from leakbench.datasets.gaussians import gaussians
-from leakbench.encryption import Keys
-from leakbench.errors import UserError
-from leakbench.training import enlisted
-from leakbench.training import study as module
-from leakbench.training.plane import STEPS
-from leakbench.training.study import study
+from leakbench.defences.encryption import Keys
+from leakbench.federation.training import enlisted
+from leakbench.federation.training import study as module
+from leakbench.federation.training.plane import STEPS
+from leakbench.federation.training.study import study
 
 ROOT = Path(__file__).parents[3]
 SPEC: dict[str, Any] = {

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakbench import defences
+from leakbench.base.errors import UserError
 from leakbench.defences.key_lock import lock, secret_names
-from leakbench.errors import UserError
-from leakbench.training.batches import to_size
-from leakbench.training.federated import (
+from leakbench.federation.training.batches import to_size
+from leakbench.federation.training.federated import (
     Client,
     averaged,
     decayed,

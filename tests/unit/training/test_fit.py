@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from leakbench import generators, victims
-from leakbench.artefacts import read_tensors
-from leakbench.seeds import stream
-from leakbench.training import fit
-from leakbench.victims.layers import Dropout
+from leakbench.base.artefacts import read_tensors
+from leakbench.base.seeds import stream
+from leakbench.federation.training import fit
+from leakbench.networks import generators, victims
+from leakbench.networks.layers import Dropout
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 OPTIMISERS = {

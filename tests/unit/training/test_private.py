@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakbench import victims
-from leakbench.errors import UserError
-from leakbench.training.federated import Client, optimiser_of
-from leakbench.training.private import epsilon, made_private, steps_of, train_privately
+from leakbench.base.errors import UserError
+from leakbench.federation.training.federated import Client, optimiser_of
+from leakbench.federation.training.private import epsilon, made_private, steps_of, train_privately
+from leakbench.networks import victims
 
 PRIVACY: dict[str, Any] = {"noise": 1.0, "clip": 0.5, "delta": 1e-5}
 

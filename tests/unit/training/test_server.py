@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from leakbench import aggregation, encryption
-from leakbench.errors import UserError
-from leakbench.training.server import (
+from leakbench.base.errors import UserError
+from leakbench.defences import aggregation, encryption
+from leakbench.federation.training.server import (
     Fit,
     Outcome,
     Protocol,

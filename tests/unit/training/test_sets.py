@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from leakbench.artefacts import write_tensors
-from leakbench.errors import UserError
-from leakbench.training.sets import examined, told_apart, training_images
-from leakbench.training.shares import divide
+from leakbench.base.artefacts import write_tensors
+from leakbench.base.errors import UserError
+from leakbench.federation.training.sets import examined, told_apart, training_images
+from leakbench.federation.training.shares import divide
 
 
 def write(path: Path, level: int, count: int = 4, **more: np.ndarray) -> Path:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from leakbench.errors import UserError
-from leakbench.training.shares import divide, hold_out
+from leakbench.base.errors import UserError
+from leakbench.federation.training.shares import divide, hold_out
 
 LABELS = np.repeat(np.arange(5), 60)
 

@@ -12,10 +12,10 @@ from killed_studies import killed
 from project import blobs
 
 from leakbench import defences
-from leakbench.artefacts import open_tensors, write_tensors
-from leakbench.training.examples import SHOWN
-from leakbench.training.sets import examined
-from leakbench.training.study import lock_shares, locked_models, share, study, upload_bytes
+from leakbench.base.artefacts import open_tensors, write_tensors
+from leakbench.federation.training.examples import SHOWN
+from leakbench.federation.training.sets import examined
+from leakbench.federation.training.study import lock_shares, locked_models, share, study, upload_bytes
 
 SPEC: dict[str, Any] = {
     "training": {

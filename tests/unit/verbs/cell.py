@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from leakbench import victims
-from leakbench.artefacts import Facts, read_table, read_tensors, to_json, write_tensors, write_text
+from leakbench.base.artefacts import Facts, read_table, read_tensors, to_json, write_tensors, write_text
 from leakbench.catalogue.cell import pictured
-from leakbench.tables.attacked import aggregate
-from leakbench.tables.failures import failed
-from leakbench.tables.pictures import Files
-from leakbench.verbs.score import score
-from leakbench.verbs.table import table
+from leakbench.jobs.score import score
+from leakbench.jobs.table import table
+from leakbench.networks import victims
+from leakbench.results.tables.attacked import aggregate
+from leakbench.results.tables.failures import failed
+from leakbench.results.tables.pictures import Files
 
 STEM, ORIGIN = "made/victim/fed/none/attack/0", "made/victim/fed/none/0"
 SHAPE = (8, 8, 1)

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from leakbench import victims
-from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
-from leakbench.verbs.capture import capture
+from leakbench.base.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.jobs.capture import capture
+from leakbench.networks import victims
 
 SHAPE, ROUNDS = (4, 4, 1), 3
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from leakbench.auditing.files import write
-from leakbench.cli import main
-from leakbench.errors import UserError
-from leakbench.verbs import audit as verb
+from leakbench.audit.files import write
+from leakbench.base.errors import UserError
+from leakbench.jobs import audit as verb
+from leakbench.jobs.cli import main
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,8 @@ def test_a_report_that_cannot_be_written_is_told_first(out: str, capsys: pytest.
 
 
 def _empty() -> dict[str, Any]:
-    from leakbench.auditing.audit import Audit
-    from leakbench.auditing.look import Look
+    from leakbench.audit.audit import Audit
+    from leakbench.audit.look import Look
 
     return Audit(1, {}, Look()).to_dict()
 

@@ -9,10 +9,10 @@ import torch
 from played import ROUNDS, captured
 
 from leakbench import attacks
-from leakbench.attacks.observation import read_observation
-from leakbench.errors import Unfit, UserError
-from leakbench.scoring.columns import add_distance
-from leakbench.scoring.membership import membership_rows
+from leakbench.base.errors import Unfit, UserError
+from leakbench.metrics.scoring.columns import add_distance
+from leakbench.metrics.scoring.membership import membership_rows
+from leakbench.observations.observation import read_observation
 
 NONE = {"module": "none", "parameters": {}}
 NAMES = ["membership_auc", "tpr_at_fpr_0", "members_accepted", "false_acceptances"]

@@ -9,15 +9,15 @@ import torch
 from played import captured
 
 from leakbench import attacks
-from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.attacks.observation import read_observation
+from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.base.errors import Unfit, UserError
 from leakbench.catalogue.cell import Cell
-from leakbench.errors import Unfit, UserError
 from leakbench.metrics.baselines import CERTIFIED
-from leakbench.scoring.attack import attack_rows
-from leakbench.scoring.hidden import Hidden
-from leakbench.tables.attacked import aggregate
-from leakbench.tables.certified import check_bounds
+from leakbench.metrics.scoring.attack import attack_rows
+from leakbench.metrics.scoring.hidden import Hidden
+from leakbench.observations.observation import read_observation
+from leakbench.results.tables.attacked import aggregate
+from leakbench.results.tables.certified import check_bounds
 
 ROUNDS, OTHERS = 40, 9
 METRICS = ["membership_auc", "tpr_at_fpr_0", "members_accepted"]

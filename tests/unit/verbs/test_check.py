@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from leakbench.errors import UserError
-from leakbench.verbs.check import check
+from leakbench.base.errors import UserError
+from leakbench.jobs.check import check
 
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 

@@ -9,9 +9,9 @@ import torch
 from cell import ORIGIN, Cell, tabled
 from played import ROUNDS, SHAPE, captured
 
-from leakbench import victims
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.metrics.interval import summary
+from leakbench.networks import victims
 
 
 def test_the_truth_tells_accuracy_and_bytes_and_nothing_else_does(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 import yaml
 from project import ROOT
 
-from leakbench.artefacts import write_json
-from leakbench.entries import read_entry
-from leakbench.errors import UserError
-from leakbench.reference import kept_digests
-from leakbench.verbs import enter as verb
-from leakbench.verbs.enter import AGREED, EXPERIMENT, MINUTES, _paying, agreed, enter
+from leakbench.base.artefacts import write_json
+from leakbench.base.errors import UserError
+from leakbench.jobs import enter as verb
+from leakbench.jobs.enter import AGREED, EXPERIMENT, MINUTES, _paying, agreed, enter
+from leakbench.papers.leaderboard import read_entry
+from leakbench.papers.reference import kept_digests
 
 SCALES = ("quick", "standard")
 
@@ -44,7 +44,7 @@ def row(
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a checkout with two defences and a recorded table of them."""
     config = ("config/attacks", "config/defences", "config/scales")
-    for name in (AGREED, *config, "src/leakbench/defences", "src/leakbench/adaptive"):
+    for name in (AGREED, *config, "src/leakbench/defences", "src/leakbench/attacks/adaptive"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, tmp_path / name)
@@ -77,7 +77,7 @@ def test_each_recorded_defence_is_an_entry_and_the_leaderboard_ranks_them(checko
     }  # fmt: skip
     assert clip.source == (ROOT / "src/leakbench/defences/clip.py").read_text()
     assert clip.settings == (ROOT / "config/defences/clip.yaml").read_text()
-    assert clip.attacker == (ROOT / "src/leakbench/adaptive/clip.py").read_text()
+    assert clip.attacker == (ROOT / "src/leakbench/attacks/adaptive/clip.py").read_text()
     assert (clip.device, clip.commit, clip.absent) == ("cpu: a", "abc", {PEELED: "no"})
     ranks = (checkout / "entries" / "README.md").read_text().split("| [")[1:]
     # The strongest attack on clipping reads 0.99; a baseline is no attack.

@@ -9,11 +9,11 @@ import pytest
 import torch
 from cell import STEM, Cell, make_cell, make_table, write_guesses
 
-from leakbench.artefacts import read_table, read_tensors, write_table
-from leakbench.errors import Altered
-from leakbench.tables.pictures import panel_of
-from leakbench.victims.file import load_victim
-from leakbench.victims.layers import dense_input
+from leakbench.base.artefacts import read_table, read_tensors, write_table
+from leakbench.base.errors import Altered
+from leakbench.networks.layers import dense_input
+from leakbench.networks.victims.file import load_victim
+from leakbench.results.tables.pictures import panel_of
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ import torch
 from played import ROUNDS, captured
 
 from leakbench import attacks
-from leakbench.artefacts import read_facts, read_table, read_tensors, to_json, write_text
-from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.cli import main
-from leakbench.errors import UserError
-from leakbench.verbs.attack import attack
-from leakbench.verbs.score import score
+from leakbench.base.artefacts import read_facts, read_table, read_tensors, to_json, write_text
+from leakbench.base.errors import UserError
+from leakbench.jobs.attack import attack
+from leakbench.jobs.cli import main
+from leakbench.jobs.score import score
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 Attack = Callable[[Observation], Reconstruction]
 # Candidates of each client of the small federation; images have one channel of 4 × 4 pixels.

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from leakbench import victims
-from leakbench.artefacts import open_tensors, read_tensors, write_tensors
-from leakbench.cli import main
-from leakbench.errors import Altered, UserError
-from leakbench.flower import record
-from leakbench.rounds import read_rounds
-from leakbench.verbs.flower_capture import flower_capture
+from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
+from leakbench.base.errors import Altered, UserError
+from leakbench.jobs.cli import main
+from leakbench.jobs.flower_capture import flower_capture
+from leakbench.networks import victims
+from leakbench.observations.flower import record
+from leakbench.observations.rounds import read_rounds
 
 NETWORK = {"module": "fcnn", "parameters": {}, "shape": [4, 4, 1], "classes": 3}
 State = dict[str, np.ndarray]

@@ -9,13 +9,13 @@ import torch
 from played import captured
 
 from leakbench import attacks
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
-from leakbench.attacks.observation import read_observation
-from leakbench.attacks.threat_model import in_words
-from leakbench.errors import UserError
+from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.base.errors import UserError
 from leakbench.metrics.baselines import EXPECTED
-from leakbench.scoring.attack import attack_rows
-from leakbench.scoring.hidden import Hidden
+from leakbench.metrics.scoring.attack import attack_rows
+from leakbench.metrics.scoring.hidden import Hidden
+from leakbench.observations.observation import read_observation
+from leakbench.observations.threat_model import in_words
 
 BINS: dict[str, Any] = {
     "module": "robbing-the-fed", "parameters": {}, "threat": "G",

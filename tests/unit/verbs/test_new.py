@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.errors import UserError
-from leakbench.verbs import new as module
-from leakbench.verbs.new import kinds, new
+from leakbench.base.errors import UserError
+from leakbench.jobs import new as module
+from leakbench.jobs.new import kinds, new
 
 # An attack with a variant own-longer. The room of victims has a function of its own.
 OWN = "summary: x\nmodule: fidel\nvariants: {longer: {}}\n"
@@ -21,7 +21,7 @@ def checkout(tmp_path: Path) -> Path:
             room = tmp_path / ("src/leakbench" if top == "src" else top)
             room.joinpath(*rest).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "config/attacks/own.yaml").write_text(OWN)
-    (tmp_path / "src/leakbench/victims/__init__.py").write_text("def build(): return sorted(())\n")
+    (tmp_path / "src/leakbench/networks/victims/__init__.py").write_text("def build(): return sorted(())\n")
     return tmp_path
 
 

@@ -9,8 +9,8 @@ import pytest
 from played import captured
 from project import blobs
 
-from leakbench.artefacts import read_facts, read_table, to_json, write_tensors
-from leakbench.verbs.train import train
+from leakbench.base.artefacts import read_facts, read_table, to_json, write_tensors
+from leakbench.jobs.train import train
 
 IMAGE = {"name": "blobs", "shape": [28, 28, 1], "classes": 10}
 TRAINING: dict[str, Any] = {

@@ -11,14 +11,14 @@ import pytest
 from cell import ORIGIN, SHARES, STEM, Cell, make_table
 from project import ROOT
 
-from leakbench.artefacts import read_csv, read_json, read_table, write_table
+from leakbench.base.artefacts import read_csv, read_json, read_table, write_table
+from leakbench.base.errors import UserError
+from leakbench.base.provenance import machine
 from leakbench.catalogue.resolve import Plan
-from leakbench.errors import UserError
-from leakbench.provenance import machine
-from leakbench.reference import kept_digests, read_record
-from leakbench.verbs import recheck as module
-from leakbench.verbs.recheck import recheck
-from leakbench.verbs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.jobs import recheck as module
+from leakbench.jobs.recheck import recheck
+from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.papers.reference import kept_digests, read_record
 
 SPEC = {
     "cells": [STEM], "scale": "quick", "left_out": "", "cells_left_out": {}, "shares": SHARES,
@@ -216,8 +216,8 @@ def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> No
     [
         ("leakbench.attacks.fidel", True),
         ("leakbench.metrics.pearson", True),
-        ("leakbench.training.fit", True),
-        ("leakbench.victims.fcnn", True),
+        ("leakbench.federation.training.fit", True),
+        ("leakbench.networks.victims.fcnn", True),
         ("leakbench.attacks.spear", False),
         ("leakbench.metrics.names", False),
         ("leakbench.datasets.idx", False),
@@ -226,8 +226,8 @@ def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> No
 def test_numerics_of_a_part_concern_the_records_that_used_it(
     module: str, ages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from leakbench.base.code import PACKAGE
     from leakbench.catalogue import numerics as rule
-    from leakbench.catalogue.code import PACKAGE
 
     file = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
     monkeypatch.setattr(rule, "declared", lambda: {file: 2})

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from cell import ORIGIN, STEM, Cell, known_guesses, make_cell, make_table
 
-from leakbench.artefacts import read_table, read_tensors, write_table
-from leakbench.errors import Altered
-from leakbench.report.leaks import strongest
-from leakbench.report.medians import address, with_pictures
-from leakbench.tables.median import medians
+from leakbench.base.artefacts import read_table, read_tensors, write_table
+from leakbench.base.errors import Altered
+from leakbench.results.report.leaks import strongest
+from leakbench.results.report.medians import address, with_pictures
+from leakbench.results.tables.median import medians
 
 CELL = STEM.rpartition("/")[0]
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from cell import SHARES, STEM, Cell, make_table
 
-from leakbench.artefacts import read_facts, read_table, read_tensors, write_tensors
+from leakbench.base.artefacts import read_facts, read_table, read_tensors, write_tensors
+from leakbench.base.errors import UserError
+from leakbench.base.whole import file_digest
 from leakbench.catalogue.cell import Cell as Named
 from leakbench.catalogue.resolve import Plan
-from leakbench.errors import UserError
-from leakbench.reference import EXHIBIT, files, run_of
-from leakbench.verbs import record as module
-from leakbench.verbs.record import record
-from leakbench.whole import file_digest
+from leakbench.jobs import record as module
+from leakbench.jobs.record import record
+from leakbench.papers.reference import EXHIBIT, files, run_of
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leakbench import provenance
-from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
-from leakbench.cli import main
-from leakbench.provenance import resuming
-from leakbench.verbs.attack import attack
-from leakbench.verbs.train import train
+from leakbench.base import provenance
+from leakbench.base.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.base.provenance import resuming
+from leakbench.jobs.attack import attack
+from leakbench.jobs.cli import main
+from leakbench.jobs.train import train
 
-fitting, verb = (import_module(f"leakbench.{name}") for name in ("training.fit", "verbs.train"))
+fitting, verb = (import_module(f"leakbench.{name}") for name in ("federation.training.fit", "jobs.train"))
 SPEC: dict[str, Any] = {
     "victim": {
         "module": "fcnn", "parameters": {},
@@ -127,7 +127,7 @@ def test_a_name_to_resume_by_is_of_content_versions_device_and_output(
     data, out = write_data(tmp_path / "data.safetensors", 1), tmp_path / "out"
 
     def name(device: str = "cpu", to: Path = out) -> str:
-        return resuming(provenance.provenance(SPEC, "leakbench.verbs.train", device=device), to, data, None)
+        return resuming(provenance.provenance(SPEC, "leakbench.jobs.train", device=device), to, data, None)
 
     names = [name(), name(), name("cuda"), name(to=tmp_path / "other")]
     write_data(data, 2)
@@ -173,7 +173,7 @@ def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
 
     out, spec = tmp_path / "out.safetensors", tmp_path / "spec.json"
     write_text(spec, to_json(SPEC | JOBS[job]))
-    for module in (verb, import_module("leakbench.verbs.attack")):
+    for module in (verb, import_module("leakbench.jobs.attack")):
         monkeypatch.setattr(module, "resuming", resumed)
     serves, place = victim if job == "generator" else None, tmp_path / "place.safetensors"
     scratch = tmp_path / "scratch"

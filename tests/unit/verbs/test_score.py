@@ -12,12 +12,12 @@ import torch
 from cell import ORIGIN, STEM, Cell, known_guesses, make_cell, write_guesses
 from scipy.stats import pearsonr
 
-from leakbench.absence import pass_on
-from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.errors import Altered
-from leakbench.scoring.groups import elsewhere
-from leakbench.victims.file import load_victim
-from leakbench.victims.layers import dense_input
+from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.base.errors import Altered
+from leakbench.base.missing import pass_on
+from leakbench.metrics.scoring.groups import elsewhere
+from leakbench.networks.layers import dense_input
+from leakbench.networks.victims.file import load_victim
 
 
 def test_every_private_image_has_one_row(cell: Cell) -> None:
@@ -230,7 +230,7 @@ def test_work_in_parts_changes_no_score(cell: Cell, monkeypatch: pytest.MonkeyPa
     for matching in ("best", "hungarian"):
         whole, _ = cell.score("pearson", "mse", matching=matching)
         with monkeypatch.context() as patch:
-            patch.setattr("leakbench.scoring.candidates.WORKING_FLOATS", 1)
+            patch.setattr("leakbench.metrics.scoring.candidates.WORKING_FLOATS", 1)
             parts, _ = cell.score("pearson", "mse", matching=matching)
         assert whole.equals(parts)
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from cell import Cell, tabled
 
-from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.errors import UserError
-from leakbench.victims.file import load_victim
+from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.base.errors import UserError
+from leakbench.networks.victims.file import load_victim
 
 JUDGES = ("densenet121-faces", "resnet18-faces")
 METRICS = ("top1_resnet18", "top3_resnet18", "top1_densenet121")

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from cell import ORIGIN, STEM, Cell, make_cell, tabled
 
-from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.tables.attacked import CONDITION
+from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.results.tables.attacked import CONDITION
 
 PASSES = np.array([0, 0, 1, 1])
 # Of the one client's four rounds of two images, the second pass has the first one's in another order.

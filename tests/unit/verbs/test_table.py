@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from cell import KNOWS, SHARES, STEM, Cell, make_table, tabled
 
-from leakbench.absence import pass_on
-from leakbench.artefacts import read_table, write_table
+from leakbench.base.artefacts import read_table, write_table
+from leakbench.base.missing import pass_on
 from leakbench.metrics.interval import summary
-from leakbench.tables.attacked import CONDITION
-from leakbench.tables.lines import TRIAL
+from leakbench.results.tables.attacked import CONDITION
+from leakbench.results.tables.lines import TRIAL
 
 NAMES = {"dataset": "d", "victim": "v", "federation": "f", "defence": "n", "attack": "a"}
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from leakbench import generators
-from leakbench.artefacts import open_tensors, read_facts, to_json, write_tensors
-from leakbench.attacks.observation import _read_generator
-from leakbench.errors import UserError
-from leakbench.verbs.train import to_images, train
+from leakbench.base.artefacts import open_tensors, read_facts, to_json, write_tensors
+from leakbench.base.errors import UserError
+from leakbench.jobs.train import to_images, train
+from leakbench.networks import generators
+from leakbench.observations.observation import _read_generator
 
 SHAPE = [8, 8, 1]
 ENTRY: dict[str, Any] = {

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from project import ROOT
 
+from leakbench.base.errors import UserError
+from leakbench.base.provenance import machine
 from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.errors import UserError
-from leakbench.provenance import machine
-from leakbench.reference import kept_digests
-from leakbench.verbs.verify import _recorded, compared, numbers, status, table_digest, verify
+from leakbench.jobs.verify import _recorded, compared, numbers, status, table_digest, verify
+from leakbench.papers.reference import kept_digests
 
 LINE = {
     "dataset": "d",

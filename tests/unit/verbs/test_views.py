@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from played import captured
 
-from leakbench.artefacts import read_facts, read_tensors
-from leakbench.attacks.observation import read_observation
-from leakbench.encryption import build
-from leakbench.training.server import fused_shares
+from leakbench.base.artefacts import read_facts, read_tensors
+from leakbench.defences.encryption import build
+from leakbench.federation.training.server import fused_shares
+from leakbench.observations.observation import read_observation
 
 CLIENTS = (1, 2, 3)
 Files = dict[str, Any]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from leakbench.scoring.falls import POINTS, falls
-from leakbench.verdicts.settled import settled
+from leakbench.metrics.scoring.falls import POINTS, falls
+from leakbench.papers.verdicts.settled import settled
 
 STEPS = np.linspace(0, 999, 100)
 

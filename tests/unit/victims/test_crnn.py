@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from leakbench.tasks import recognition
-from leakbench.victims.crnn import crnn
+from leakbench.networks.tasks import recognition
+from leakbench.networks.victims.crnn import crnn
 
 SHAPE = (32, 100, 3)
 

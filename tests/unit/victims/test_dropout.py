@@ -5,8 +5,8 @@ from math import sqrt
 import pytest
 import torch
 
-from leakbench import victims
-from leakbench.victims.layers import Dropout, draw_masks
+from leakbench.networks import victims
+from leakbench.networks.layers import Dropout, draw_masks
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])

@@ -5,9 +5,9 @@ import torch
 import torchvision
 from torch import nn
 
-from leakbench import victims
 from leakbench.defences.key_lock import first_norms
-from leakbench.victims.cifar_resnet import ZeroPadding
+from leakbench.networks import victims
+from leakbench.networks.victims.cifar_resnet import ZeroPadding
 
 
 def build(module: str, classes: int = 10, size: int = 32, **parameters: object) -> nn.Module:

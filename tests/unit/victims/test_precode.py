@@ -8,9 +8,9 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy, softplus
 
-from leakbench import victims
-from leakbench.victims.layers import draw_masks
-from leakbench.victims.precode import Bottleneck, _Divergence
+from leakbench.networks import victims
+from leakbench.networks.layers import draw_masks
+from leakbench.networks.victims.precode import Bottleneck, _Divergence
 
 SHAPE = (8, 8, 1)
 

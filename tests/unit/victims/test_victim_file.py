@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from leakbench import victims
-from leakbench.artefacts import write_tensors
-from leakbench.victims.file import load_victim
+from leakbench.base.artefacts import write_tensors
+from leakbench.networks import victims
+from leakbench.networks.victims.file import load_victim
 
 
 def test_each_checkpoint_comes_back_and_the_last_by_default(tmp_path: Path) -> None:

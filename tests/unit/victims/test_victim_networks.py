@@ -11,9 +11,9 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from leakbench import generators, victims
-from leakbench.errors import Unfit
-from leakbench.victims.layers import dense_input, describe, first_dense
+from leakbench.base.errors import Unfit
+from leakbench.networks import generators, victims
+from leakbench.networks.layers import dense_input, describe, first_dense
 
 ROOT = Path(__file__).parents[3]
 MNIST, CIFAR10 = (28, 28, 1), (32, 32, 3)

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from warm_runs import Run, until
 
-from leakbench import cli, process, warm
-from leakbench.process import OWNER
-from leakbench.warm import run_warm
+from leakbench.base.processes import process, warm
+from leakbench.base.processes.process import OWNER
+from leakbench.base.processes.warm import run_warm
+from leakbench.jobs import cli
 
 
 @pytest.mark.parametrize("value", ["", "no number", "-1", None])

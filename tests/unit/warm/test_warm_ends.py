@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from warm_runs import Run, alive, until
 
-from leakbench import process
-from leakbench.cli import APART
+from leakbench.base.processes import process
+from leakbench.jobs.cli import APART
 
 # A verb that works apart has one process less: who keeps its job is the job.
 KEPT = pytest.mark.parametrize("verb", [[], [APART]], ids=["kept", "apart"])
@@ -133,7 +133,7 @@ def test_a_warm_process_that_still_loads_is_gone_soon_after_its_owner(run: Run, 
     (tmp_path / "slow_library.py").write_text(f"{deaf}open('loading', 'w').close()\ntime.sleep(600)\n")
     address = tmp_path / "of the run" / "socket"
     address.parent.mkdir()
-    code = "import sys; from pathlib import Path; from leakbench.warm_process import serve\n"
+    code = "import sys; from pathlib import Path; from leakbench.jobs.warm_process import serve\n"
     code += "serve(int(sys.argv[1]), Path(sys.argv[2]), len, ['slow_library'])"
     words = [sys.executable, "-c", code, str(run.owner.pid), str(address)]
     path = os.pathsep.join([str(tmp_path), run.environment["PYTHONPATH"]])
@@ -150,7 +150,8 @@ def test_a_process_ends_with_its_owner(run: Run, code: signal.Signals) -> None:
     """By SIGTERM, or by SIGKILL where it does not heed that."""
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if code == signal.SIGKILL else ""
     job = subprocess.Popen(
-        [sys.executable, "-c", "import signal, sys, time; from leakbench.process import end_with\n"
+        [sys.executable, "-c", "import signal, sys, time\n"
+         "from leakbench.base.processes.process import end_with\n"
          f"{deaf}end_with({run.owner.pid}, 0.5); print('here', flush=True); time.sleep(600)"],
         env=run.environment, stdout=subprocess.PIPE,
     )  # fmt: skip

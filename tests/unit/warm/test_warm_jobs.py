@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from warm_runs import CLIENT, SERVER, Run, until
 
-from leakbench.warm_process import MANY
+from leakbench.jobs.warm_process import MANY
 
 
 def test_environment_folder_arguments_and_streams_are_the_callers(served: Run, tmp_path: Path) -> None:
@@ -120,7 +120,8 @@ def test_jobs_of_a_long_run_fork_from_a_process_with_more_loaded(run: Run, tmp_p
 
 def test_no_room_that_an_attack_may_not_import_is_loaded_before_it() -> None:
     code = (
-        "import sys; from leakbench.warm_process import LIBRARIES; from leakbench.blinding import _ROOMS\n"
+        "import sys; from leakbench.jobs.warm_process import LIBRARIES\n"
+        "from leakbench.base.processes.blinding import _ROOMS\n"
         "for name in LIBRARIES: __import__(name)\n"
         "files = [m.__file__ or '' for n, m in sys.modules.items() if n.startswith('leakbench')]\n"
         "print(len(files), [file for file in files if file.startswith(_ROOMS)])"

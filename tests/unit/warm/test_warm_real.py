@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from warm_runs import SOURCE, Run, alive, until
 
-from leakbench.artefacts import read_facts, write_tensors
-from leakbench.process import OWNER
+from leakbench.base.artefacts import read_facts, write_tensors
+from leakbench.base.processes.process import OWNER
 
 
 def test_a_users_mistake_reads_the_same(real: Run) -> None:

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from leakbench import process, warm
-from leakbench.process import OWNER
+from leakbench.base.processes import process, warm
+from leakbench.base.processes.process import OWNER
 
 SOURCE = Path(warm.__file__).parents[1]
 # What a job does is the Python that it is given, behind the verb if it is one that works apart.
 SERVER = """
 import sys
 from pathlib import Path
-from leakbench.warm_process import APART, serve
+from leakbench.jobs.warm_process import APART, serve
 def run(argv):
     argv = argv[argv[0] == APART:]
     exec(argv[0], {"argv": argv})
@@ -29,7 +29,7 @@ serve(int(sys.argv[1]), Path(sys.argv[2]), run, [])
 """
 CLIENT = """
 import sys
-from leakbench.warm import run_warm
+from leakbench.base.processes.warm import run_warm
 code = run_warm(sys.argv[1:])
 if code is None:
     print("cold")

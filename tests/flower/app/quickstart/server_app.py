@@ -6,7 +6,7 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp, strategy
 
-from leakbench.flower import record
+from leakbench.observations.flower import record
 from quickstart.task import Net
 
 app = ServerApp()

@@ -1,8 +1,0 @@
-"""Against normal noise: the mean of all rounds."""
-
-from leakbench.attacks.adaptation import Adaptation
-
-
-def gaussian() -> Adaptation:
-    """Take the mean, the most likely value; its noise falls with the root of the number of rounds."""
-    return Adaptation(pooled=lambda seen: seen.mean(0))

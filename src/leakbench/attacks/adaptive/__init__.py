@@ -1,0 +1,56 @@
+"""Adaptive attackers: what an attacker who knows a defence does about it.
+
+Each defence has a file of its own, found by the name of the defence or of the victim that defends itself.
+"""
+
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from leakbench.base.parts import dotted, stem
+from leakbench.observations.adaptation import Adaptation
+from leakbench.observations.observation import Observation
+
+
+def adaptation(observation: Observation, adaptive: bool = True) -> Adaptation:
+    """Return how to adapt to the defence that is known, by the function of its name in its file.
+
+    A victim that defends itself has a file of its own name, which is used where no defence has one. An
+    attacker who does not adapt uses the function `unadapted` of that file. Only a file whose defence every
+    attack must take into account has that function. By default nothing is done.
+
+    observation: names the defence and the victim.
+    adaptive: whether the attacker adapts.
+    """
+    names = (observation.knows.defence or "none", observation.network.get("module", "none"))
+    name = next((each for each in names if find_spec(dotted("adaptive", each)) is not None), None)
+    if name is None:
+        return Adaptation()
+    room = import_module(dotted("adaptive", name))
+    found: Adaptation = getattr(room, stem(name) if adaptive else "unadapted", Adaptation)()
+    return found
+
+
+def adapted(observation: Observation, adaptive: bool = True) -> Observation:
+    """Return the observation as an attacker takes it: with the adaptation to the defence, and rounds pooled.
+
+    Rounds are pooled into one if all of them start from one model and the server knows that clients hold the
+    same samples in every round, so that rounds differ only in chance. The updates of the pooled round are the
+    best estimate from all rounds.
+
+    observation: what was seen.
+    adaptive: whether the attacker adapts.
+    """
+    known = adaptation(observation, adaptive)
+    observation = replace(observation, adaptation=known)
+    again = observation.knows.local_set_repeats
+    if known.pooled is None or not again or len(set(observation.origin.tolist())) != 1:
+        return observation
+    updates: dict[str, Any] = {}
+    for name in observation.updates:
+        seen = observation.update(name)
+        updates[name] = torch.stack([known.pooled(each) for each in seen.unbind(1)])[None].numpy()
+    return replace(observation.part(slice(1)), updates=updates)

@@ -1,0 +1,41 @@
+"""Against quantisation: any gradient that would have been rounded to the observed one fits equally well."""
+
+import torch
+from torch import Tensor
+
+from leakbench.base.tensors import Tensors
+from leakbench.observations.adaptation import Adaptation, Mechanism
+
+
+def step_of(observed: Tensor) -> Tensor:
+    """Return the step between levels of each trial, the least gap between values that occur.
+
+    Gaps as small as the rounding of floats do not count. The step is zero where all values are equal.
+
+    observed: [trials, *shape].
+
+    Returns [trials, 1 …], with as many axes as `observed`.
+    """
+    values = observed.flatten(1).sort(1).values
+    gaps = values.diff(dim=1)
+    span = (values[:, -1:] - values[:, :1]).clamp_min(1e-30)
+    least = torch.where(gaps > 1e-6 * span, gaps, torch.inf).amin(1) if gaps.shape[1] else gaps.sum(1)
+    return torch.nan_to_num(least, posinf=0.0).view(-1, *[1] * (observed.dim() - 1))
+
+
+def quantise() -> Adaptation:
+    """Accept every dummy gradient in the cell of the observed one, and count only what is beyond its edge."""
+
+    def mechanism(observed: Tensors) -> Mechanism:
+        half = {name: step_of(value) / 2 for name, value in observed.items()}
+
+        def rounded(found: Tensors, dummies: Tensors) -> Tensors:
+            out = {}
+            for name, value in found.items():
+                apart = value - observed[name]
+                out[name] = observed[name] + apart - apart.clamp(-half[name], half[name])
+            return out
+
+        return rounded
+
+    return Adaptation(mechanism=mechanism)

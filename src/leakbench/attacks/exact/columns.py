@@ -1,0 +1,129 @@
+"""The columns of the gradient, as the neurons that samples close determine them.
+
+The gradient of a dense layer is a matrix M [neurons, samples] times the samples, where M holds what each
+sample adds to each neuron's offset. A column of M in the basis of a `Span` is a direction of length one.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from leakbench.attacks.exact.first_layer import FirstLayer
+from leakbench.attacks.exact.span import PARALLEL, Span, unit_rows, unlike
+
+# The number of neurons beyond the rank that a sample must close; with fewer, zeros prove nothing.
+SPARE = 8
+# The largest accepted probability that a direction that is no column is zero by chance in all neurons that a
+# sample closes.
+CHANCE = 1e-9
+# A neuron is surely closed if its output is below zero by this share of the largest output.
+NEARLY = 1e-3
+# The least value that the brightest pixel of a sample may have, as a share of the range.
+FAINT = 0.2
+
+
+def null(rows: Tensor) -> Tensor:
+    """Return the direction [rank] that is nearest to orthogonal to all rows [n, rank]."""
+    vectors: Tensor = torch.linalg.eigh(rows.T @ rows).eigenvectors
+    return vectors[:, 0]
+
+
+class Alone(NamedTuple):
+    """Whether the neurons that each sample closes determine its column, and how well.
+
+    proven: bool [n], whether exactly one direction is zero in all of them, and not by chance.
+    error: [n], by how much the direction, of length one, may be off.
+    """
+
+    proven: Tensor
+    error: Tensor
+
+
+def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Alone:
+    """Return whether columns are the only directions that are zero in the neurons that their samples close.
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    samples: [n, inputs].
+    columns: [n, rank], the column of each sample.
+
+    A column of the batch that is zero in the same neurons makes every mixture of both zero there, so a second
+    direction must be more than zero in them. Let A be the unit rows of k closed neurons. If a direction q is
+    zero in all of them, A q has a length of at most √k times `Span.zero`, so the second smallest singular
+    value of A must be larger.
+
+    The k neurons, of which parallel ones count once, are equations for the rank - 1 unknowns of a direction.
+    Each spare equation holds by chance with a probability of at most √(2 rank / π) · zero, where rows are
+    spread evenly. All spare equations together may hold by chance with a probability of at most CHANCE.
+
+    Let c be the true column and q the given one. Both are near the direction for which |A q| is least: c
+    within |A c| and q within |A q|, each divided by the second singular value. The residual |A q| estimates
+    the noise of the rows, and with it |A c|.
+    """
+    rows, alive = unit_rows(seen.left)
+    rank = rows.shape[1]
+    by_chance = min(1.0, math.sqrt(2 * rank / math.pi) * seen.zero)
+    proven = torch.zeros(len(samples), dtype=torch.bool)
+    error = torch.full((len(samples),), torch.inf, dtype=rows.dtype)
+    for place, (closed, q) in enumerate(zip(_closed(layer, samples)[:, alive], columns, strict=True)):
+        left = unlike(rows[closed], max(PARALLEL, seen.zero))
+        spare = len(left) - rank + 1
+        if spare < 1 or by_chance**spare > CHANCE or bool(((left @ q).abs() > seen.zero).any()):
+            continue
+        second = float(torch.linalg.svdvals(left)[-2]) if rank > 1 else math.inf
+        proven[place] = second > math.sqrt(len(left)) * seen.zero
+        error[place] = 2 * float((left @ q).norm()) * math.sqrt(len(left) / spare) / second
+    return Alone(proven, error)
+
+
+def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the columns [n, rank] of nearly known samples, and whether each is a column, bool [n].
+
+    A ReLU adds nothing to neurons that are closed for a sample, and a nearly known sample tells which neurons
+    these are. So its column is as exact as the gradient, whatever the sample's own error. The direction found
+    is a column if it is zero in all of these neurons, and if there are more of them than any direction could
+    be zero in.
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    samples: [n, inputs].
+    """
+    return _of_closed(seen, _closed(layer, samples))
+
+
+def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
+    """Return the column that all others determine, as [1, rank], or none, [0, rank].
+
+    The last sample is orthogonal to all other columns, which determines it up to its scale. Pixels must lie
+    in their range, which bounds the scale. Few neurons are closed for a part of the possible scales only.
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    columns: [rank - 1, rank], all other columns.
+    """
+    ray = null(columns) * seen.values @ seen.right
+    rays = torch.stack([ray, -ray])
+    most = torch.where(rays > 0, layer.high / rays, layer.low / rays).nan_to_num(torch.inf).amin(1)
+    ends = most * torch.tensor([[FAINT], [1.0]], dtype=most.dtype)
+    closed = (ends[:, :, None] * (rays @ layer.weight.T) + layer.bias < 0).all(0)
+    found, proven = _of_closed(seen, closed)
+    return found[proven][:1]
+
+
+def _closed(layer: FirstLayer, samples: Tensor) -> Tensor:
+    """Return which neurons [n, neurons] are surely closed for samples [n, inputs] that are nearly known."""
+    outputs = samples @ layer.weight.T + layer.bias
+    return outputs < -NEARLY * outputs.abs().amax(1, keepdim=True)
+
+
+def _of_closed(seen: Span, closed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what `columns_of` does, for samples that surely close the neurons `closed` [n, neurons]."""
+    rows, alive = unit_rows(seen.left)
+    closed = closed[:, alive]
+    found = rows.new_empty(len(closed), rows.shape[1])
+    for place, each in enumerate(closed):
+        found[place] = null(rows[each])
+    opened = ((rows @ found.T).abs() > seen.zero).T
+    return found, ~(opened & closed).any(1) & (closed.sum(1) >= rows.shape[1] + SPARE)

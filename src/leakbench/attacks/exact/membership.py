@@ -1,0 +1,198 @@
+"""How far images are from the span of an update, in which every sample of the batch lies.
+
+The gradient of a dense layer is a sum of products δ xᵀ, one for each sample x that it read, whatever
+activation or layer stands behind it. So its rows span the samples, if these are fewer than its neurons and
+inputs. Every step of gradient descent on the same samples adds such products, and so does every other client
+of a sum.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench.attacks.exact.span import Span, span
+from leakbench.attacks.matching.received import local_steps, noise_images
+from leakbench.base.errors import Unfit
+from leakbench.networks.layers import Drawn, dense_input, first_dense, normalisation
+from leakbench.networks.per_trial import hidden
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
+
+# A member lies outside the span by as much as noise moves the span, times this margin.
+MARGIN = 2.0
+# The rounding of single precision in what a client's layer reads, and the largest share outside the span that
+# still counts as a member: half a level of 8 bits at every pixel of a dark image.
+LEAST, MOST = 4 * torch.finfo(torch.float32).eps, 0.01
+
+# The number of estimates of weight decay. Two find a decay of a hundredth of the weights to the last digit.
+DECAY_ROUNDS = 3
+
+# From pixels [n, channels, rows, columns] in [0, 1] to what the first dense layer reads of them, [n, inputs].
+Read = Callable[[Tensor], Tensor]
+
+
+class Seen(NamedTuple):
+    """The span of one update.
+
+    round: the round of the update.
+    client: its client.
+    read: what the layer reads of pixels.
+    of_pixels: whether it reads the (normalised) pixels themselves.
+    found: the span, none where the update of the layer is zero.
+    """
+
+    round: int
+    client: int
+    read: Read
+    of_pixels: bool
+    found: Span | None
+
+
+def spans(observation: Observation, attack: str) -> Iterator[Seen]:
+    """Yield the span of every update, those of one round one after another.
+
+    A first dense layer behind other layers reads features, which are those of the model that was sent.
+
+    observation: what the server saw.
+    attack: the name that an error gives where there is no span.
+
+    Raises Unfit where features move during several local steps or depend on the batch, on dropout or on
+    hidden parameters, where a layer has no more neurons and inputs than an update has samples, and where
+    clients train by Adam.
+    """
+
+    if observation.local.get("optimiser") == "adam":
+        raise Unfit(
+            f"attack: {attack} needs clients' plain gradient descent (Adam scales each weight by itself)"
+        )
+
+    @cache
+    def layer(origin: int) -> tuple[str, bool, Read]:
+        model = observation.model(origin).double()
+        name, of_pixels = _first(model, observation, attack)
+        mean, deviation = (value.double() for value in normalisation(model, observation.network["shape"][2]))
+        if of_pixels:
+            return name, True, lambda x: ((x.double() - mean) / deviation).flatten(1)
+        return name, False, lambda x: dense_input(model, x.double()).flatten(1)
+
+    for number, origin in enumerate(observation.origin.tolist()):
+        name, of_pixels, read = layer(origin)
+        updates = observation.update(f"{name}.weight", slice(number, number + 1))[0].double()
+        for client, batch in enumerate(observation.clients):
+            if min(updates.shape[1:]) <= batch:
+                raise Unfit(
+                    f"attack: {attack} needs fewer samples than the first dense layer has neurons and inputs "
+                    f"(client {client} has {batch}, {name} has {updates.shape[1]} × {updates.shape[2]})"
+                )
+            if not of_pixels and observation.kind == "model" and len(local_steps(observation, batch)) > 1:
+                raise Unfit(f"attack: {attack} needs features that stand still, and {name} reads what local "
+                            "steps move")  # fmt: skip
+            update = updates[client]
+            if observation.kind == "model" and observation.local.get("weight_decay"):
+                sent = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double()
+                update = _without_decay(update, sent, batch)
+            yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0))
+
+
+def _without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
+    """Return an update without the multiple of the sent weights that weight decay put in.
+
+    The multiple depends on the number of steps of each client and on their momentum. These may be unknown, so
+    the multiple is estimated from the update: the part of the update that lies in neither span of its leading
+    singular vectors is the multiple alone. Each better estimate also makes the singular vectors better.
+
+    update: [neurons, inputs].
+    sent: [neurons, inputs], the weights.
+    batch: the number of samples.
+    """
+    for _ in range(DECAY_ROUNDS):
+        seen = span(update, batch, clear=1.0)
+        if seen is None:
+            break
+        rest, weights = (_beyond(seen, each) for each in (update, sent))
+        update = update - (rest * weights).sum() / weights.square().sum() * sent
+    return update
+
+
+def _beyond(seen: Span, matrix: Tensor) -> Tensor:
+    """Return the part of a matrix that lies in neither the column span nor the row span."""
+    matrix = matrix - seen.left @ (seen.left.T @ matrix)
+    return matrix - (matrix @ seen.right.T) @ seen.right
+
+
+def _first(model: nn.Module, observation: Observation, attack: str) -> tuple[str, bool]:
+    """Return the name of the first dense layer, and whether it reads (normalised) pixels."""
+    rows, columns, channels = observation.network["shape"]
+    noise = noise_images((channels, rows, columns))[:2].double()
+    name, read = first_dense(model, noise)
+    mean, deviation = (value.double() for value in normalisation(model, channels))
+    if read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation):
+        return name, True
+    drawn = any(isinstance(layer, Drawn) and layer.active for layer in model.modules())
+    if drawn or hidden(model) or observation.mode == "train":
+        raise Unfit(f"attack: {attack} needs the features that {name} reads, and a client's own are hidden "
+                    "(dropout, parameters, or statistics of its batch)")  # fmt: skip
+    return name, False
+
+
+def distances(seen: Span | None, samples: Tensor) -> Tensor:
+    """Return the share of the length of each sample that lies outside the span, [n], 0 to 1.
+
+    The share is 0 for the samples of the batch and for their mixtures. It is 1 for a sample that is
+    orthogonal to them, and where there is no span or no length. It is NaN where a sample is no number.
+
+    seen: the span, None where there is none.
+    samples: [n, inputs].
+    """
+    length = samples.norm(dim=1)
+    if seen is None:
+        return torch.ones_like(length)
+    outside = (samples - (samples @ seen.right.T) @ seen.right).norm(dim=1)
+    return torch.where(length == 0, 1.0, outside / length)
+
+
+def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
+    """Return which samples lie in the span, as far as its noise E can tell, bool [n].
+
+    A member x is a combination c of the update's rows, so noise puts no more of it outside the span than ‖E‖
+    · ‖c‖ (to first order), and c follows from the span.
+
+    seen: the span, None where there is none.
+    samples: [n, inputs].
+    distance: [n], of `distances`.
+    """
+    if seen is None:
+        return torch.zeros_like(distance, dtype=torch.bool)
+    combination = ((samples @ seen.right.T) / seen.values).norm(dim=1) / samples.norm(dim=1)
+    allowed = MARGIN * seen.noise * seen.values[0] * combination + LEAST
+    return distance <= allowed.clamp_max(MOST)
+
+
+def certified(observation: Observation, found: Reconstruction) -> Reconstruction:
+    """Give images that an attack reconstructed from an update their distance from the span of the update.
+
+    The distance follows from the update alone. It shows without the truth how near an image may be to the
+    batch, because an image far from the span is no image of the batch. A reconstruction stays as it is if it
+    does not consist of images, if it has a distance already, if it has fewer rounds than the observation, or
+    if the first dense layer does not read pixels.
+
+    observation: what the server saw.
+    found: the reconstruction, which is changed in place and returned.
+    """
+    if found.target != "images" or found.span_distance is not None or len(found.images) != observation.rounds:
+        return found
+    distance = torch.full(found.usable.shape, torch.nan, dtype=torch.float64)
+    try:
+        for seen in spans(observation, "certificate"):
+            if not seen.of_pixels:
+                return found
+            place = seen.round, seen.client
+            distance[place] = distances(seen.found, seen.read(found.images[place]))
+    except Unfit:
+        return found
+    found.span_distance = torch.where(found.usable, distance, torch.nan)
+    return found

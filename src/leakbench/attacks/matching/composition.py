@@ -1,0 +1,139 @@
+"""The composition of a gradient-matching attack, and the reconstruction of each update by it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import torch
+
+from leakbench.attacks.matching.engines.agreement import agrees
+from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
+from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
+from leakbench.attacks.matching.gap import gradient_gap
+from leakbench.attacks.matching.local_epochs import Updates
+from leakbench.attacks.matching.loop import Schedule, match
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.optimiser import Make
+from leakbench.attacks.matching.parameterisation import Parameterisation, beside
+from leakbench.attacks.matching.terms import Term
+from leakbench.attacks.matching.trials import Collected, Group, Precision, groups
+from leakbench.base.errors import Unfit
+from leakbench.networks.per_trial import hidden
+from leakbench.observations.adaptation import Nuisance
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The parts of an attack, and how it reads updates and takes derivatives (`attacks.gradient_matching`).
+
+    objective: the terms of the objective.
+    unknowns: makes the unknowns of a group.
+    optimiser: makes the optimiser.
+    updates: how an update of several local steps is read (`matching.local_epochs`).
+    derivative: `exact` second derivatives, or `frozen` for differences of first ones (`matching.frozen`).
+    precision: the precision of the network's products and convolutions.
+    """
+
+    objective: Sequence[Term]
+    unknowns: Parameterisation
+    optimiser: Make
+    updates: Updates = "one-batch"
+    derivative: Literal["exact", "frozen"] = "exact"
+    precision: Precision = "float32"
+
+    def objective_of(
+        self, group: Group, terms: Sequence[Term] | None = None, weighs: bool = False
+    ) -> Objective:
+        """Return the objective of a group's trials.
+
+        Differences (`matching.frozen`) and batches of trials (`matching.shared_weights`) need two conditions.
+        Nothing else stands between the dummies and their gradients, which excludes simulated steps, hidden
+        parameters, a mechanism or unknowns of a defence, and weights among the dummies. The gradients are
+        compared in all entries, by products alone. Differences are taken if the attack asks for them, the
+        network is deep enough to gain by them, and nothing is rounded to bfloat16. On a GPU, batches with
+        exact derivatives take their place, because differences would take the trials one after another. On a
+        processor, batches are taken in bfloat16. Both are compared with plain autograd first
+        (`matching.agreement`).
+
+        group: the trials.
+        terms: terms that replace those of the composition.
+        weighs: whether the dummies hold weights of the victim.
+        """
+        group = replace(group, precision=self.precision)
+        objective = Objective(group, self.objective if terms is None else terms)
+        mechanism = group.observation.adaptation.mechanism
+        plain = not group.steps and not hidden(group.model) and mechanism is None and not weighs
+        plain = plain and not group.nuisance.start
+        plain = plain and objective.distance.whole is None and not objective.partial
+        engine: type[FrozenDifference] | type[SharedWeights] | None = None
+        if plain and self.precision == "bfloat16":
+            batched = group.device == "cpu" and fits(group.model, group.shape)
+            engine = SharedWeights if batched else None
+        elif plain and self.derivative == "frozen":
+            batched = group.device != "cpu" and fits(group.model, group.shape)
+            engine = SharedWeights if batched else FrozenDifference
+            engine = engine if pays(group.model, group.shape) else None
+        if engine is not None and not agrees(engine, group, objective.distance):
+            engine = None
+        return replace(objective, engine=engine, mechanism=mechanism)
+
+    def reconstruct(
+        self,
+        observation: Observation,
+        rng: torch.Generator,
+        schedule: Schedule,
+        length: int,
+        restarts: int = 1,
+    ) -> Reconstruction:
+        """Reconstruct the images of each update from that update alone, all updates and restarts together.
+
+        observation: what the server saw.
+        rng: draws all that is random, such as the first unknowns.
+        schedule: how long the trials run.
+        length: the number of iterations over which the learning rate falls. `schedule` may make only the
+        first of them.
+        restarts: the number of trials of each update, of which the one with the lowest loss is kept.
+
+        Raises Unfit for surrogate weights with an optimiser without gradients or in bfloat16.
+        """
+        collected = Collected(observation, schedule)
+        make = partial(self.optimiser, length)
+        for plain in groups(observation, self.updates, restarts, rng):
+            trials = plain.rounds.repeat_interleave(restarts)
+            nuisance = observation.adaptation.nuisance(observation, plain.client, trials, rng)
+            group = replace(plain, nuisance=nuisance)
+            sought = self.unknowns(group, rng)
+            objective = self.objective_of(group, weighs=sought.weighs)
+            if nuisance != Nuisance():
+                sought = beside(sought, nuisance)
+            first = make()
+            if sought.weighs and (first.population > 1 or self.precision != "float32"):
+                raise Unfit(
+                    "attack: unknowns: surrogate weights take an optimiser of gradients, in float32 (set "
+                    "optimiser: adam and precision: float32)"
+                )
+            chunk = objective.chunk(first, sought)
+            evaluate = sought.through(objective.evaluate)
+            if first.population > 1:
+                evaluate = sought.members(objective.losses, chunk)
+                chunk = max(1, chunk // first.population)
+            outcome = match(
+                sought.start,
+                evaluate,
+                make,
+                sought.project,
+                schedule,
+                chunk,
+                observation.work.part(f"match client {group.client}, model {group.origin}"),
+                sought.dummies,
+            )
+            collected.add(group, outcome, partial(gradient_gap, group, chunk=chunk))
+        return collected.found
+
+
+# A way to attack the updates of several epochs together. It takes the observation, a source of random
+# numbers, the composition and the number of iterations.
+Epochs = Callable[[Observation, torch.Generator, Composition, int], Reconstruction]

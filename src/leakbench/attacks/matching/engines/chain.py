@@ -1,0 +1,330 @@
+"""The gradients of a network of layers and their derivative in the images, without a second autograd tape.
+
+Let w be the weights, x the images and L(x, w) the loss of a trial. The engine returns the weight gradients
+g(x) = ∂L/∂w. An objective compares g(x) with the observed gradients. The derivative of the objective at g(x)
+is the cotangent V, which has the shape of the weights. What an optimiser needs is the derivative of the inner
+product <V, g(x)> in x.
+
+The inner product <V, g(x)> is the rate at which the loss grows as the weights move along V: d/dt L(x, w + tV)
+at t = 0. So its derivative in x is the rate at which the loss's own derivative ∂L/∂x changes as the weights
+move along V (Pearlmutter 1994). Autograd would compute the same numbers from a graph of its own derivatives.
+
+Four passes compute everything. The first two are the usual forward and backward pass: they give the values,
+the slopes and the weight gradients. The other two are a forward and a backward pass of rates, which use the
+values that the first two passes kept. A slope is the derivative of the loss with respect to a value. A rate
+is the derivative of a value, or of a slope, with respect to t when the weights are w + tV. What a layer does
+in each pass is its `Link` (`matching.layers.rule`).
+
+Activations and their slopes and rates are [batch, trials·channels, rows, columns], so that a convolution with
+`trials` groups gives each trial its own weights. Behind a flattening they are [trials, batch, features]. The
+rates of weights, which are the parts of V, are [trials, *shape].
+"""
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, fx, nn
+
+from leakbench.attacks.matching.engines.layers import RULES, rule
+from leakbench.attacks.matching.engines.layers.norm import own_rates
+from leakbench.attacks.matching.engines.layers.rule import Kept, Link
+from leakbench.base.tensors import Tensors
+from leakbench.networks.per_trial import HiddenNorm, own_names
+
+_SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
+_FLATTENINGS = {torch.flatten, "flatten"}
+_TRACED: WeakKeyDictionary[nn.Module, "list[Step] | None"] = WeakKeyDictionary()
+
+
+class Step(NamedTuple):
+    """One layer of a network, as a step of the chain.
+
+    name: the layer's name in the network; "" for a sum or a flattening that no module computes.
+    layer: the module.
+    reads: the places of the values whose sum the step reads. Place 0 is the images, and place i is what step
+    i − 1 returns, where the first step is step 0.
+    link: what the layer does in each of the four passes.
+    told: the names of the layer's own parameters, whose gradients the step computes.
+    """
+
+    name: str
+    layer: nn.Module
+    reads: tuple[int, ...]
+    link: Link
+    told: tuple[str, ...]
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return rule(m) is not None or super().is_leaf_module(m, module_qualified_name)
+
+
+def chain(model: nn.Module) -> list[Step] | None:
+    """Return the steps of a model that is made of registered layers, sums and flattenings, else None."""
+    if model not in _TRACED:
+        try:
+            _TRACED[model] = _steps(model, _Tracer().trace(model))
+        except (fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, KeyError):
+            # The forward pass does something with its values that cannot be traced.
+            _TRACED[model] = None
+    return _TRACED[model]
+
+
+def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
+    steps: list[Step] = []
+    # `places` has the places whose sum each node of the graph is. `flat` says of each place whether its value
+    # is flattened.
+    places: dict[Any, tuple[int, ...]] = {}
+    flat = [False]
+
+    def added(name: str, layer: nn.Module, reads: tuple[int, ...]) -> tuple[int]:
+        link = RULES[type(layer)].link
+        assert link is not None
+        steps.append(Step(name, layer, reads, link, own_names(layer)))
+        flat.append(isinstance(layer, nn.Flatten) or flat[reads[0]])
+        return (len(steps),)
+
+    for node in graph.nodes:
+        sources = [places[each] for each in node.args if each in places]
+        if node.op == "placeholder":
+            places[node] = (0,)
+        elif node.op == "call_module" and len(sources) == 1:
+            layer = model.get_submodule(node.target)
+            known = rule(layer)
+            again = any(layer is step.layer for step in steps) and own_names(layer)
+            if known is None or known.link is None or again:
+                return None
+            if isinstance(layer, nn.Linear) and not flat[sources[0][0]]:
+                return None
+            places[node] = added(node.target, layer, sources[0])
+        elif node.op.startswith("call_") and node.target in _SUMS and len(sources) == 2 and not node.kwargs:
+            both = sources[0] + sources[1]
+            # A sum that several layers read is taken once.
+            places[node] = added("", nn.Identity(), both) if len(node.users) > 1 else both
+        elif node.op.startswith("call_") and node.target in _FLATTENINGS and node.args[1:] == (1,):
+            places[node] = added("", nn.Flatten(), sources[0])
+        elif node.op == "output" and sources:
+            if sources[0] != (len(steps),):
+                added("", nn.Identity(), sources[0])
+        else:
+            return None
+    return steps if flat[-1] else None
+
+
+def summed(values: Sequence[Tensor | None], places: Sequence[int]) -> Tensor | None:
+    """Return the sum of the values at these places that are not None, or None if all are."""
+    known = [value for place in places if (value := values[place]) is not None]
+    return sum(known[1:], known[0]) if known else None
+
+
+def spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> None:
+    """Add a value to the value at each of these places of `into`."""
+    for place in places:
+        before = into[place]
+        into[place] = value if before is None else before + value
+
+
+def beside(images: Tensor) -> Tensor:
+    """Lay the images of all trials beside each other, as channels.
+
+    images: [trials, batch, channels, rows, columns].
+
+    Returns [batch, trials·channels, rows, columns], in memory with the channels last. On a GPU the images of
+    one trial have the rows last, for which its float32 convolutions are made.
+    """
+    trials, batch, channels, rows, columns = images.shape
+    if trials == 1 and images.is_cuda:
+        return images[0].contiguous()
+    if batch == 1:
+        # Transposing a matrix is five times as fast as permuting more axes.
+        found = images.reshape(trials * channels, -1).T.contiguous().view(1, rows, columns, -1)
+    else:
+        found = images.permute(1, 3, 4, 0, 2).reshape(batch, rows, columns, trials * channels)
+    return found.permute(0, 3, 1, 2)
+
+
+def apart(images: Tensor, shape: torch.Size) -> Tensor:
+    """Undo `beside`: return the images of each trial, [trials, batch, channels, rows, columns].
+
+    images: [batch, trials·channels, rows, columns].
+    shape: the shape of the result.
+    """
+    return images.unflatten(1, (shape[0], shape[2])).transpose(0, 1).contiguous()
+
+
+class Forth(NamedTuple):
+    """What a forward pass through the steps leaves.
+
+    returned: what the last step returned, [trials, batch, classes].
+    reads: the shape of what each step read.
+    kept: what each step kept for the other passes.
+    """
+
+    returned: Tensor
+    reads: list[torch.Size]
+    kept: list[Kept]
+
+
+def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
+    """Take images through the steps, the first of the four passes.
+
+    steps: the steps of the network.
+    images: [trials, batch, channels, rows, columns].
+    pattern: what an earlier pass kept. This pass then has the same open ReLUs and the same chosen pixels of
+    max-pools.
+    """
+    trials = images.shape[0]
+    values: list[Tensor | None] = [beside(images)]
+    reads, kepts = [], []
+    for place, step in enumerate(steps):
+        x = summed(values, step.reads)
+        assert x is not None
+        if pattern is not None and step.link.kinked:
+            kept = pattern[place]
+            y = step.link.rate(step.layer, kept, x.shape, x, {}, trials)
+        else:
+            y, kept = step.link.forward(step.layer, x, trials)
+        values.append(y)
+        reads.append(x.shape)
+        kepts.append(kept)
+    return Forth(y, reads, kepts)
+
+
+class Entropy(NamedTuple):
+    """The cross-entropy of logits [trials, batch, classes], and what its derivatives need.
+
+    losses: [trials], the mean over the batch.
+    slope: [trials, batch, classes], the derivative of the losses in the logits.
+    shares: [trials, batch, classes], the logarithms of the probabilities.
+    chances: [trials, batch, classes], the probabilities.
+    total: [trials, batch, 1], the sum of a sample's label probabilities, divided by the batch size.
+    """
+
+    losses: Tensor
+    slope: Tensor
+    shares: Tensor
+    chances: Tensor
+    total: Tensor
+
+
+def entropy(logits: Tensor, labels: Tensor) -> Entropy:
+    """Return the cross-entropy of logits, computed in float32 at least.
+
+    logits: [trials, batch, classes].
+    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
+    """
+    shares = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(2)
+    if labels.dim() == 2:
+        # `one_hot` reads the labels to check them, which takes longer.
+        wanted = torch.zeros_like(shares).scatter_(2, labels[:, :, None], 1.0)
+    else:
+        wanted = labels.to(shares)
+    batch = logits.shape[1]
+    chances, total = shares.exp(), wanted.sum(2, keepdim=True) / batch
+    slope = (chances * total - wanted / batch).to(logits)
+    return Entropy(-(wanted * shares).sum(2).mean(1), slope, shares, chances, total)
+
+
+def back(
+    steps: Sequence[Step], passed: Forth, slope: Tensor, told: list[Tensor] | None, whole: bool
+) -> list[Tensor | None]:
+    """Take the slope of the loss back through the steps, the second of the four passes.
+
+    steps: the steps of the network.
+    passed: what the forward pass left.
+    slope: [trials, batch, classes], the slope at what the last step returned.
+    told: a list to which the weight gradients are appended, in the order of the steps; without it they are
+    not computed.
+    whole: whether the pass goes on to the images.
+
+    Returns the slope at the images, which is None unless the pass is `whole`, then the slope at what each
+    step returned.
+    """
+    slopes: list[Tensor | None] = [None] * (len(steps) + 1)
+    slopes[-1], found, trials = slope, [], slope.shape[0]
+    for place in reversed(range(len(steps))):
+        step, kept, at = steps[place], passed.kept[place], slopes[place + 1]
+        assert at is not None
+        if told is not None:
+            found.append(step.link.gradients(step.layer, kept, at, trials).values())
+        if whole or any(step.reads):
+            spread(step.link.backward(step.layer, kept, passed.reads[place], at), step.reads, slopes)
+    if told is not None:
+        told += [value for values in reversed(found) for value in values]
+    return slopes
+
+
+class _Gradients(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, images: Tensor, labels: Tensor, steps: list[Step], *hidden: Tensor
+    ) -> tuple[Tensor, ...]:
+        passed = forth(steps, images)
+        found: list[Tensor] = []
+        loss = entropy(passed.returned, labels)
+        # The slope of the loss at the images is not needed.
+        slopes = back(steps, passed, loss.slope, found, whole=False)
+        ctx.steps, ctx.shape, ctx.reads = steps, images.shape, passed.reads
+        ctx.counts = [len(kept) for kept in passed.kept]
+        kept = (each for kept in passed.kept for each in kept)
+        ctx.save_for_backward(loss.chances, loss.total, *slopes[1:], *kept)
+        ctx.mark_non_differentiable(loss.losses)
+        return loss.losses, *found
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        p, total, *saved = ctx.saved_tensors
+        slopes, rest = [None, *saved[: len(ctx.steps)]], iter(saved[len(ctx.steps) :])
+        given = iter(cotangents[1:])
+        kepts = [[next(rest) for _ in range(count)] for count in ctx.counts]
+        owns = [{name: next(given) for name in step.told} for step in ctx.steps]
+        # The third pass: the rates of what each step reads and returns. The images do not move, and a step
+        # moves only if it reads something that moves or has parameters.
+        moved: list[Tensor | None] = [None]
+        reads: list[Tensor | None] = []
+        for step, kept, own, size in zip(ctx.steps, kepts, owns, ctx.reads, strict=True):
+            rate = summed(moved, step.reads)
+            reads.append(rate)
+            still = rate is None and not own
+            moved.append(None if still else step.link.rate(step.layer, kept, size, rate, own, ctx.shape[0]))
+        last = moved.pop()
+        assert last is not None
+        # The rate of the probabilities p is p · bent. The slope at the logits is p · total minus the labels
+        # over the batch size, so its rate is p · bent · total.
+        bent = last.to(p) - (p * last).sum(2, keepdim=True)
+        to_labels = -bent / ctx.shape[1] if ctx.needs_input_grad[1] else None
+        rates: list[Tensor | None] = [None] * len(slopes)
+        rates[-1] = (p * bent * total).to(last)
+        # The fourth pass: the rates of the slopes, from the logits back to the images.
+        to_hidden: list[Tensor] = []
+        for place in reversed(range(len(ctx.steps))):
+            step, kept, slope, rate = ctx.steps[place], kepts[place], slopes[place + 1], rates[place + 1]
+            assert slope is not None
+            assert rate is not None
+            if isinstance(step.layer, HiddenNorm):
+                to_hidden[:0] = own_rates(step.layer, kept, slope, reads[place], rate, ctx.shape[0])
+            moves = step.link.back(step.layer, kept, ctx.reads[place], slope, reads[place], rate, owns[place])
+            spread(moves, step.reads, rates)
+        assert rates[0] is not None
+        return apart(rates[0], ctx.shape), to_labels, None, *to_hidden
+
+
+def chain_gradients(steps: list[Step], images: Tensor, labels: Tensor) -> tuple[Tensors, Tensor]:
+    """Return the weight gradients of a chain for each trial, and the losses.
+
+    steps: the steps of the network (`chain`).
+    images: [trials, batch, channels, rows, columns].
+    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
+
+    Returns parameter → gradient [trials, *shape], which can be differentiated once in images, labels and
+    hidden parameters, and the losses [trials], which cannot be differentiated.
+    """
+    norms = (step.layer for step in steps if isinstance(step.layer, HiddenNorm))
+    lent = [each for norm in norms for each in (norm.weight, norm.bias)]
+    losses, *found = _Gradients.apply(images, labels, steps, *lent)
+    names = [f"{step.name}.{own}" for step in steps for own in step.told]
+    return dict(zip(names, found, strict=True)), losses

@@ -1,0 +1,218 @@
+"""The derivative of a distance of gradients, by one difference of first derivatives.
+
+A difference is cheaper than a second backward pass. Let g(x) be the gradient of the loss that the dummy
+images x would cause, and v the derivative of the distance at g(x). The derivative of the distance in x is the
+derivative of <v, g(x)> in x. That is the rate at which the loss's own derivative in x changes as the weights
+move along v. The rate is estimated by two derivatives of the loss in x: one at the weights w, one at weights
+moved along v.
+
+Backpropagation treats a ReLU and a max-pool as linear around the values that they read. The pass at the moved
+weights therefore keeps the first pass's pattern of open ReLUs and chosen pixels (it is "frozen"). With a
+fixed pattern the derivative is smooth in the weights, and a difference of float32 numbers gives its rate to a
+few parts in a thousand. The work for a layer is that of five convolutions instead of seven, and no graph of
+derivatives is built.
+"""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.attacks.matching.distances import Distance, derivative, inner, laid_out
+from leakbench.attacks.matching.engines.chain import Step, apart, back, chain, entropy, forth
+from leakbench.attacks.matching.engines.gradients import engines_fit
+from leakbench.attacks.matching.trials import Group
+from leakbench.base.progress import log
+from leakbench.base.tensors import Tensors
+
+# The length of the first step along v, as a share of the norm of all weights (for ResNets it is mostly the
+# only step). Shorter steps suffer from rounding, longer ones from curvature. The error is least where the
+# step changes the derivative by the share AIM, a thousandth (measured on ResNet20-4, ResNet-18, ConvNet and
+# LeNet). A step that changes it by less than LEAST or by more than MOST is taken once more, with a length
+# that aims at AIM.
+STEP = 4e-6
+LEAST, AIM, MOST = 3e-4, 1e-3, 4e-3
+# The number of convolutions from which on a model counts as deep.
+DEEP = 10
+
+
+def pays(model: nn.Module, shape: torch.Size) -> bool:
+    """Return whether differences are faster than exact derivatives for a model, and safe.
+
+    They are faster if the model is deep enough. They are safe if the model is known layer by layer, so that
+    no kink is overlooked. Differences take the trials one after another, but on ResNet20-4, with 21
+    convolutions, they take five passes' worth of arithmetic instead of seven.
+
+    model: the network.
+    shape: [batch, channels, rows, columns] of the images.
+    """
+    deep = sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
+    if not deep or not engines_fit(model, shape):
+        return False
+    if chain(model) is None:
+        log(
+            "leakbench attack: exact second derivatives, for differences need a network of known layers alone"
+        )
+        return False
+    return True
+
+
+def difference(
+    changes: Callable[[Tensor], Tensors], slope: Tensor, size: Tensor, scale: float = 1.0
+) -> Tensors:
+    """Return the rates of change of derivatives, by one step along v or by a second one of a better length.
+
+    changes: a function from the length of a step to name → change of the derivative in that unknown.
+    slope: the derivative in the images before the step, of which the step should change the share AIM.
+    size: the length of the first step.
+    scale: the share of AIM, LEAST and MOST that is used.
+
+    Returns name → rate.
+    """
+    found = changes(size)
+    share = float(found["images"].norm() / slope.norm().clamp_min(1e-30))
+    if 0 < share < math.inf and not LEAST * scale <= share <= MOST * scale:
+        size = size * min(max(AIM * scale / share, 0.01), 100.0)
+        found = changes(size)
+    return {name: change / size for name, change in found.items()}
+
+
+@dataclass(frozen=True)
+class FrozenDifference:
+    """The losses of a group's trials and their derivatives, one trial after another.
+
+    group: the trials.
+    distance: the distance of dummy and observed gradients.
+    observed: parameter → [trials, *shape].
+    labels: [trials, batch] classes; None if the labels are unknowns too.
+    weights: [trials, parameters], the weight of each parameter in the distance.
+    scale: the length of the steps, as a share of what float32 needs.
+    """
+
+    group: Group
+    distance: Distance
+    observed: Tensors
+    labels: Tensor | None
+    weights: Tensor
+    scale: float = 1.0
+
+    @staticmethod
+    def together(device: str) -> int:
+        """Return how many trials of a chunk are of use: they run one after another."""
+        return 1
+
+    def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
+        """Return the losses [trials] and the derivative in each unknown."""
+        found = [
+            self.one({name: value[row : row + 1] for name, value in unknowns.items()}, row)
+            for row in range(len(self.weights))
+        ]
+        losses = torch.cat([loss for loss, _ in found])
+        return losses, {name: torch.cat([moves[name] for _, moves in found]) for name in unknowns}
+
+    @cached_property
+    def rows(self) -> list[Tensors]:
+        """The observed gradients of each trial, [1, *shape], laid out in memory as the model's own."""
+        observed = {name: laid_out(value) for name, value in self.observed.items()}
+        return [
+            {name: value[row : row + 1] for name, value in observed.items()}
+            for row in range(len(self.weights))
+        ]
+
+    @cached_property
+    def norm(self) -> Tensor:
+        """The norm of all weights of the model."""
+        return torch.stack([p.square().sum() for p in self.group.model.parameters()]).sum().sqrt()
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The steps of the model."""
+        found = chain(self.group.model)
+        assert found is not None
+        return found
+
+    @cached_property
+    def moved(self) -> nn.Module:
+        """A copy of the group's model, whose weights are moved along v."""
+        return deepcopy(self.group.model)
+
+    @torch.no_grad()
+    def one(self, unknowns: Tensors, row: int) -> tuple[Tensor, Tensors]:
+        """Return the loss [1] of one trial and the derivatives in its unknowns [1, …].
+
+        unknowns: name → [1, …].
+        row: the number of the trial.
+        """
+        steps, moving = self.steps, chain(self.moved)
+        assert moving is not None
+        images = self.group.to_pixels(unknowns["images"])
+        classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels[row : row + 1]
+
+        def slopes(at: Tensor | None, shares: Tensor) -> Tensors:
+            """Return the loss's derivatives in the unknowns.
+
+            at: the slope of the loss at the pixels, [batch, channels, rows, columns].
+            shares: the logarithms of the probabilities, [1, batch, classes].
+            """
+            assert at is not None
+            found = {"images": apart(at, images.shape) * self.group.deviation}
+            if self.labels is None:
+                bent = shares - (classes * shares).sum(2, keepdim=True)
+                found["labels"] = -classes * bent / images.shape[1]
+            return found
+
+        passed = forth(steps, images)
+        told: list[Tensor] = []
+        loss = entropy(passed.returned, classes)
+        before = slopes(back(steps, passed, loss.slope, told, whole=True)[0], loss.shares)
+        names = [f"{step.name}.{own}" for step in steps for own in step.told]
+        gradients = dict(zip(names, told, strict=True))
+        value, along, across, length = self.cotangent(gradients, row)
+
+        def changes(size: Tensor) -> Tensors:
+            shares = [(size * each * self.weights[row]).tolist() for each in (along, across)]
+            for (name, p), *w in zip(self.moved.named_parameters(), *shares, strict=True):
+                torch.add(self.own[name], self.rows[row][name][0], alpha=w[0], out=p)
+                p.add_(gradients[name][0], alpha=w[1])
+            again = forth(moving, images, passed.kept)
+            loss = entropy(again.returned, classes)
+            after = slopes(back(moving, again, loss.slope, None, whole=True)[0], loss.shares)
+            return {name: new - before[name] for name, new in after.items()}
+
+        size = STEP * self.scale * self.norm / length.clamp_min(1e-30)
+        return value, difference(changes, before["images"], size, self.scale)
+
+    @cached_property
+    def own(self) -> Tensors:
+        """The model's weights."""
+        return dict(self.group.model.named_parameters())
+
+    @cached_property
+    def theirs(self) -> Tensor:
+        """The squared norm of each parameter's observed gradient: [trials, parameters]."""
+        return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
+
+    def cotangent(self, dummy: Tensors, row: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the loss at a dummy gradient g, and its derivative there by two factors and a norm.
+
+        The derivative is weights · (along · o + across · g), where o is the observed gradient.
+
+        dummy: parameter → [1, *shape], the dummy gradient.
+        row: the number of the trial.
+
+        Returns the loss, `along`, `across` and the norm of the derivative, each [1].
+        """
+        observed, theirs, weights = self.rows[row], self.theirs[row], self.weights[row]
+        known = {"dot": torch.cat([inner(dummy[name], value) for name, value in observed.items()])}
+        known["mine"] = torch.cat([inner(dummy[name], dummy[name]) for name in observed])
+        if "gap" in self.distance.of:
+            gaps = (dummy[name] - value for name, value in observed.items())
+            known["gap"] = torch.cat([inner(gap, gap) for gap in gaps])
+        totals = {kind: (weights * known[kind]).sum()[None] for kind in self.distance.of}
+        value, along, across = derivative(self.distance, totals, (weights * theirs).sum()[None])
+        square = along**2 * theirs + 2 * along * across * known["dot"] + across**2 * known["mine"]
+        return value, along, across, (weights**2 * square).sum().sqrt()[None]

@@ -1,0 +1,51 @@
+"""The registry of the layers that the engines know: type of layer → `Rule`.
+
+To add a type of layer, write its `Rule` (`matching.layers.rule`) and register it in `RULES`.
+"""
+
+from torch import nn
+
+from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d
+from leakbench.attacks.matching.engines.layers import without_weights
+from leakbench.attacks.matching.engines.layers.convolution import CONVOLUTION
+from leakbench.attacks.matching.engines.layers.dense import DENSE
+from leakbench.attacks.matching.engines.layers.norm import NORM
+from leakbench.attacks.matching.engines.layers.rule import Rule
+from leakbench.networks.layers import Dropout, Normalise
+from leakbench.networks.per_trial import HiddenNorm
+
+_BY_AUTOGRAD = Rule()
+RULES: dict[type[nn.Module], Rule] = {
+    **dict.fromkeys((nn.Conv2d, FixedConv2d), CONVOLUTION),
+    nn.Linear: DENSE,
+    **dict.fromkeys((nn.BatchNorm2d, HiddenNorm), NORM),
+    nn.Sigmoid: Rule(link=without_weights.SIGMOID),
+    nn.Tanh: Rule(link=without_weights.TANH),
+    nn.ReLU: Rule(link=without_weights.RELU),
+    nn.MaxPool2d: Rule(link=without_weights.MAX_POOL, fits=lambda pool: not pool.ceil_mode),
+    nn.Flatten: Rule(link=without_weights.FLATTEN, fits=lambda layer: layer.start_dim == 1),
+    nn.AdaptiveAvgPool2d: Rule(
+        link=without_weights.MEAN_POOL, fits=lambda pool: pool.output_size in (1, (1, 1))
+    ),
+    Normalise: Rule(link=without_weights.NORMALISE),
+    Dropout: Rule(link=without_weights.DROPOUT),
+    nn.Identity: Rule(link=without_weights.IDENTITY),
+    **dict.fromkeys(
+        (
+            nn.Conv1d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.PReLU, nn.BatchNorm1d, nn.GroupNorm,
+            nn.LayerNorm, nn.RMSNorm, nn.InstanceNorm1d, nn.InstanceNorm2d,
+        ),
+        _BY_AUTOGRAD,
+    ),
+}  # fmt: skip
+
+
+def rule(layer: nn.Module) -> Rule | None:
+    """Return what the engines know of a layer, or None if its exact type is not registered.
+
+    A type that is derived from a registered one is not registered. If a layer has settings that the rule of
+    its type does not cover, such as a convolution with groups, the returned rule takes torch's own
+    derivative.
+    """
+    found = RULES.get(type(layer))
+    return found if found is None or found.fits(layer) else _BY_AUTOGRAD

@@ -1,0 +1,83 @@
+"""How an update of several local epochs is read, and how the images of several epochs become one set."""
+
+from typing import Literal, NamedTuple
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from leakbench.attacks.matching.received import local_steps
+from leakbench.observations.observation import Observation
+
+Updates = Literal["one-batch", "simulated", "shuffled", "reshuffled", "epochs"]
+
+
+class Taken(NamedTuple):
+    """The training that an attack simulates in place of the client's.
+
+    steps: slices of the unknown images; empty if nothing is simulated.
+    epochs: the number of epochs that have unknown images of their own, one set after the other.
+    stride: how many steps of the client one simulated step stands for.
+    shuffled: whether the order of the samples is unknown.
+    """
+
+    steps: list[slice]
+    epochs: int = 1
+    stride: int = 1
+    shuffled: bool = False
+
+
+def taken_for(observation: Observation, samples: int, updates: Updates) -> Taken:
+    """Return what an attack simulates of a client's training.
+
+    Nothing is simulated for an observed gradient. Source: InvG, section 4.3 (`simulated`); DLF, whose code
+    calls the last three readings `full`, `full_many` and `none_epoch`.
+
+    samples: the number of the client's samples.
+    updates: how the update is read. `one-batch` simulates nothing. `simulated` simulates each step, in the
+    order of the labels that are known or inferred. `shuffled` simulates each step, and each epoch takes the
+    same batches. `reshuffled` simulates each step, and the images of each epoch are unknowns of their own
+    (DLF). `epochs` simulates one step for each epoch, which is as long as the epoch's steps together.
+    """
+    if updates == "one-batch" or observation.kind != "model":
+        return Taken([])
+    every, epochs = local_steps(observation, samples), int(observation.local["epochs"])
+    of_epoch = len(every) // epochs
+    if updates == "epochs":
+        return Taken([slice(0, samples)] * epochs, stride=of_epoch)
+    if updates != "reshuffled":
+        return Taken(every, shuffled=updates == "shuffled")
+    starts = [samples * (number // of_epoch) for number in range(len(every))]
+    own = [slice(part.start + start, part.stop + start) for part, start in zip(every, starts, strict=True)]
+    return Taken(own, epochs, shuffled=True)
+
+
+def merged(images: Tensor, epochs: int) -> Tensor:
+    """Return one set of images from those of several epochs.
+
+    The images of each epoch are paired one to one with those of the first epoch, so that the sum of the
+    pairs' PSNR is largest. The result is the mean of the paired images. Source: DLF's code.
+
+    images: [trials, epochs · n, …].
+    epochs: the number of epochs.
+
+    Returns [trials, n, …].
+    """
+    if epochs == 1:
+        return images
+    return torch.stack([_mean(each) for each in images.unflatten(1, (epochs, -1))])
+
+
+def _mean(images: Tensor) -> Tensor:
+    """Return the mean over the epochs of one trial's images, paired with the first epoch's.
+
+    The images are [epochs, n, …], the result is [n, …].
+    """
+    flat = images.flatten(2).double()
+    paired = [images[0]]
+    for own, pixels in zip(images[1:], flat[1:], strict=True):
+        apart = torch.cdist(flat[0], pixels, compute_mode="donot_use_mm_for_euclid_dist")
+        # The PSNR is minus twenty times this logarithm, up to a constant. Equal images have no finite one.
+        _, partner = linear_sum_assignment(apart.clamp_min(1e-12).log10().numpy())
+        paired.append(own[torch.from_numpy(partner)])
+    return torch.stack(paired).mean(0)

@@ -1,0 +1,54 @@
+"""What the loop requires of an optimiser of many independent trials.
+
+The unknowns are one tensor [trials, …] for each named part (such as images and labels), so each trial is one
+row.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from leakbench.base.tensors import Tensors
+
+# Takes unknowns; returns the losses [trials] and the gradient in each unknown.
+Evaluate = Callable[[Tensors], tuple[Tensor, Tensors]]
+
+
+class Optimiser(Protocol):
+    """An optimiser that takes one step for all trials at a time.
+
+    copies: the size of the state, in multiples of the size of the unknowns.
+    population: the number of candidates that each trial has evaluated at a step, without gradients; 1 for an
+    optimiser that steps by gradients.
+    state: everything that a resumed run needs, with the trials as the first axis.
+    """
+
+    copies: int
+    population: int
+    state: Tensors
+
+    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
+        """Move the unknowns of all trials in place, and return the losses [trials] before the step.
+
+        A trial whose loss is NaN or infinite does not move.
+        """
+
+
+# Takes the number of iterations over which a learning rate falls; returns a fresh optimiser.
+Make = Callable[[int], Optimiser]
+
+
+def kept(state: Tensors, name: str, value: Tensor, parts: Sequence[str]) -> list[Tensor]:
+    """Return parts of an unknown's state, which are zeros at first.
+
+    state: the state of the optimiser, to which parts that it lacks are added.
+    name: the name of the unknown.
+    value: the unknown, whose shape each part has.
+    parts: the names of the parts.
+    """
+    for part in parts:
+        if f"{name}/{part}" not in state:
+            state[f"{name}/{part}"] = torch.zeros_like(value)
+    return [state[f"{name}/{part}"] for part in parts]

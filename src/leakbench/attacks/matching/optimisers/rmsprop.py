@@ -1,0 +1,68 @@
+"""RMSprop with momentum."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.attacks.matching.optimiser import Evaluate, Make, kept
+from leakbench.base.tensors import Tensors
+
+
+def rmsprop(
+    *, lr: Annotated[float, Field(gt=0)] = 0.1, momentum: Annotated[float, Field(ge=0, lt=1)] = 0.99
+) -> Make:
+    """Return RMSprop as torch has it, with a mean of squares that forgets 1 % a step (GRNN's code).
+
+    lr: the learning rate, above 0.
+    momentum: the share of the momentum that stays at each step, from 0 to below 1.
+    """
+    return lambda iterations: RMSprop(lr, momentum)
+
+
+class RMSprop:
+    """RMSprop with momentum, as torch has it and GRNN uses it.
+
+    lr: the learning rate.
+    momentum: the share of the momentum that stays at each step.
+    """
+
+    def __init__(self, lr: float, momentum: float) -> None:
+        self.lr, self.momentum = lr, momentum
+        self.copies, self.population = 2, 1
+        self.state: Tensors = {}
+
+    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
+        """Move the trials in place and return their losses [trials] before the step.
+
+        Trials whose loss is not finite do not move.
+        """
+        losses, gradients = evaluate(unknowns)
+        lost = ~losses.isfinite()
+        stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
+        own = [kept(self.state, name, value, ("square", "momentum")) for name, value in unknowns.items()]
+        squares, momenta = ([each[place] for each in own] for place in (0, 1))
+        _fused_momentum(momenta, squares, [gradients[name].contiguous() for name in unknowns], self.momentum)
+        for value, momentum in zip(unknowns.values(), momenta, strict=True):
+            value.sub_(momentum, alpha=self.lr)
+        for name, before in stay.items():
+            unknowns[name][lost] = before
+        return losses
+
+
+def _fused_momentum(
+    momenta: list[Tensor], squares: list[Tensor], gradients: list[Tensor], decay: float
+) -> None:
+    """Take RMSprop's step of each momentum in one pass instead of five.
+
+    The step is square ← 0.99 square + 0.01 gradient², momentum ← decay · momentum + gradient / (√square +
+    1e-8). torch has no fused RMSprop. But its AdamW makes the same step if it has no mean of its own, moves
+    the momentum, and takes `decay` by its weight decay, at a learning rate of −1 and after a billion steps,
+    when no bias is left to correct.
+    """
+    late = gradients[0].new_tensor(1e9)
+    torch._fused_adamw_(
+        momenta, gradients, gradients, squares, [], [late] * len(momenta), amsgrad=False, maximize=False,
+        lr=-1.0, beta1=0.0, beta2=0.99, weight_decay=decay - 1, eps=1e-8,
+    )  # fmt: skip

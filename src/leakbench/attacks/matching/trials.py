@@ -1,0 +1,325 @@
+"""Trials: the updates that a cell's attack works on together, and what becomes of them."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench.attacks.matching.engines.fixed_convolution import fix_convolutions
+from leakbench.attacks.matching.engines.gradients import engines_fit, gradients, gradients_at
+from leakbench.attacks.matching.labelling import known_labels
+from leakbench.attacks.matching.local_epochs import Updates, merged, taken_for
+from leakbench.attacks.matching.loop import DIVERGED, Outcome, Schedule, traced
+from leakbench.attacks.matching.received import as_gradient, noise_images, received
+from leakbench.attacks.matching.simulation import simulated_update
+from leakbench.base.errors import Unfit
+from leakbench.base.tensors import Tensors
+from leakbench.networks.layers import normalisation
+from leakbench.networks.per_trial import hidden, lent
+from leakbench.observations.adaptation import Nuisance
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
+
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Updates of one client that started from one model, whose weights they share.
+
+    observation: what the server saw.
+    model: the victim with the weights that were sent.
+    client: the number of the client.
+    origin: the number of the model in `observation.weights`.
+    rounds: [updates], the rounds of the updates. There are updates × restarts trials, with the restarts of
+    one update side by side.
+    restarts: the number of trials of each update.
+    labels: [trials, batch]; None if the labels are unknowns too.
+    batch: the number of unknown images of a trial.
+    classes: the number of classes.
+    mean: [channels, 1, 1], or [channels, rows, columns] if training measured it. Unknowns times `deviation`
+    plus `mean` are pixels.
+    deviation: the standard deviation of the victim's normalisation, in the shape of `mean`.
+    pixels: channels, rows and columns of an image.
+    steps: the local steps as slices of the batch, if they are to be simulated.
+    nuisance: what is unknown of the defence.
+    precision: the precision in which `caused` computes the model.
+    epochs: how many unknown images stand for one sample, one for each local epoch (DLF). The batch is then
+    one epoch's images after another's.
+    stride: how many of the client's steps one of `steps` stands for.
+
+    Raises Unfit for steps with hidden parameters, and for steps in bfloat16, whose weights would not move.
+    """
+
+    observation: Observation
+    model: nn.Module
+    client: int
+    origin: int
+    rounds: Tensor
+    restarts: int
+    labels: Tensor | None
+    batch: int
+    classes: int
+    mean: Tensor
+    deviation: Tensor
+    pixels: tuple[int, int, int]
+    steps: list[slice] = field(default_factory=list)
+    nuisance: Nuisance = field(default_factory=Nuisance)
+    precision: Precision = "float32"
+    epochs: int = 1
+    stride: int = 1
+
+    def __post_init__(self) -> None:
+        if self.steps and hidden(self.model):
+            raise Unfit(
+                "attack: local steps are not simulated with hidden parameters (set updates: one-batch)"
+            )
+
+        if self.steps and self.precision != "float32":
+            raise Unfit("attack: precision: bfloat16 simulates no local steps (set updates: one-batch)")
+
+    @cached_property
+    def rounded(self) -> nn.Module:
+        """The model in the group's precision."""
+        if self.precision == "float32":
+            return self.model
+        found = deepcopy(self.model).bfloat16()
+        engines_fit(found, self.shape, like=self.model)
+        return found
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the model's parameters, in its order."""
+        return [name for name, _ in self.model.named_parameters()]
+
+    @cached_property
+    def _as_pixels(self) -> bool:
+        """Whether the unknowns are known to be pixels, because the victim normalises nothing.
+
+        On a device other than the processor it is False, because reading the values would wait for the
+        device.
+        """
+        if self.device != "cpu":
+            return False
+        return not self.mean.any() and bool((self.deviation == 1).all())
+
+    @property
+    def trials(self) -> int:
+        """Number of trials."""
+        return len(self.rounds) * self.restarts
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of a trial's images: [batch, channels, rows, columns]."""
+        return torch.Size([self.batch, *self.pixels])
+
+    @property
+    def device(self) -> str:
+        """The device of the model and of the dummy images."""
+        return self.observation.work.device
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of the client."""
+        return self.batch // self.epochs
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of a simulated step.
+
+        It is the client's learning rate times the number of client's steps that the simulated step stands
+        for.
+        """
+        return float(self.observation.local["lr"]) * self.stride
+
+    @cached_property
+    def noise(self) -> Tensor:
+        """Images of uniform noise in [0, 1], always the same: [NOISE, channels, rows, columns]."""
+        return noise_images(self.pixels).to(self.device)
+
+    def observed(self, trials: Tensor) -> Tensors:
+        """Read what was observed for `trials` [n]: parameter → [n, *shape].
+
+        It is a gradient for each trial, or the update itself if local steps are simulated.
+        """
+        rounds = self.rounds[trials // self.restarts]
+        found = {
+            name: received(self.observation, name, rounds, self.client).to(self.device)
+            for name in [*self.names, *self.nuisance.beside]
+        }
+        return (
+            found
+            if self.steps
+            else {n: as_gradient(self.observation, v, self.batch) for n, v in found.items()}
+        )
+
+    def caused(self, images: Tensor, labels: Tensor, trials: Tensor, dummies: Tensors) -> Tensors:
+        """Return what `observed` would be if the dummies were the private images.
+
+        images: [n, batch, …], the dummies' pixels, which require a gradient.
+        labels: [n, batch] classes, or [n, batch, classes] probabilities.
+        trials: [n], the numbers of the trials.
+        dummies: all dummies by name. They may hold the hidden parameters, or the weights [n, *shape] at which
+        the gradients are taken.
+
+        Returns parameter → [n, *shape].
+        """
+        if self.steps:
+            return simulated_update(self.model, images, labels, self.steps, self.lr)
+        weights = {name: dummies[name] for name in self.names if name in dummies}
+        if weights:
+            return gradients_at(self.model, images, labels, weights)
+        kind = images.dtype if self.precision == "float32" else torch.bfloat16
+        with lent(self.rounded, {name: value.to(kind) for name, value in dummies.items()}):
+            found, _ = gradients(self.rounded, images.to(kind), labels)
+        found = {name: value.to(images.dtype) for name, value in found.items()}
+        slopes = {name: found.pop(name) for name in hidden(self.model)}
+        return found | self.nuisance.gradients(trials, dummies, slopes)
+
+    def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
+        """Draw the first images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
+
+        The numbers are drawn on the processor, trial by trial. So the start of a trial depends neither on the
+        device nor on how many trials follow.
+
+        start: "normal" for standard normal numbers, otherwise uniform in [0, 1].
+        rng: the source of random numbers.
+        trials: the number of trials; by default all of the group.
+        """
+        draw = torch.randn if start == "normal" else torch.rand
+        out: dict[str, list[Tensor]] = {"images": []}
+        if self.labels is None:
+            out["labels"] = []
+        for _ in range(trials or self.trials):
+            out["images"].append(draw(self.batch, *self.pixels, generator=rng))
+            if self.labels is None:
+                out["labels"].append(torch.randn(self.batch, self.classes, generator=rng))
+        return {name: torch.stack(values).to(self.device) for name, values in out.items()}
+
+    def to_pixels(self, unknowns: Tensor) -> Tensor:
+        """Return images in [0, 1] of unknowns in the victim's normalised space."""
+        if self._as_pixels:
+            return unknowns.view_as(unknowns)
+        return unknowns * self.deviation + self.mean
+
+    def shown(self, unknowns: Tensor) -> Tensor:
+        """Return what an attack shows of its unknowns: images in [0, 1] on the processor.
+
+        Numbers that are NaN become black.
+        """
+        return torch.nan_to_num(self.to_pixels(unknowns.to(self.device))).clamp(0, 1).cpu()
+
+    def clip(self, unknowns: Tensors) -> None:
+        """Keep pixels within [0, 1], in place."""
+        if self._as_pixels:
+            unknowns["images"].clamp_(0, 1)
+        else:
+            unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
+
+
+def groups(
+    observation: Observation,
+    updates: Updates = "one-batch",
+    restarts: int = 1,
+    rng: torch.Generator | None = None,
+) -> Iterator[Group]:
+    """Yield the groups of an observation. Each (round, client) is in one of them.
+
+    observation: what the server saw.
+    updates: how an update of several local steps is read (`matching.local_epochs`).
+    restarts: the number of trials of each update.
+    rng: draws the order of the labels where the samples' order is unknown.
+    """
+    shape = observation.network["shape"]
+    first: nn.Module | None = None
+    for origin in np.unique(observation.origin):
+        model = observation.model(int(origin)).requires_grad_(False)
+        model = model.to(observation.work.device).to(memory_format=torch.channels_last)
+        fix_convolutions(model)
+        batch = max(observation.clients)
+        engines_fit(model, torch.Size([batch, shape[2], shape[0], shape[1]]), like=first)
+        first = first or model
+        mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
+        rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
+        for client, batch in enumerate(observation.clients):
+            known = known_labels(observation, client, rounds, model)
+            taken = taken_for(observation, batch, updates)
+            if known is not None:
+                known = known.repeat_interleave(restarts, 0)
+                if taken.shuffled and observation.labelling != "oracle":
+                    known = torch.stack([each[torch.randperm(batch, generator=rng)] for each in known])
+                known = known.repeat(1, taken.epochs).to(observation.work.device)
+            yield Group(
+                observation=observation,
+                model=model,
+                client=client,
+                origin=int(origin),
+                rounds=rounds,
+                restarts=restarts,
+                labels=known,
+                batch=batch * taken.epochs,
+                classes=observation.network["classes"],
+                mean=mean,
+                deviation=deviation,
+                pixels=(shape[2], shape[0], shape[1]),
+                steps=taken.steps,
+                epochs=taken.epochs,
+                stride=taken.stride,
+            )
+
+
+class Collected:
+    """The reconstruction of an observation, filled group by group."""
+
+    def __init__(self, observation: Observation, schedule: Schedule) -> None:
+        shape = observation.network["shape"]
+        lead = (observation.rounds, len(observation.clients))
+        count, points = max(observation.clients), traced(schedule.iterations)
+        images = torch.zeros(*lead, count, shape[2], shape[0], shape[1])
+        self.found = Reconstruction(
+            images=images,
+            usable=torch.zeros(*lead, count, dtype=torch.bool),
+            iterations=schedule.iterations,
+            labels=torch.full((*lead, count), -1),
+            diverged=torch.zeros(lead, dtype=torch.bool),
+            losses=torch.full((*lead, len(points)), torch.nan),
+            traced=torch.tensor(points),
+            snapshots=images.new_zeros(len(schedule.kept), *images.shape),
+            snapshot_iterations=torch.tensor(schedule.kept, dtype=torch.int64),
+            gap=torch.full(lead, torch.nan),
+            snapshot_gaps=torch.full((len(schedule.kept), *lead), torch.nan),
+        )
+
+    def add(self, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
+        """Keep, of each update's restarts, the one with the lowest final loss.
+
+        group: the trials.
+        outcome: what became of them.
+        gap: (dummies) → [trials], how far the gradients that the dummies would cause are from those observed.
+        """
+        found, part = self.found, (group.rounds, group.client)
+        assert found.labels is not None
+        assert found.diverged is not None
+        assert found.losses is not None
+        assert found.snapshots is not None
+        assert found.gap is not None
+        assert found.snapshot_gaps is not None
+        final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
+        best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
+        own = (*part, slice(0, group.samples))
+        found.images[own] = merged(group.shown(outcome.unknowns["images"][best]), group.epochs)
+        found.usable[own] = True
+        found.diverged[part] = outcome.status[best] == DIVERGED
+        known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
+        found.labels[own] = known.cpu()[best, : group.samples]
+        found.gap[part] = gap(outcome.unknowns)[best]
+        for place in range(len(found.snapshots)):
+            kept = {name: value[place] for name, value in outcome.snapshots.items()}
+            found.snapshots[(place, *own)] = merged(group.shown(kept["images"][best]), group.epochs)
+            found.snapshot_gaps[(place, *part)] = gap(kept)[best]
+        found.losses[part] = outcome.losses[:, best].T

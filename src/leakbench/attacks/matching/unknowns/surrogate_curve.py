@@ -1,0 +1,81 @@
+"""Dummy images, and the point on a learned curve of weights where their gradient is taken."""
+
+from functools import partial
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.attacks.matching.parameterisation import Parameterisation, Unknowns
+from leakbench.attacks.matching.surrogates import moved, on_line, placed, spread, surrogate_unknowns
+from leakbench.attacks.matching.trials import Group
+from leakbench.base.tensors import Tensors
+
+_BENT = "bent."
+
+
+def surrogate_curve(
+    *,
+    start: Literal["normal", "uniform"] = "normal",
+    boxed: bool = True,
+    place: Annotated[float, Field(ge=0, le=1, description="Where the place t begins.")] = 0.5,
+    share: Annotated[
+        float,
+        Field(gt=0, description="The learning rate of t and of c as a share of the images' own."),
+    ] = 0.001,
+    reach: Annotated[
+        float, Field(gt=0, description="How far the control point may be from the middle of the line.")
+    ] = 1.0,
+) -> Parameterisation:
+    """Return a parameterisation by images, and for each trial a curve and the place on it for the gradient.
+
+    The curve has a control point c of as many numbers as the network has weights. With w_0 the weights sent,
+    w_T those returned and t the place, the gradient is taken at (1 − t)² w_0 + 2t(1 − t) c + t² w_T. The
+    control point is c = (w_0 + w_T)/2 + b, so the curve is SME's line while b is zero, as at first. Each
+    tensor of b is measured in root mean squares of the same tensor of w_T − w_0, so that one learning rate
+    suits all.
+
+    NL-SME (Xia et al. 2025) has in its abstract the curve, its |w| + 1 unknowns, a scale by the direction of
+    the update, and a regulariser. The formulas of these are our own.
+
+    start: as for `surrogate`.
+    boxed: as for `surrogate`.
+    place: the first value of t, between 0 and 1, as for `surrogate`.
+    share: the learning rate of t and of b divided by that of the images, above 0, as for `surrogate`.
+    reach: the largest root mean square of each tensor of b, in those of w_T − w_0, above 0. b is scaled back
+    to it after each step.
+
+    The parameterisation raises Unfit as that of `surrogate` does.
+    """
+
+    def made(group: Group, rng: torch.Generator) -> Unknowns:
+        way, project = placed(group, place, share)
+        for name, p in group.model.named_parameters():
+            way[_BENT + name] = p.new_zeros(group.trials, *p.shape)
+
+        def back(unknowns: Tensors) -> None:
+            project(unknowns)
+            for name, bent in unknowns.items():
+                if name.startswith(_BENT):
+                    bent.mul_(spread((reach / (_size(bent) * share)).clamp_max(1), bent))
+
+        return surrogate_unknowns(
+            group, group.draw(start, rng), way, partial(_weights, group, share), boxed, back
+        )
+
+    return made
+
+
+def _size(value: Tensor) -> Tensor:
+    """Return the root mean square of each trial's numbers: [trials, *shape] → [trials]."""
+    return value.flatten(1).square().mean(1).sqrt()
+
+
+def _weights(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> Tensors:
+    place, line = on_line(group, share, unknowns, rows)
+    away, unit = 2 * place * (1 - place) * share, moved(group, rows)
+    return {
+        name: value + spread(away * _size(unit[name]), value) * unknowns[_BENT + name]
+        for name, value in line.items()
+    }

@@ -1,0 +1,146 @@
+"""The alarms of a client's detectors on the models that it was sent, each within a share of the budget."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench.audit.attack import OutOfTime, late, within
+from leakbench.audit.reasons import reason
+from leakbench.audit.view import Truth
+from leakbench.federation import detectors
+from leakbench.federation.detectors import Received
+from leakbench.observations.observation import Observation
+from leakbench.results.report.numbers import number
+
+# What a server sent to a client and what came back, with the client's records where they are known.
+Part = tuple[Observation, Truth | None]
+# The share of the budget that one detector may take.
+SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The result of one detector for all models that were sent.
+
+    detector: the name of the detector.
+    looks_for: what the detector looks for, in a sentence.
+    far: the detector's number divided by the number above which it sounds, the largest over rounds and
+    clients. None if the detector could not look, or if its number is not finite.
+    sounds: whether that number is above 1; a number that is not finite sounds too.
+    why_not: why there is no number.
+    seconds: of wall time.
+    """
+
+    detector: str
+    looks_for: str
+    far: float | None
+    sounds: bool
+    why_not: str
+    seconds: float
+
+    def line(self) -> str:
+        """Return the result in one line."""
+        found = "sounds" if self.sounds else "quiet"
+        return self.why_not if self.far is None else f"{found}, {number(self.far, 3)} of its alarm"
+
+
+def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, clients: int = 1) -> list[Alarm]:
+    """Run every detector on each model that was sent.
+
+    parts: every client of each round, in order.
+    budget: in seconds; each detector may take SHARE of the budget.
+    plain_loss: whether the loss is the mean cross-entropy.
+    clients: how many parts a round has.
+    """
+    seen: Iterable[Received] = _Seen(parts, plain_loss, clients)
+    # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
+    # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
+    seen = list(seen) if len(parts) == 1 and not _aliased(parts[0][0].model()) else seen
+    return [_alarm(name, seen, budget * SHARE) for name in detectors.names()]
+
+
+def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
+    begun, far, reasons = time.perf_counter(), list[float](), dict[str, None]()
+    try:
+        with within(limit):
+            for received in seen:
+                found = detectors.reading(name, received)
+                if found.why_not:
+                    reasons[found.why_not] = None
+                else:
+                    far.append(found.far)
+    except OutOfTime:
+        reasons = {late(limit): None}
+        far = [each for each in far if each > 1]
+    except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+        reasons = {reason(problem): None}
+        far = [each for each in far if each > 1]
+    most = max(far, default=0.0)
+    why_not = "" if far else "; ".join(reasons)
+    if not isfinite(most):
+        why_not = "a weight or a gradient is no number"
+    return Alarm(
+        name, detectors.looks_for(name), None if why_not else round(most, 4), most > 1, why_not,
+        round(time.perf_counter() - begun, 3),
+    )  # fmt: skip
+
+
+def _aliased(model: nn.Module) -> bool:
+    """Return whether a network has a parameter under two names."""
+    every = list(model.named_parameters(remove_duplicate=False))
+    return len(every) > len(list(model.parameters()))
+
+
+class _Seen:
+    """What clients held in each round, made anew for each pass."""
+
+    def __init__(self, parts: Sequence[Part], plain_loss: bool, clients: int) -> None:
+        self.parts, self.plain_loss, self.clients = parts, plain_loss, clients
+
+    def __iter__(self) -> Iterator[Received]:
+        memories: list[list[Mapping[str, float]]] = [[] for _ in range(self.clients)]
+        for place, (observation, truth) in enumerate(self.parts):
+            memory = memories[place % self.clients]
+            rows, columns, channels = observation.network["shape"]
+            none = torch.zeros(0, channels, rows, columns)
+            for model in _models(observation, place % self.clients, self.clients):
+                received = Received(
+                    model,
+                    none if truth is None else truth.images,
+                    none.new_zeros(0).long() if truth is None else truth.labels,
+                    lr=observation.local["lr"],
+                    earlier=tuple(memory),
+                    plain_loss=self.plain_loss,
+                    sent=_sent(observation) if truth is None else None,
+                )
+                yield received
+            if received.sent is not None:
+                memory.append(received.now)
+
+
+def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.Module]:
+    """Yield the model that a client was sent.
+
+    If the observation is a sum over clients that were sent one model each, all these models are yielded.
+    """
+    origin = int(observation.origin[0])
+    model = observation.model(origin)
+    each = {name: torch.from_numpy(np.array(value[origin])) for name, value in observation.each.items()}
+    if not each:
+        yield model
+        return
+    number = len(next(iter(each.values())))
+    for place in [client] if number == clients else range(number):
+        model.load_state_dict({name: value[place] for name, value in each.items()}, strict=False)
+        yield model
+
+
+def _sent(observation: Observation) -> dict[str, Tensor] | None:
+    """Return parameter → the tensor that came back, or None if the client did not train."""
+    sent = {name: observation.update(name)[0, 0] for name in observation.updates}
+    return sent if any(value.any() for value in sent.values()) else None

@@ -1,0 +1,311 @@
+"""The attacks of an audit, each within its share of the budget."""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from leakbench import attacks
+from leakbench.audit.found import LABELLED, NOTHING, Found, Score, pixels_of, score
+from leakbench.audit.layers import readable, uncountable
+from leakbench.audit.reasons import reason
+from leakbench.audit.view import Truth
+from leakbench.base.yamls import read_yaml
+from leakbench.catalogue.bibliography import source
+from leakbench.metrics.interval import interval
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
+
+# TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of a search.
+TRIALS, FEWEST = 3, 100
+# SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration. MARGIN:
+# the factor on these times for a whole search.
+SHORT, LONGER, MARGIN = 2, 22, 1.5
+# Seconds after which an alarm that rang during an import rings again.
+SOON = 0.01
+# Seconds after which every alarm rings again. Python ignores an exception that is raised while an object is
+# deleted.
+AGAIN = 1.0
+# In seconds: nothing is started with a smaller share of the budget.
+LEAST = 1e-3
+# The largest number of local steps that are simulated one by one.
+SIMULATED = 8
+
+
+class OutOfTime(BaseException):
+    """An attack's share of the budget is spent.
+
+    The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
+    """
+
+
+def _imports(frame: FrameType | None) -> int:
+    """Return how many imports are under way in a frame and in the frames that called it."""
+    count = 0
+    while frame is not None:
+        count += frame.f_code.co_name == "_find_and_load"
+        frame = frame.f_back
+    return count
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime in the block after `seconds`, or before the block if no time is left.
+
+    If an import is under way, OutOfTime is raised after it, because a module whose import is cut short stays
+    broken. Outside of the main thread, a block that has begun has no limit.
+    """
+    # With so little time, the block might end before an alarm that rang too early rings again.
+    if seconds <= LEAST:
+        raise OutOfTime
+    before_it = _imports(sys._getframe())
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        if _imports(frame) > before_it:
+            signal.setitimer(signal.ITIMER_REAL, SOON, AGAIN)
+        else:
+            raise OutOfTime
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, graded = signal.signal(signal.SIGALRM, ring), torch.is_grad_enabled()
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good.
+        torch.set_grad_enabled(graded)
+
+
+@contextmanager
+def _timed(found: Found, limit: float) -> Iterator[None]:
+    """Add to `found` the seconds that the block took of its `limit`, and why the block gave no result."""
+    begun = time.perf_counter()
+    try:
+        yield
+    except OutOfTime:
+        # A search that ends early keeps the trials that it finished.
+        if not found.trials:
+            found.out_of_time, found.why_not = True, late(limit)
+    except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+        # A search keeps the trials that it finished here too.
+        if not found.trials:
+            found.why_not = reason(problem)
+    finally:
+        found.seconds = round(found.seconds + time.perf_counter() - begun, 3)
+
+
+def late(limit: float) -> str:
+    """Return why there is no result of an attack that had `limit` seconds and took longer."""
+    if limit <= LEAST:
+        return "not run: the budget was spent"
+    return f"not finished in its share of the budget, {limit:.2g} s"
+
+
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Return attack → what attacks.yaml says of it."""
+    return read_yaml(Path(__file__).parent / "attacks.yaml")
+
+
+def started(name: str, about: dict[str, Any], observation: Observation) -> Found:
+    """Return the result of an attack that has not run yet: nothing is found of any record.
+
+    name: the name of the attack in attacks.yaml.
+    about: what attacks.yaml says of the attack.
+    observation: what the server sees.
+    """
+    records = observation.clients[0]
+    paper = str(source(about["source"]))
+    return Found(name, about["title"], about["stage"], about["attacker"], paper, records, [NOTHING] * records)
+
+
+def exact(
+    name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
+) -> Found:
+    """Run one exact attack.
+
+    name: the name of the attack in attacks.yaml.
+    about: what attacks.yaml says of the attack.
+    observation: what the server sees.
+    truth: the private records, or None if they are unknown. Then only what the attack proves counts.
+    limit: in seconds.
+
+    Returns what the attack found, or why it gave no result.
+    """
+    found, entry = started(name, about, observation), about["entry"]
+    with _timed(found, limit), within(limit), torch.no_grad():
+        observation = readable(observation, about["needs_bias"])
+        made = _run(entry, observation)
+        if made.target == "features":
+            found.why_not = "reads what the first dense layer reads, features and not the records"
+            return found
+        if truth is None:
+            _unjudged(found, about, made)
+            found.images = pixels_of(made)
+            return found
+        scored = score(
+            pixels_of(made),
+            None if made.labels is None else made.labels[0, 0][made.usable[0, 0]],
+            truth,
+            None if about["proves"] else _of_noise(entry, observation, truth).error,
+        )
+        found.proven = int(made.usable[0, 0].sum()) if about["proves"] else 0
+        _fill(found, scored)
+    return found
+
+
+def _unjudged(found: Found, about: dict[str, Any], made: Reconstruction) -> None:
+    """Fill in what an attack proves if the records are unknown."""
+    count = int(made.usable[0, 0].sum())
+    if not about["proves"]:
+        found.why_not = f"{count} candidates, of which nothing proves that they are records"
+        return
+    found.proven = count
+    found.levels = [LABELLED] * count + [NOTHING] * (found.records - count)
+
+
+def _run(entry: dict[str, Any], observation: Observation, seed: int = 0) -> Reconstruction:
+    rng = torch.Generator().manual_seed(seed)
+    return attacks.run(entry, replace(observation, labelling=entry["labels"]), rng)
+
+
+def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth) -> Score:
+    noise = observation.randomised(1, torch.Generator().manual_seed(1))
+    made = _run(entry, noise)
+    return score(pixels_of(made), None, truth)
+
+
+def _fill(found: Found, scored: Score) -> None:
+    found.levels, found.images = scored.levels, scored.images
+    found.quality = [round(float(r), 4) for r in scored.r]
+
+
+def matching(
+    name: str,
+    about: dict[str, Any],
+    observation: Observation,
+    truth: Truth | None,
+    limit: float,
+    most: float = 0.0,
+) -> Found:
+    """Run one search, beside the same search on noise, until the verdict is clear.
+
+    name: the name of the attack in attacks.yaml.
+    about: what attacks.yaml says of the attack.
+    observation: what the server sees.
+    truth: the private records. Without them the search does not run.
+    limit: in seconds.
+    most: the seconds that the search may take if `limit` is too short for FEWEST iterations.
+
+    Returns what the search found, or why it gave no result.
+    """
+    found = started(name, about, observation)
+    if truth is None:
+        found.why_not = "not run: without the records nothing tells a success from a failure"
+        return found
+    begun = time.perf_counter()
+    most = max(limit, most)
+    with _timed(found, most), within(most):
+        entry = _fitted(about["entry"], observation)
+        found.sought = entry["labels"] == "joint"
+        start, each = _cost(entry, observation)
+        spent = time.perf_counter() - begun
+        needed = TRIALS * (start + FEWEST * each)
+        if spent + needed > most:
+            found.why_not = f"not run: {FEWEST} iterations of {TRIALS} trials take {needed:.0f} s (--budget)"
+            return found
+        limit = max(limit, spent + needed)
+        length = max(FEWEST, int(((limit - spent) / TRIALS - start) / each))
+        found.iterations = length = min(length, about["longest"])
+        entry |= {"parameters": entry["parameters"] | {"iterations": length}}
+        left_for_one = begun + limit - start - length * each
+        # On a busy machine, the search may take twice the time that the first steps foretell.
+        with within(min(most, limit + needed) - spent):
+            _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
+    return found
+
+
+def _search(
+    found: Found, entry: dict[str, Any], observation: Observation, truth: Truth, goes_on: Callable[[], bool]
+) -> None:
+    """Run trials until the mean correlation is clearly above or below that of noise, or time is up."""
+    gains: list[float] = []
+    best = np.inf
+    while goes_on() or found.trials < TRIALS:
+        seed = found.trials
+        rng = torch.Generator().manual_seed(seed)
+        seen = replace(observation, labelling=entry["labels"])
+        noise = seen.randomised(1, torch.Generator().manual_seed(1000 + seed))
+        both = attacks.composed(entry)(seen.beside(noise), rng)
+        own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
+        assert own.labels is not None
+        assert own.losses is not None
+        of_noise = score(pixels_of(null), None, truth)
+        scored = score(pixels_of(own), own.labels[0, 0], truth, of_noise.error)
+        gains.append(float(scored.r.mean() - of_noise.r.mean()))
+        loss = float(own.losses[0, 0, -1])
+        if loss < best or not found.trials:
+            # The attacker keeps the trial with the lowest loss.
+            best = min(best, loss)
+            _fill(found, scored)
+            found.null = sum(level > 0 for level in of_noise.levels)
+        found.trials += 1
+        if found.trials >= TRIALS:
+            low, high = interval(np.array(gains))
+            found.interval = None if isnan(low) else (round(low, 4), round(high, 4))
+            if low > 0 or high < 0:
+                return
+
+
+def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
+    """Return an attack's entry as it fits this observation.
+
+    Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
+    not simulated. AGIC's weights count the zeros of ReLUs if a convolution sends no gradient in which they
+    could be counted. Labels that cannot be counted are sought together with the records.
+    """
+    rows, columns, _ = observation.network["shape"]
+    objective = {n: v for n, v in entry["objective"].items() if n != "total-variation" or rows * columns > 1}
+    if "layer-weights" in objective and _still(observation):
+        objective["layer-weights"] = objective["layer-weights"] | {"zeros": "outputs"}
+    parameters = dict(entry["parameters"])
+    if observation.local["epochs"] > SIMULATED:
+        parameters["updates"] = "one-batch"
+    labels = {"labels": "joint"} if uncountable(observation) else {}
+    return entry | {"objective": objective, "parameters": parameters} | labels
+
+
+def _still(observation: Observation) -> bool:
+    """Return whether a convolution of the network sends nothing."""
+    convolutions = [m for m in observation.model().modules() if isinstance(m, torch.nn.Conv2d)]
+    return any(next(layer.parameters(), None) is None for layer in convolutions)
+
+
+def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float]:
+    """Return the seconds that a trial takes to begin, and the seconds of an iteration.
+
+    Both are measured with a trial on noise beside the trial on the observation.
+    """
+    seen = replace(observation, labelling=entry["labels"])
+    both = seen.beside(seen.randomised(1, torch.Generator().manual_seed(0)))
+    spent = []
+    # The first run loads libraries, so its time does not count.
+    for iterations in (SHORT, SHORT, LONGER):
+        short = entry | {"parameters": entry["parameters"] | {"iterations": iterations}}
+        begun = time.perf_counter()
+        attacks.composed(short)(both, torch.Generator().manual_seed(0))
+        spent.append(time.perf_counter() - begun)
+    return MARGIN * spent[1], MARGIN * max(spent[2] - spent[1], 0.1 * spent[2]) / (LONGER - SHORT)

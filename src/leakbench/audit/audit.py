@@ -1,0 +1,389 @@
+"""The audit of one round: the look, exact attacks, searches, and what would help."""
+
+import html
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench import __version__
+from leakbench.audit.alarms import Alarm, alarms
+from leakbench.audit.attack import catalogue, exact, matching, started
+from leakbench.audit.besides import Beside, besides
+from leakbench.audit.child import say
+from leakbench.audit.found import (
+    LABELLED,
+    LEVELS,
+    NOTHING,
+    READ,
+    Found,
+    combined,
+    in_all,
+    merged,
+    pooled,
+    without_images,
+)
+from leakbench.audit.look import Look, look
+from leakbench.audit.remedies import Change, Remedy, remedies
+from leakbench.audit.round import Client, Loss, Round, client, untrained
+from leakbench.audit.times import seconds_of
+from leakbench.audit.view import Truth, facts, view
+from leakbench.observations.observation import Observation
+
+Tell = Callable[[str], None]
+# Attackers that follow the protocol, by the letters of Carletti et al. (USENIX Security 2025).
+PASSIVE = "ABCD"
+ATTACKERS = {
+    "A": "sees the update, and knows the network",
+    "B": "and knows the number of records, as a server does",
+    "C": "and knows how clients train: rate, steps, optimiser",
+    "D": "and holds records that may have been in the batch",
+    "E": "and holds statistics of a client's records",
+    "F": "may also change the weights that it sends out",
+    "G": "may change them, and holds similar records",
+    "H": "may change them, and chooses the clients",
+}
+# The share of the budget that one exact attack may take.
+EXACT_SHARE = 0.25
+# A search runs again only if there is time for this many times its seconds.
+LONGER = 1.5
+# The share of the budget that is kept for what would help.
+HELP_SHARE = 0.3
+
+
+@dataclass
+class Audit:
+    """What an audit found.
+
+    `page()` is the report, and `save()` writes the report with its JSON and SARIF.
+
+    records: the number of private records in the audited round, or in all audited rounds.
+    about: what was read off the client's code.
+    look: what closed forms say.
+    alarms: the results of detectors for the models that were sent.
+    found: the result of each attack.
+    besides: what the update gives away about labels and about whose records were used.
+    remedies: what would help, the best change first.
+    declared: what the user states about the federation.
+    budget: in seconds of wall time.
+    seconds: of wall time that the audit took.
+    pictures: of records and their reconstructions, as PNG, only if the user asks for them.
+    source: what was audited, as in the command.
+    command: the whole command, empty if there was none.
+    assumptions: what the audit takes for granted, one sentence each.
+    version: the version of leakbench.
+    """
+
+    records: int
+    about: dict[str, Any]
+    look: Look
+    alarms: list[Alarm] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    besides: list[Beside] = field(default_factory=list)
+    remedies: list[Remedy] = field(default_factory=list)
+    declared: dict[str, float] = field(default_factory=dict)
+    budget: float = 0.0
+    seconds: float = 0.0
+    pictures: list[dict[str, Any]] = field(default_factory=list)
+    source: str = "leakbench.audit(model, loss, batch)"
+    command: str = ""
+    assumptions: list[str] = field(default_factory=list)
+    version: str = __version__
+
+    def levels(self, letters: str = PASSIVE) -> list[int]:
+        """Return the best level of each record over the attackers with these letters, [records]."""
+        return combined(self.found, letters) or [NOTHING] * self.records
+
+    def exposed(self, letters: str = PASSIVE) -> int:
+        """Return how many records these attackers read."""
+        return sum(level >= READ for level in self.levels(letters))
+
+    def recognisable(self, letters: str = PASSIVE) -> int:
+        """Return how many records these attackers read or make recognisable."""
+        return sum(level > NOTHING for level in self.levels(letters))
+
+    def labelled(self, letters: str = PASSIVE) -> int:
+        """Return how many records these attackers read with their label."""
+        return sum(level >= LABELLED for level in self.levels(letters))
+
+    def ran(self) -> bool:
+        """Return whether an attack gave a result."""
+        return any(not each.why_not for each in self.found)
+
+    def headline(self) -> str:
+        """Return the result in one sentence."""
+        read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
+        by = [each for each in self.found if each.count(READ)]
+        if read:
+            quickest = min(by, key=lambda each: (-each.count(READ), each.proven < read, each.seconds))
+            proof = ", certified" if quickest.proven >= read else ""
+            who = (
+                "anyone who sees the update"
+                if quickest.attacker == "A"
+                else "a server that follows the protocol"
+            )
+            return f"Exposed: {read} {of}, by {who}, in {quickest.seconds:.1f} s{proof}"
+        if seen:
+            return f"Recognisable: {seen} {of}, by a server that follows the protocol; none was read"
+        if self.found and not self.ran():
+            return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
+        return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
+
+    def by_attacker(self) -> list[dict[str, Any]]:
+        """Return for each letter what the attacks of that attacker found.
+
+        An attacker can also run the attacks of the attackers before it.
+        """
+        rows = []
+        for letter, what in ATTACKERS.items():
+            tried = [each.title for each in self.found if each.attacker == letter and not each.why_not]
+            tried += [each.title for each in self.besides if each.attacker == letter and each.ran]
+            levels = self.levels(PASSIVE[: PASSIVE.index(letter) + 1]) if letter in PASSIVE else []
+            counts = [levels.count(level) for level in range(len(LEVELS))]
+            rows.append(
+                {"letter": letter, "knows": what, "tried": tried, "counts": counts if levels else None}
+            )
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the pictures, as values for JSON."""
+        own = replace(self, found=[without_images(each) for each in self.found], pictures=[])
+        value = {key: item for key, item in asdict(own).items() if key != "pictures"}
+        for each in value["found"]:
+            del each["images"]
+        for each, remedy in zip(value["remedies"], self.remedies, strict=True):
+            each |= {"verdict": remedy.verdict, "line": remedy.line()}
+        summary = {
+            "headline": self.headline(), "exposed": self.exposed(), "recognisable": self.recognisable(),
+            "labelled": self.labelled(), "attackers": self.by_attacker(), "ran": self.ran(),
+        }  # fmt: skip
+        return summary | value
+
+    def page(self) -> str:
+        """Return the report as one HTML page, which loads nothing from the network."""
+        from leakbench.audit.page import page
+
+        return page(self.to_dict(), self.pictures)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path."""
+        from leakbench.audit.files import write
+
+        return write(Path(folder), self.to_dict(), self.pictures)
+
+    def _repr_html_(self) -> str:
+        inside = html.escape(self.page(), quote=True)
+        return (
+            f'<iframe srcdoc="{inside}" style="width:100%;height:48rem;border:0" title="leakbench"></iframe>'
+        )
+
+    def __str__(self) -> str:
+        return self.headline()
+
+
+def of_client(
+    own: Client, budget: float, tell: Tell = say, *, declared: dict[str, float] | None = None,
+    show: bool = False, source: str = "", defence: Change | None = None,
+) -> Audit:  # fmt: skip
+    """Audit a client's round, and measure what would help.
+
+    own: the client's training.
+    budget: in seconds.
+    tell: hears each line of a stage as soon as it is known.
+    declared: what the user states about the federation.
+    show: whether to keep pictures.
+    source: what was audited, as in the command.
+    defence: the user's own candidate, which changes an update (parameter → tensor) into another update of the
+    same shapes.
+    """
+    begun = time.perf_counter()
+    played = own.play()
+    audit = of_round(
+        played, budget, tell, declared=declared, show=show, source=source, others=own.inputs[own.records :]
+    )
+    left = budget - (time.perf_counter() - begun)
+    audit.remedies = remedies(own, played, audit.found, left, defence)
+    for each in audit.remedies:
+        tell(f"{each.verdict}: {each.line()}")
+    audit.seconds = round(time.perf_counter() - begun, 2)
+    return audit
+
+
+def of_round(
+    played: Round,
+    budget: float,
+    tell: Tell,
+    *,
+    declared: dict[str, float] | None = None,
+    show: bool = False,
+    source: str = "",
+    others: Tensor | None = None,
+) -> Audit:
+    """Audit a round that was played already.
+
+    played: the round.
+    budget: in seconds.
+    tell: hears each line of a stage as soon as it is known.
+    declared: what the user states about the federation.
+    show: whether to keep pictures.
+    source: what was audited, as in the command.
+    others: inputs of other clients, with which members are compared.
+    """
+    begun = time.perf_counter()
+    observation, truth = view(played, others)
+    share = budget * (1 - HELP_SHARE)
+    about = facts(played, observation)
+    audit = of_observations([(observation, truth)], share, tell, about, played.plain_loss)
+    if not audit.recognisable():
+        # No change can be measured without a leak, so the searches get the share of what would help.
+        _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
+    audit.declared = declared or {}
+    audit.source = source or audit.source
+    audit.assumptions = assumptions(played, observation)
+    if show:
+        from leakbench.audit.pictures import pictures
+
+        audit.pictures = pictures(audit.found, truth)
+    audit.budget, audit.seconds = budget, round(time.perf_counter() - begun, 2)
+    tell(audit.headline())
+    return audit
+
+
+def of_observations(
+    parts: Sequence[tuple[Observation, Truth | None]],
+    budget: float,
+    tell: Tell,
+    about: dict[str, Any],
+    plain_loss: bool = True,
+    clients: int = 1,
+    repeats: bool = False,
+) -> Audit:
+    """Run the stages of an audit on the updates of clients.
+
+    parts: for each round and client, what the client sent, with its records or None if they are unknown.
+    budget: in seconds.
+    tell: hears each line of a stage as soon as it is known.
+    about: facts of the rounds, for the report.
+    plain_loss: whether the loss is the mean cross-entropy.
+    clients: how many parts each round has, in order.
+    repeats: whether each client holds the same records in every round.
+    """
+    begun = time.perf_counter()
+    known = look(*parts[0], plain_loss)
+    records = sum(observation.clients[0] for observation, _ in parts[: clients if repeats else None])
+    for question, answer in known.facts.items():
+        tell(f"look: {question}: {answer}")
+    for attack, number in known.predicted.items():
+        tell(f"look: {attack} will read {number} {in_all(records)} (predicted)")
+    audit = Audit(records, about, known, alarms(parts, budget, plain_loss, clients))
+    for alarm in audit.alarms:
+        tell(f"detector: {alarm.detector.replace('_', ' ')}: {alarm.line()}")
+    for observation, truth in parts:
+        for each in besides(observation, truth, plain_loss) if truth is not None else ():
+            audit.besides.append(each)
+            tell(f"besides: {each.title}: {each.line}")
+    entries = catalogue()
+    for name, entry in entries.items():
+        if entry["stage"] == "matching" and audit.exposed() == records:
+            continue
+        after = list(entries)[list(entries).index(name) :]
+        searches = sum(entries[other]["stage"] == "matching" for other in after)
+        found = []
+        for number, (observation, truth) in enumerate(parts):
+            left = (budget - (time.perf_counter() - begun)) / (len(parts) - number)
+            if entry["needs_plain_loss"] and not plain_loss:
+                one = started(name, entry, observation)
+                one.why_not = "it needs the loss to be the mean cross-entropy"
+            elif entry["stage"] == "exact":
+                one = exact(name, entry, observation, truth, left * EXACT_SHARE)
+            else:
+                # One search of sufficient length says more than two short ones.
+                one = matching(name, entry, observation, truth, left / searches, left)
+            found.append(one)
+        whole = merged(pooled(found, clients) if repeats else found)
+        audit.found.append(whole if parts[0][1] is not None else without_images(whole))
+        tell(f"{entry['stage']}: {audit.found[-1].line()}")
+    audit.seconds = round(time.perf_counter() - begun, 2)
+    return audit
+
+
+def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, tell: Tell) -> None:
+    """Run the search that came furthest once more for `limit` seconds, and keep it if it is longer."""
+    searches = [each for each in audit.found if each.trials]
+    if not searches:
+        return
+    best = max(searches, key=lambda each: sum(each.quality))
+    about = catalogue()[best.attack]
+    if best.iterations >= about["longest"] or limit < LONGER * best.seconds:
+        return
+    again = matching(best.attack, about, observation, truth, limit)
+    if again.trials and again.iterations > best.iterations:
+        audit.found[audit.found.index(best)] = again
+        tell(f"matching, with the rest of the budget: {again.line()}")
+
+
+def assumptions(played: Round, observation: Observation) -> list[str]:
+    """Return what the audit takes for granted, one sentence each."""
+    found = [
+        "The server sees each client's update by itself; with secure aggregation it sees sums.",
+        "The attacker knows the network's code and the range of each input channel.",
+        "A record counts as read if no value is off by more than half of one of 255 steps of its range. It "
+        "counts as recognisable if the reconstruction explains half of its variation and is nearer than what "
+        "the attack makes of noise, and than the batch's mean.",
+        "One round of one client was audited, with one draw of the attacks' chance.",
+    ]
+    if not played.plain_steps:
+        found.append(
+            f"Clients train with {played.optimiser}. Attacks take its steps for plain SGD, so they may find "
+            "less than an attacker who inverts the optimiser."
+        )
+    if not played.plain_loss:
+        found.append(
+            "The loss is not the mean cross-entropy. Attacks that need it were left out, and no attack "
+            "subtracts other terms from the update first, as an attacker who knows them may."
+        )
+    if frozen := untrained(played.model, played.update):
+        found.append(f"{frozen} are not trained, so nothing is sent of them, and attacks leave them out.")
+    if observation.dropout:
+        found.append("Dropout masks are the client's secret; attacks leave dropout out.")
+    if played.kind == "gradient":
+        found.append("One local step sends its gradient in float32 (FedSGD).")
+    return found
+
+
+def audit(
+    model: nn.Module,
+    loss: Loss,
+    batch: tuple[torch.Tensor, torch.Tensor],
+    local_steps: int = 5,
+    budget: str | float = "2m",
+    *,
+    lr: float = 0.01,
+    show: bool = False,
+    tell: Tell = say,
+) -> Audit:
+    """Audit what one client's update of `model` gives away; the result shows its report in a notebook.
+
+    model: any torch module that maps inputs [n, …] to class scores [n, classes], in the mode in which it
+    trains.
+    loss: (scores, targets) → the loss, such as torch.nn.CrossEntropyLoss().
+    batch: the private records: inputs [n, numbers], [n, rows, columns] or [n, channels, rows, columns], and
+    targets [n].
+    local_steps: the number of SGD steps, at least 1, each on the whole batch. With one step the client sends
+    a gradient, with more steps it sends weights.
+    budget: the wall time, in seconds or as "90s" or "2m".
+    lr: the rate of these steps, above 0.
+    show: whether the report has pictures of private records.
+    tell: hears one line for each finding; by default the line is printed.
+
+    Returns an `Audit`: its report shows itself in a notebook, and `save(folder)` writes it.
+
+    Raises UserError, in one sentence, for models, losses and batches that cannot be audited. The audit
+    changes none of them.
+    """
+    own = client((model, loss, batch), None, local_steps, lr)
+    return of_client(own, seconds_of(budget), tell, show=show)

@@ -1,0 +1,212 @@
+"""What an attack found of each private record."""
+
+from dataclasses import dataclass, field, replace
+from math import sqrt
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakbench.audit.view import Truth
+from leakbench.metrics.matching import match
+from leakbench.metrics.pearson import pearson
+from leakbench.observations.reconstruction import Reconstruction
+
+# The levels of a record: nothing of it is found, it is recognisable, read, or read with its label.
+NOTHING, RECOGNISABLE, READ, LABELLED = range(4)
+LEVELS = ("nothing found", "recognisable", "read", "read with label")
+# A record is read if no value of it is off by more than half of one of 255 steps of its range.
+HALF_A_LEVEL = 0.5 / 255
+# A record is recognisable if the reconstruction explains half of its variation, and is nearer to the record
+# than the batch's mean and than what the attack makes of noise.
+HALF_OF_VARIATION = sqrt(0.5)
+
+
+def in_all(records: int) -> str:
+    """Return the words that follow a count of records."""
+    return "of 1 record" if records == 1 else f"of {records} records"
+
+
+@dataclass
+class Found:
+    """What one attack found of one update.
+
+    attack: the name of the attack in attacks.yaml.
+    title: as in attacks.yaml.
+    stage: `exact` or `matching`, as in attacks.yaml.
+    attacker: the letter of the attacker, as in attacks.yaml.
+    source: the paper: authors, title, venue, year and link.
+    records: the number of private records.
+    levels: an index of LEVELS for each record; all are NOTHING if the attack gave no result.
+    proven: how many records the attack itself proves.
+    null: how many records the attack makes recognisable if it is given noise instead of the update.
+    seconds: of wall time.
+    trials: how often a search ran.
+    iterations: how many iterations each trial has.
+    interval: the interval of the mean correlation above that of noise.
+    sought: whether a search seeks labels together with the records, because nothing counts them.
+    why_not: why the attack gave no result; empty if it gave one.
+    out_of_time: whether it gave no result because its share of the budget was too small.
+    images: the reconstruction of each record; if the records are unknown, the candidates of the attack.
+    quality: the Pearson r of each record with its reconstruction.
+    """
+
+    attack: str
+    title: str
+    stage: str
+    attacker: str
+    source: str
+    records: int
+    levels: list[int]
+    proven: int = 0
+    null: int = 0
+    seconds: float = 0.0
+    trials: int = 0
+    iterations: int = 0
+    interval: tuple[float, float] | None = None
+    sought: bool = False
+    why_not: str = ""
+    out_of_time: bool = False
+    images: Tensor | None = None
+    quality: list[float] = field(default_factory=list)
+
+    def count(self, least: int) -> int:
+        """Return how many records came to at least this level."""
+        return sum(level >= least for level in self.levels)
+
+    def line(self) -> str:
+        """Return the result in one line."""
+        if self.why_not:
+            return f"{self.title}: {self.why_not}"
+        read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
+        proof = f", {self.proven} proven" if self.proven else ""
+        trials = f", {self.trials} trials of {self.iterations} iterations" if self.trials else ""
+        trials += ", which seek the labels too" if self.trials and self.sought else ""
+        return (
+            f"{self.title}: read {read} {in_all(self.records)} ({labelled} with label{proof}), "
+            f"{seen - read} more recognisable, in {self.seconds:.1f} s{trials}"
+        )
+
+
+@dataclass(frozen=True)
+class Score:
+    """The scores of all records.
+
+    levels: an index of LEVELS for each record.
+    r: [records], the Pearson correlation of each record with its reconstruction.
+    error: [records], the mean squared error of each reconstruction, infinite if there is none.
+    images: the reconstructions, in the order of the records.
+    """
+
+    levels: list[int]
+    r: np.ndarray
+    error: np.ndarray
+    images: Tensor
+
+
+def pixels_of(found: Reconstruction) -> Tensor:
+    """Return the usable candidates of the one update, [n, channels, rows, columns]."""
+    return found.images[0, 0][found.usable[0, 0]]
+
+
+def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray | None = None) -> Score:
+    """Match candidates with the private records and score them.
+
+    images: the candidates, [n, channels, rows, columns].
+    labels: the labels of the candidates, [n], or None.
+    truth: the private records.
+    null: [records], the squared error of what the same attack makes of noise. The reconstruction of a
+    recognisable record has a smaller error than that, and than the batch's mean.
+    """
+    k = len(truth.images)
+    private = truth.images.flatten(1).double().numpy()
+    if not len(images):
+        nothing = np.full(k, np.inf)
+        return Score([NOTHING] * k, np.zeros(k), nothing, truth.images * 0)
+    guess = images.flatten(1).double().numpy()
+    cost = (
+        np.square(guess).sum(1)[:, None] + np.square(private).sum(1) - 2 * guess @ private.T
+    ) / private.shape[1]
+    index = _matched(cost, guess, private) if len(guess) <= 4 * k else cost.argmin(0)
+    none = index < 0
+    chosen = guess[np.maximum(index, 0)]
+    error = np.where(none, np.inf, np.square(chosen - private).mean(1))
+    r = np.where(none, 0.0, pearson(chosen, private))
+    read = ~none & (np.abs(chosen - private).max(1) <= HALF_A_LEVEL)
+    bar = np.full(k, np.inf) if null is None else null
+    if k > 1:
+        bar = np.minimum(bar, np.square(private - private.mean(0)).mean(1))
+    # The reconstruction must be nearer by more than rounding.
+    seen = ~none & (r >= HALF_OF_VARIATION) & (error < 0.999 * bar)
+    right = np.zeros(k, bool)
+    if labels is not None:
+        right = ~none & (labels.numpy()[np.maximum(index, 0)] == truth.labels.numpy())
+    levels = np.where(read, np.where(right, LABELLED, READ), np.where(seen, RECOGNISABLE, NOTHING))
+    return Score(levels.tolist(), r, error, images[np.maximum(index, 0)])
+
+
+def _matched(cost: np.ndarray, guess: np.ndarray, private: np.ndarray) -> np.ndarray:
+    """Return which candidate is matched to each record, [k], or -1 where none is left.
+
+    As many records as possible get a candidate that reads them, and the other pairs have the least cost.
+    Otherwise a record of which nothing was read could take the candidate of one that was read, because all
+    other candidates are farther away from the former.
+
+    cost: [n, k], for n candidates and k records.
+    guess: [n, values], the candidates.
+    private: [k, values], the records.
+    """
+    apart = torch.cdist(torch.from_numpy(guess), torch.from_numpy(private), p=torch.inf).numpy()
+    read = apart <= HALF_A_LEVEL
+    index = match(np.where(read, 0.0, 1.0))
+    settled = (index >= 0) & read[np.maximum(index, 0), np.arange(len(private))]
+    free = np.setdiff1d(np.arange(len(guess)), index[settled])
+    index[~settled] = np.append(free, -1)[match(cost[free][:, ~settled])]
+    return index
+
+
+def merged(found: list[Found]) -> Found:
+    """Merge what one attack found of several updates into one result."""
+    if len(found) == 1:
+        return found[0]
+    # What all updates share is taken from one that has a result, if there is one.
+    first = min(found, key=lambda each: bool(each.why_not))
+    levels = [level for each in found for level in each.levels]
+    return replace(
+        first, levels=levels, records=len(levels), images=None, quality=[],
+        proven=sum(each.proven for each in found), seconds=sum(each.seconds for each in found),
+    )  # fmt: skip
+
+
+def pooled(found: list[Found], clients: int) -> list[Found]:
+    """Return for each client what one attack proved of its records, which are the same in every round.
+
+    A record that several rounds prove counts once.
+
+    found: the results for each round and client, rounds first, with the proven records as `images`.
+    clients: the number of clients in each round.
+    """
+    out = []
+    for own in (found[client::clients] for client in range(clients)):
+        ran = [each for each in own if not each.why_not and each.images is not None]
+        if not ran:
+            out.append(own[0])
+            continue
+        images = torch.cat([each.images.flatten(1) for each in ran if each.images is not None])
+        again = (torch.cdist(images, images, p=torch.inf) <= 2 * HALF_A_LEVEL).tril(-1).any(1)
+        k, proven = own[0].records, min(int((~again).sum()), own[0].records)
+        levels = [LABELLED] * proven + [NOTHING] * (k - proven)
+        seconds = sum(each.seconds for each in own)
+        out.append(replace(ran[0], levels=levels, proven=proven, seconds=seconds, images=None))
+    return out
+
+
+def combined(found: list[Found], letters: str) -> list[int]:
+    """Return the best level of each record over the attacks of the attackers with these letters."""
+    own = [each.levels for each in found if each.attacker in letters]
+    return [max(levels) for levels in zip(*own, strict=True)]
+
+
+def without_images(found: Found) -> Found:
+    """Return a result without its images."""
+    return replace(found, images=None)

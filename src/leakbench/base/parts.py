@@ -1,0 +1,97 @@
+"""Parts and how they are found by name: each is one file in one room with a function of the same name."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+_ROOMS = {
+    "victim": "victims",
+    "generator": "generators",
+    "defence": "defences",
+    "attack": "attacks",
+    "malicious": "servers",
+    "adaptation": "adaptive",
+    "aggregation": "aggregation",
+    "encryption": "encryption",
+}
+
+# Where a room lies in the package, unless it lies at the top.
+_PLACES = {
+    "victims": "networks.victims",
+    "generators": "networks.generators",
+    "tasks": "networks.tasks",
+    "aggregation": "defences.aggregation",
+    "encryption": "defences.encryption",
+    "labels": "attacks.label_inference",
+    "adaptive": "attacks.adaptive",
+    "objectives": "attacks.matching.objectives",
+    "unknowns": "attacks.matching.unknowns",
+    "optimisers": "attacks.matching.optimisers",
+    "epochs": "attacks.matching.epochs",
+    "training": "federation.training",
+    "servers": "federation.servers",
+    "detectors": "federation.detectors",
+    "drawing": "results.figures",
+}
+
+# The form of a part's name in YAML.
+NAME = "[a-z][a-z0-9]*(-[a-z0-9]+)*"
+# The sections of an attack's YAML that name parts, and their rooms.
+SECTIONS = {
+    "objective": "objectives",
+    "unknowns": "unknowns",
+    "optimiser": "optimisers",
+    "epochs": "epochs",
+}
+# The sections that may name several parts. Each of the others names one.
+SEVERAL = ("objective",)
+# The values of an attack's `labels` for which no rule infers labels.
+WITHOUT_RULE = ("none", "oracle", "joint")
+
+
+def stem(name: str) -> str:
+    """Return the file name, without suffix, of the part that YAML calls `name`."""
+    return name.replace("-", "_")
+
+
+def dotted(room: str, name: str) -> str:
+    """Return the module of a part, such as leakbench.attacks.gradient_matching."""
+    return f"leakbench.{_PLACES.get(room, room)}.{stem(name)}"
+
+
+def place(room: str) -> str:
+    """Return the folder of a room below the package, such as attacks/labels."""
+    return _PLACES.get(room, room).replace(".", "/")
+
+
+def parts_of(spec: Mapping[str, Any]) -> list[str]:
+    """Return the modules of the parts that a spec is made of.
+
+    Among them are the parts that its attack's sections name, the rule by which the attack infers labels, the
+    module that runs a training study, and every detector if the clients of the federation run detectors.
+    """
+    found = [dotted("training", "study")] if "study" in spec else []
+    if spec.get("federation", {}).get("watched"):
+        found += [dotted("detectors", name) for name in names("detectors")]
+    found += [dotted(room, spec[key]["module"]) for key, room in _ROOMS.items() if key in spec]
+    attack = spec.get("attack", {})
+    found += [dotted(room, name) for section, room in SECTIONS.items() for name in attack.get(section) or {}]
+    rule = attack.get("labels", "none")
+    return found if rule in WITHOUT_RULE else [*found, dotted("labels", rule)]
+
+
+def names(room: str) -> list[str]:
+    """Return the names of all parts of a room, sorted and spelled like their files (with underscores)."""
+    folder = Path(__file__).parents[1] / place(room)
+    return sorted(found.name for found in iter_modules([str(folder)]) if not found.ispkg)
+
+
+def part(room: str, name: str) -> Callable[..., Any]:
+    """Return the function that a part's file is named after.
+
+    Raises ImportError or AttributeError if there is none.
+    """
+    found: Callable[..., Any] = getattr(import_module(dotted(room, name)), stem(name))
+    return found

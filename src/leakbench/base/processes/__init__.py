@@ -1,0 +1,1 @@
+"""Processes: their start, their end, and what they may open."""

@@ -1,0 +1,107 @@
+"""What made a file (digests of spec and code, seed, versions, device), and in a record beside it the cost."""
+
+import platform
+import reprlib
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from leakbench.base.artefacts import read_json, write_json
+from leakbench.base.code import code_of
+from leakbench.base.digest import digest
+from leakbench.base.errors import Altered
+from leakbench.base.whole import whole
+
+AGAIN = "delete it and run snakemake again"
+# No job takes more seconds or has more updates.
+_MOST = 1e15
+_LIBRARIES = ("torch", "numpy", "scipy", "pandas", "scikit-image")
+
+
+def read_spec(path: Path) -> dict[str, Any]:
+    """Read a resolved spec (JSON). Raises UserError, naming the file, if it is missing or no spec."""
+    return read_json(path, "a spec", "run `python -m leakbench plan`")
+
+
+def spent(path: Path, **least: float) -> tuple[float, ...]:
+    """Return numbers of the record that `recording` wrote of a job, in the order of `least`.
+
+    path: the file of the record.
+    least: the key of each number → the least value that it may have.
+
+    Raises Altered, naming file and key, for a value that is no such number.
+    """
+    value = read_json(path, "a record", AGAIN)
+    for key, bound in least.items():
+        number = value.get(key)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not bound <= number <= _MOST:
+            told = reprlib.repr(number)
+            raise Altered(path, f"{key}: is {told} and must be a number from {bound} on", AGAIN)
+    return tuple(value[key] for key in least)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that a result may depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+
+
+def machine() -> str:
+    """Return the device of this process in words: cpu and the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"cpu: {names[0] if names else platform.processor() or platform.machine()}"
+
+
+def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:
+    """Return the facts that every output carries. None of them changes from run to run on one machine.
+
+    spec: the resolved spec.
+    modules: the verb's own modules; with the parts that the spec names they are the code.
+    device: the device on which the job computes.
+    """
+    return {
+        "spec": digest(spec),
+        "code": code_of(spec, *modules),
+        "seed": spec.get("seed"),
+        "versions": versions(),
+        "device": device,
+    }
+
+
+def resuming(made: dict[str, Any], out: Path, *inputs: Path | None) -> str:
+    """Return the name under which a killed job finds what it had done.
+
+    made: the facts that the job's output carries.
+    out: where the job writes, so that no two jobs share a name.
+    inputs: the files that the job reads. Their content counts, because two victims that differ in their
+    weights have the same facts.
+    """
+    seen = [whole(path) for path in inputs if path is not None]
+    return digest({"made": made, "out": str(out), "seen": seen})[:32]
+
+
+@contextmanager
+def recording(path: Path | None, verb: str) -> Iterator[dict[str, Any]]:
+    """Write to `path` what the block cost: wall seconds, and the peak memory of the largest of its processes.
+
+    `verb` is named in the record. The record is a file of its own, since results must not change with the
+    cost. Yields a dict to which the block may add.
+    """
+    start = time.perf_counter()
+    record: dict[str, Any] = {"verb": verb}
+    yield record
+    record["seconds"] = round(time.perf_counter() - start, 3)
+    own, workers = (
+        resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    record["peak_memory_mb"] = max(own, workers) // 1024
+    record["processor"] = platform.processor() or platform.machine()
+    if path is not None:
+        write_json(path, record)

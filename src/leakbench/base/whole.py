@@ -1,0 +1,182 @@
+"""Files that are either whole or not there.
+
+They are written beside their place and renamed into it, with a digest of their own bytes. Whenever they are
+read whole, their bytes are held to the digest.
+"""
+
+import fcntl
+import glob
+import hashlib
+import itertools
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from leakbench.base.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
+from leakbench.base.processes.process import folder_of_the_run, owner_of_the_run
+
+# The key in a file's header behind which its own digest stands, and what stands there before the digest is
+# known. The digest is the sha256 of the file's bytes with these zeros in its place.
+SEAL, UNSEALED = "leakbench-sha256", "0" * 64
+_SEALED = re.compile(SEAL.encode() + rb'(?:": "|\x18@)(.{64})', re.DOTALL)
+# The bytes at the start of a tensor file that hold its digest. Other files are read at once.
+_START = 256
+# The bytes of one write or read. Megabytes at once took five times as long (Linux 6.18, ext4).
+AT_ONCE = 1 << 19
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it into place on success, remove it on failure.
+
+    Temporary files that a killed writer of the same file left behind are removed too; a living writer holds a
+    lock on its own. Raises UserError if the disk is full or the folder may not be written.
+    """
+    path = Path(path)
+    temporary, held = None, -1
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            _sweep(stale)
+        held, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        temporary = Path(name)
+        with suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as problem:
+        raise_if_unwritable(problem, path)
+        raise
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if held >= 0:
+            os.close(held)
+
+
+def _sweep(part: Path) -> None:
+    """Remove the file that a writer left behind, unless the writer still holds its lock."""
+    with suppress(OSError), part.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink()
+
+
+@contextmanager
+def sealing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path as `replacing` does, and put the file's digest into its place afterwards.
+
+    The block writes the file with UNSEALED in the place of the digest.
+    """
+    with replacing(path) as temporary:
+        yield temporary
+        digest = _sealed(temporary, path.suffix)
+    _remember(path, digest)
+
+
+def taken_over(made: Path, path: Path) -> None:
+    """Move a file that another process made to its place, and give it its digest.
+
+    made: the file, with UNSEALED in the place of its digest.
+    path: the file's place.
+
+    Raises UserError if `made` is not itself a regular file, for example a link to one.
+    """
+    if not stat.S_ISREG(made.lstat().st_mode):
+        raise UserError(f"{path}: what was made for it is no file of its own (write a file there)")
+    digest = _sealed(made, path.suffix)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(made, path)
+    _remember(path, digest)
+
+
+def _sealed(path: Path, suffix: str) -> str:
+    """Put a file's digest into its place in the file, if it has one, and return the digest."""
+    place, _, digest = _digests(path, suffix)
+    if place >= 0:
+        with path.open("r+b") as file:
+            file.seek(place)
+            file.write(digest.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    return digest
+
+
+def whole(path: Path) -> str:
+    """Return the digest of a file's bytes. Raises Altered if the file's own digest differs from it.
+
+    A file without a digest of its own, such as an observation from elsewhere, is taken as it is. Within a run
+    each file is read once for this check, unless it has changed since.
+    """
+    raise_unless_file(path)
+    note = _note(path)
+    with suppress(OSError, ValueError):
+        state, digest = note.read_text().rsplit(" ", 1) if note else ("", "")
+        if state == _state(path):
+            return digest
+    place, written, digest = _digests(path, path.suffix)
+    if place >= 0 and digest != written:
+        raise Altered(path, f"its bytes have sha256 {digest[:16]}…, not {written[:16]}… as written")
+    _remember(path, digest)
+    return digest
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the hex digest of a file's bytes by `algorithm`, a name that hashlib knows."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, algorithm).hexdigest()
+
+
+def _digests(path: Path, suffix: str) -> tuple[int, str, str]:
+    """Return the place of a file's own digest (-1 if it has none), that digest, and the one of its bytes."""
+    with path.open("rb") as file:
+        start = file.read(_START if suffix == ".safetensors" else -1)
+        mark = _SEALED.search(start)
+        if mark is None:
+            return -1, "", file_digest(path)
+        digest = hashlib.sha256(start[: mark.start(1)] + UNSEALED.encode() + start[mark.end(1) :])
+        while part := file.read(AT_ONCE):
+            digest.update(part)
+    return mark.start(1), mark[1].decode(errors="replace"), digest.hexdigest()
+
+
+def _state(path: Path) -> str:
+    """Return a text that changes with every change of a file."""
+    found = path.stat()
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def _note(path: Path) -> Path | None:
+    """Return the file in which a run remembers that it has read `path` whole; None outside a run."""
+    owner = owner_of_the_run()
+    with suppress(OSError):
+        if owner is not None:
+            return folder_of_the_run(owner) / hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
+    return None
+
+
+def _remember(path: Path, digest: str) -> None:
+    with suppress(OSError):
+        if note := _note(path):
+            note.write_text(f"{_state(path)} {digest}")
+
+
+def set_aside(path: Path, root: Path) -> str:
+    """Rename a file that rules make, so that the next run makes it again; return in words what was done.
+
+    A file that lies in none of the folders of the checkout `root` that rules write to stays as it is; the
+    text is then empty.
+    """
+    homes = [(root / name).resolve() for name in ("data", "results", "scratch")]
+    if not path.is_file() or not any(path.parent.resolve().is_relative_to(home) for home in homes):
+        return ""
+    names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
+    free = next(name for name in names if not path.with_name(name).exists())
+    path.rename(path.with_name(free))
+    return f"set aside as {free}: run snakemake again"

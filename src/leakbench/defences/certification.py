@@ -1,0 +1,136 @@
+"""What differential privacy certifies: how often any attacker at all can be right about one sample (γ).
+
+An attacker who would be right with probability κ if the sample were left out of the batch is right with
+probability γ(κ) at most if the sample is in the batch. The attacker may know everything else: the other
+samples, the network, the defence and its parameters. Neighbours differ by one sample, whose gradient takes
+part or is zero.
+
+Sources: Dong, Roth and Su, Gaussian differential privacy (arXiv:1905.02383), section 2; Hayes et al.
+(arXiv:2302.07225) and Kaissis et al. (arXiv:2307.03928) for the use on reconstruction.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from leakbench.base.errors import UserError
+
+Facts = dict[str, Any]
+# The errors in ε and in δ that the numerical accountant may make, and the points of a curve of both.
+EPSILON_ERROR, DELTA_ERROR, POINTS = 0.01, 1e-10, 400
+# The two accountants may differ by the error that the first of them computes with.
+SLACK = 2 * EPSILON_ERROR
+
+
+def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
+    """Return in how many local steps that an attacker sees a private sample takes part at most.
+
+    federation: the federation's settings, as the catalogue has them.
+    origins: the number of models from which all rounds are played.
+
+    Each local epoch is one step for a sample. The rounds that count are those that hold the sample by design:
+    all rounds of a fixed local set, and one round of each pass.
+    """
+    epochs = federation["local"]["epochs"] if federation["update"] == "model" else 1
+    fixed = federation["local_set"] == "fixed"
+    again = federation["passes"] if federation["passes"] > 1 else federation["rounds"] if fixed else 1
+    return int(epochs * again * origins)
+
+
+def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
+    """Return what DP-SGD certifies of a sample: ε by two accountants, and what `gamma` needs.
+
+    noise: the standard deviation of the noise on the sum of gradients, over the bound of their norms.
+    rate: the probability, in (0, 1], that the sample takes part in a step.
+    steps: the number of steps in which the sample may take part.
+    delta: the δ at which ε is given.
+
+    `epsilon` is the ε of the accountant of privacy random variables (Gopi et al., arXiv:2106.02848).
+    `epsilon_rdp` is that of the accountant of Rényi divergences (Mironov, 2017), which bounds the former.
+    `curve` has pairs [ε, δ], each of which holds, if the rate is below 1; otherwise it is empty.
+
+    Raises UserError if the second accountant's ε is below the first's by more than SLACK.
+    """
+    # Opacus takes seconds to import.
+    from opacus.accountants import PRVAccountant, RDPAccountant
+
+    exact, check = PRVAccountant(), RDPAccountant()
+    exact.history = check.history = [(noise, rate, steps)]
+    with np.errstate(all="ignore"):
+        epsilon = float(exact.get_epsilon(delta, eps_error=EPSILON_ERROR))
+        curve = _curve(exact, steps, epsilon) if rate < 1 else []
+    bound = float(check.get_epsilon(delta))
+    if not epsilon <= bound + SLACK:
+        raise UserError(
+            f"defence.parameters: ε is {epsilon:.4g} by one accountant and at most {bound:.4g} by the other, "
+            f"at noise_multiplier {noise:g}, sample_rate {rate:g} and {steps} steps (choose values that both "
+            "can compute, such as a larger noise_multiplier)"
+        )
+    given = {"noise_multiplier": noise, "sample_rate": rate, "steps": steps, "delta": delta}
+    return {**given, "epsilon": epsilon, "epsilon_rdp": bound, "curve": curve}
+
+
+def _curve(accountant: Any, steps: int, epsilon: float) -> list[list[float]]:
+    """Return pairs [ε, δ] from ε = 0 to beyond `epsilon`: each bounds what a sample's presence adds."""
+    discrete = accountant._get_dprv(eps_error=EPSILON_ERROR, delta_error=DELTA_ERROR)
+    found = []
+    for point in np.linspace(0, 1.5 * epsilon + 1, POINTS).tolist():
+        delta = float(discrete.compute_delta_estimate(point - EPSILON_ERROR)) + DELTA_ERROR
+        if math.isfinite(delta) and delta < 1:
+            found.append([point, delta])
+    return found
+
+
+def gamma(certified: Mapping[str, Any], blind: float) -> float:
+    """Return γ, the largest probability with which any attacker is right.
+
+    certified: what `certificate` returned.
+    blind: κ, the probability in [0, 1] of being right by chance.
+
+    Two bounds hold, and the smaller is returned. The first averages over the number of steps t in which the
+    sample took part: Φ(Φ⁻¹(κ) + √t / noise). The second is the least e^ε κ + δ over the accountant's curve,
+    which also counts that nobody knows in which steps the sample took part.
+    """
+    from scipy.special import ndtr, ndtri
+    from scipy.stats import binom
+
+    if blind <= 0 or blind >= 1:
+        return float(min(max(blind, 0.0), 1.0))
+    steps, rate = certified["steps"], certified["sample_rate"]
+    times = np.arange(steps + 1)
+    right = ndtr(ndtri(blind) + np.sqrt(times) / certified["noise_multiplier"])
+    bounds = [float(binom.pmf(times, steps, rate) @ right)]
+    bounds += [math.exp(min(epsilon, 700.0)) * blind + delta for epsilon, delta in certified["curve"]]
+    return min(1.0, *bounds)
+
+
+def of_union(certified: Mapping[str, Any], guesses: int, among: int) -> float:
+    """Return γ of an attacker who has several guesses at one of several equally likely values.
+
+    certified: what `certificate` returned.
+    guesses: the number of guesses, one of which must be right.
+    among: the number of equally likely values.
+    """
+    return gamma(certified, guesses / max(among, 1))
+
+
+def of_rank(certified: Mapping[str, Any], others: int, before: int = 0) -> float:
+    """Return γ of a member's rank among non-members.
+
+    certified: what `certificate` returned.
+    others: the number of non-members.
+    before: how many of the non-members may come before the member at most.
+    """
+    return gamma(certified, (before + 1) / (others + 1))
+
+
+def area(certified: Mapping[str, Any], points: int = 500) -> float:
+    """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1].
+
+    `certified` is what `certificate` returned; the integral is a sum over `points` false positive rates.
+    """
+    rates: Sequence[float] = ((np.arange(points) + 1) / points).tolist()
+    # γ rises, so the values at the right ends bound the integral from above.
+    return float(np.mean([gamma(certified, rate) for rate in rates]))

@@ -1,0 +1,104 @@
+"""Malicious servers: what a server does to the model before it sends it out, one file each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.base.errors import UserError
+from leakbench.base.parts import part
+from leakbench.networks.layers import first_dense
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a malicious server has when it writes the weights.
+
+    shape: channels, rows and columns of a sample.
+    batch: the number of samples whose gradients the server will see added up.
+    rng: the server's own randomness.
+    samples: samples of the server's own, float [n, channels, rows, columns] in [0, 1]; None where it has
+    none.
+    clients: the number of samples of each client. Where it is empty, one client has all samples.
+    """
+
+    shape: tuple[int, int, int]
+    batch: int
+    rng: torch.Generator
+    samples: Tensor | None = None
+    clients: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a malicious server did in addition to changing a network's weights in place.
+
+    expected: the values that a closed form expects of metrics, by metric; empty where there is no closed
+    form.
+    each: the tensors of which each client receives its own version in place of the network's, parameter →
+    [clients, *shape].
+    """
+
+    expected: dict[str, float] = field(default_factory=dict)
+    each: dict[str, Tensor] = field(default_factory=dict)
+
+
+Server = Callable[[nn.Module, Held], Written]
+
+
+def build(module: str, parameters: dict[str, Any]) -> Server:
+    """Return the server whose file is `module`.
+
+    The server is called with a network and what it holds (`Held`). It changes the network's weights in place
+    and returns what else it did.
+
+    module: the file's name.
+    parameters: keyword arguments of the function that the file is named after.
+
+    Calling the server raises UserError if the network lacks a layer that the server needs, or if the server
+    lacks samples.
+    """
+    return partial(part("servers", module), **parameters)
+
+
+def trapped(
+    model: nn.Module, shape: tuple[int, int, int], server: str
+) -> tuple[nn.Linear, Callable[[Tensor], Tensor]]:
+    """Return the first dense layer of a network, and a function that computes what this layer reads.
+
+    model: the network.
+    shape: channels, rows and columns of a sample.
+    server: the server's name, for messages.
+
+    Returns the layer, and a function from samples [n, channels, rows, columns] to the layer's inputs [n,
+    inputs]. Raises UserError if the network has no dense layer with a bias, or if another layer with
+    parameters lies before it.
+    """
+    noise = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    name, _ = first_dense(model, noise)
+    layer = model.get_submodule(name)
+    assert isinstance(layer, nn.Linear)
+    weighted = next(
+        each for each in model.modules() if next(each.parameters(recurse=False), None) is not None
+    )
+    if weighted is not layer or layer.bias is None:
+        raise UserError(
+            f"malicious: {server} writes a dense layer with a bias that reads the samples, and the network "
+            f"begins with {type(weighted).__name__} (take a victim such as mlp, or imprinted)"
+        )
+
+    @torch.no_grad()
+    def read(samples: Tensor) -> Tensor:
+        kept: list[Tensor] = []
+        hook = layer.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0].flatten(1)))
+        try:
+            for few in samples.split(1000):
+                model(few)
+        finally:
+            hook.remove()
+        return torch.cat(kept)
+
+    return layer, read

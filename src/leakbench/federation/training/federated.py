@@ -1,0 +1,287 @@
+"""Federated averaging: local training, and the mean of what clients send.
+
+With one client this is centralised training. What a defence keeps secret stays in a client's own model;
+neither an upload nor the server's copy has any of it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.base.errors import UserError
+from leakbench.defences import Batch, Defence, protected
+from leakbench.federation.training.fit import OPTIMISERS
+from leakbench.federation.training.server import Fit, Outcome, Protocol, State, aggregate, averaged
+from leakbench.networks.layers import Drawn
+from leakbench.networks.tasks import classification, task_of
+
+# Stored images of a batch and a generator → what the network reads.
+Prepare = Callable[[Tensor, torch.Generator], Tensor]
+NONE = Defence()
+# A model, images and labels → its accuracy and mean loss.
+Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
+
+
+@dataclass
+class Client:
+    """One client.
+
+    model: its model, including the tensors that never leave the client.
+    optimiser: its optimiser, which keeps its momentum from round to round.
+    secret: the names of the tensors that never leave the client.
+    images: uint8 [n, rows, columns, channels].
+    labels: int64 [n, …].
+    held: images and labels that it holds out for validation, if any.
+    memory: what its defence remembers from round to round.
+    """
+
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    secret: frozenset[str]
+    images: Tensor
+    labels: Tensor
+    held: tuple[Tensor, Tensor] | None = None
+    memory: State = field(default_factory=dict)
+
+
+class Round(NamedTuple):
+    """What a round leaves.
+
+    server: the server's tensors after the round.
+    losses: each client's training loss.
+    outcome: the outcome of an aggregation by rule; None for the mean weighted by the number of images.
+    """
+
+    server: State
+    losses: list[float]
+    outcome: Outcome | None = None
+
+
+def optimiser_of(model: nn.Module, training: Mapping[str, Any]) -> torch.optim.Optimizer:
+    """Return the optimiser that a regime names, over the model's parameters."""
+    return OPTIMISERS[training["optimiser"]](
+        model.parameters(), lr=training["lr"], **dict(training["options"])
+    )
+
+
+def decayed(training: Mapping[str, Any], turn: int) -> float:
+    """Return the learning rate of round `turn`, counted from 0, under a regime's decay."""
+    decay = training["decay"] or {"factor": 1.0, "rounds": []}
+    lr: float = training["lr"] * decay["factor"] ** sum(turn >= last for last in decay["rounds"])
+    return lr
+
+
+def shared(model: nn.Module, secret: frozenset[str]) -> State:
+    """Return a copy of the tensors of a model that its client sends: all but the secret ones."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items() if name not in secret}
+
+
+@torch.no_grad()
+def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy `tensors` into a model, in place.
+
+    Raises UserError for a tensor that the model does not have, or that has another size, such as a key of the
+    wrong length.
+    """
+    own = model.state_dict()
+    for name, value in tensors.items():
+        if name not in own:
+            raise UserError(f"the model has no '{name}' (lock it with the defence that this belongs to)")
+        if value.shape != own[name].shape:
+            raise UserError(
+                f"'{name}' has {value.numel()} values, and the model takes {own[name].numel()} (draw it for "
+                "this model)"
+            )
+        own[name].copy_(value)
+
+
+def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client: int) -> None:
+    """Raise UserError if an upload does not have exactly the tensors that the server shares.
+
+    An upload with lock layers is an example.
+
+    upload: the client's tensors.
+    server: the server's tensors.
+    client: the client's number, for the message.
+    """
+    beyond = sorted(upload.keys() - server.keys())
+    if beyond:
+        raise UserError(
+            f"client {client}: the upload holds '{beyond[0]}', which never leaves a client (send only what "
+            "the server shares)"
+        )
+    if missing := sorted(server.keys() - upload.keys()):
+        raise UserError(f"client {client}: the upload lacks '{missing[0]}' (send all that the server shares)")
+
+
+@contextmanager
+def at_work(
+    client: Client, lr: float, prepare: Prepare, rng: torch.Generator, task: ModuleType, defence: Defence
+) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
+    """Set a client's model to training, and yield a function that takes one step.
+
+    The function takes the places of a batch among the client's images, int64 [n]. It returns the mean loss
+    and how many answers were right.
+
+    client: the client, whose model and optimiser change.
+    lr: the learning rate.
+    prepare: turns stored images into what the network reads.
+    rng: all randomness, in the order of `prepare`, the defence's `inputs`, the dropout masks and the
+    defence's `examples`.
+    task: the module of the task.
+    defence: its places `inputs` and `examples` act here.
+    """
+    model = client.model.train()
+    device = next(model.parameters()).device
+    dropouts = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
+    for group in client.optimiser.param_groups:
+        group["lr"] = lr
+
+    def step(batch: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = prepare(client.images[batch], rng), client.labels[batch].to(device)
+        if defence.inputs is not None:
+            x, y = defence.inputs(x, y, rng)
+        for layer in dropouts:
+            layer.keep = layer.draw((len(batch),), rng).to(device)
+        client.optimiser.zero_grad()
+        outputs = model(x)
+        loss = task.loss(outputs, y)
+        if defence.examples is None:
+            loss.backward()
+        else:
+            masks = {f"{name}.keep": layer.keep for name, layer in model.named_modules() if layer in dropouts}
+            weights = {name: value.detach() for name, value in model.named_parameters()}
+            fixed = dict(model.named_buffers())
+            own = Batch(model, weights, x, y, masks, fixed, task.loss, client.memory)
+            slopes = defence.examples(own, rng)
+            for name, value in model.named_parameters():
+                value.grad = slopes[name]
+        client.optimiser.step()
+        return loss.detach(), task.correct(outputs.detach(), y).sum()
+
+    yield step
+    for layer in dropouts:
+        layer.keep = torch.ones((), device=device)
+    model.eval()
+
+
+def train_locally(
+    client: Client,
+    epochs: int,
+    size: int,
+    lr: float,
+    prepare: Prepare,
+    rng: torch.Generator,
+    task: ModuleType = classification,
+    defence: Defence = NONE,
+) -> Fit:
+    """Train a client's model on its images, and return how well it did in the last epoch.
+
+    A last batch of one image is left out, because batch norm cannot normalise it.
+
+    client: the client, whose model and optimiser change.
+    epochs: passes over the images.
+    size: images of a batch.
+    lr: the learning rate.
+    prepare: as in `at_work`.
+    rng: all randomness.
+    task: the module of the task.
+    defence: as in `at_work`.
+    """
+    count = len(client.images)
+    total, right = torch.zeros((2,), device=next(client.model.parameters()).device)
+    with at_work(client, lr, prepare, rng, task, defence) as step:
+        for _ in range(epochs):
+            order = torch.randperm(count, generator=rng)
+            total.zero_()
+            right.zero_()
+            for batch in order.split(size):
+                if len(batch) == 1 and count > 1:
+                    continue
+                loss, correct = step(batch)
+                total += loss * len(batch)
+                right += correct
+    return Fit(float(total) / count, float(right) / count)
+
+
+def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) -> State:
+    """Return what a client uploads: its model without secrets, with the update protected by the defence.
+
+    client: the client after its local training.
+    server: the tensors that the server sent out.
+    defence: its places `update` and `rounds` act here.
+    rng: the randomness of the defence.
+    """
+    own = shared(client.model, client.secret)
+    trained = {name for name, _ in client.model.named_parameters()} & own.keys()
+    update = {name: (own[name] - server[name])[None] for name in sorted(trained)}
+    changed = protected(defence, update, client.memory, rng)
+    return own | {name: server[name] + value[0] for name, value in changed.items()}
+
+
+def play_round(
+    server: State,
+    clients: Sequence[Client],
+    defence: Defence,
+    training: Mapping[str, Any],
+    turn: int,
+    prepare: Prepare,
+    rngs: Sequence[torch.Generator],
+    protocol: Protocol | None = None,
+    measure: Measure | None = None,
+) -> Round:
+    """Play one round from the server's tensors.
+
+    server: the tensors that the server sends out.
+    clients: the clients.
+    defence: what the clients do against leaks.
+    training: the study's regime.
+    turn: the round, counted from 0.
+    prepare: as in `at_work`.
+    rngs: one generator for each client.
+    protocol: how the federation aggregates. Without it clients are weighted by their number of images.
+    measure: with a `protocol`, how a client validates: maps a model, images and labels to accuracy and mean
+    loss.
+
+    Raises UserError if an upload has more or less than the server shares.
+    """
+    uploads, fits = [], []
+    train: Callable[..., Fit] = partial(train_locally, defence=defence)
+    if training.get("privacy"):
+        from leakbench.federation.training.private import train_privately
+
+        train = train_privately
+    for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):
+        hold(client.model, server)
+        fits.append(
+            train(
+                client,
+                training["local_epochs"],
+                training["batch_size"],
+                decayed(training, turn),
+                prepare,
+                rng,
+                task_of(training),
+            )
+        )
+        uploads.append(sent(client, server, defence, rng))
+        received(uploads[-1], server, number)
+    samples, losses = [len(client.labels) for client in clients], [fit.loss for fit in fits]
+    if protocol is None:
+        return Round(averaged(uploads, samples), losses)
+
+    def validate(number: int, state: State) -> tuple[float, float]:
+        client = clients[number]
+        assert client.held is not None
+        assert measure is not None
+        hold(client.model, state)
+        return measure(client.model.eval(), *client.held)
+
+    outcome = aggregate(server, uploads, fits, samples, protocol, turn, validate)
+    return Round(outcome.state, losses, outcome)

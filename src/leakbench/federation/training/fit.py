@@ -1,0 +1,108 @@
+"""One training loop for victims and generators.
+
+A run that was killed resumes from its last saved epoch with the same result.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.base.progress import track
+from leakbench.base.seeds import stream
+from leakbench.federation.training.resume import State, packed, resume, save, unpack
+from leakbench.networks.layers import Drawn
+
+OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": partial(torch.optim.SGD, fused=True),
+    "adam": partial(torch.optim.Adam, fused=True),
+    "adadelta": torch.optim.Adadelta,
+}
+
+
+def _snapshot(model: nn.Module) -> State:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def fit(
+    model: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    loss: Callable[[Any, Tensor], Tensor],
+    training: dict[str, Any],
+    seed: int,
+    scratch: Path,
+    label: str,
+    save_every: float = 10.0,
+) -> dict[int, State]:
+    """Fit `model` in place, and return its weights at each checkpoint.
+
+    Samples are shuffled in each epoch by a stream of (`seed`, epoch), so resuming needs no generator state.
+    With `settled` training stops once the mean loss changes by less than this from one epoch to the next, and
+    the epoch in which it stops is the last checkpoint.
+
+    model: the network.
+    inputs: [n, …].
+    targets: [n, …].
+    loss: maps the network's outputs and targets to a scalar.
+    training: optimiser, lr, options, batch_size, epochs, checkpoints, settled and images, as the catalogue
+    has them.
+    seed: determines all randomness.
+    scratch: the resume file, which is removed at the end.
+    label: what the progress line says.
+    save_every: about how many seconds lie between two writes of the resume file.
+
+    Returns epoch → weights; epoch 0 is before the first step.
+    """
+    options = dict(training["options"])
+    optimiser = OPTIMISERS[training["optimiser"]](model.parameters(), lr=training["lr"], **options)
+    checkpoints, epochs, size = set(training["checkpoints"]), training["epochs"], training["batch_size"]
+    # Convolutions and pools run twice as fast on a CPU if channels lie last.
+    layout = torch.channels_last if any(p.dim() == 4 for p in model.parameters()) else torch.contiguous_format
+    model.to(memory_format=layout)
+    begin, before, kept = 0, math.inf, {0: _snapshot(model)} if 0 in checkpoints else {}
+    if scratch.is_file():
+        groups, facts = resume(scratch)
+        model.load_state_dict(groups.pop("model"))
+        unpack(optimiser, model, groups.pop("optimiser", {}))
+        begin, before = facts["epoch"], facts["mean"]
+        kept = {int(group.removeprefix("kept-")): state for group, state in groups.items()}
+    drawn = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
+    inputs, targets = inputs[: training["images"]], targets[: training["images"]]
+    progress = track(range(begin, epochs), label, every=save_every)
+    model.train()
+    for epoch, due in progress:
+        rng = torch.Generator().manual_seed(stream("epoch", seed, epoch))
+        order = torch.randperm(len(inputs), generator=rng)
+        masks = [layer.draw((len(inputs),), rng) for layer in drawn]
+        total = torch.zeros(())
+        for start in range(0, len(inputs), size):
+            batch = order[start : start + size]
+            x, y = (each.index_select(0, batch) for each in (inputs, targets))
+            for layer, mask in zip(drawn, masks, strict=True):
+                layer.keep = mask[start : start + size]
+            optimiser.zero_grad()
+            found = loss(model(x.contiguous(memory_format=layout)), y)
+            found.backward()
+            optimiser.step()
+            total += found.detach() * len(batch)
+        mean = float(total) / len(inputs)
+        last = training["settled"] is not None and abs(mean - before) < training["settled"]
+        before = mean
+        if epoch + 1 in checkpoints or last:
+            kept[epoch + 1] = _snapshot(model)
+        if last:
+            break
+        if due and epoch + 1 < epochs:
+            groups = {f"kept-{number}": state for number, state in kept.items()}
+            groups |= {"model": _snapshot(model), "optimiser": packed(optimiser)}
+            save(scratch, groups, {"epoch": epoch + 1, "mean": mean})
+    for layer in drawn:
+        layer.keep = torch.ones(())
+    model.eval()
+    scratch.unlink(missing_ok=True)
+    return kept

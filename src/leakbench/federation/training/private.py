@@ -1,0 +1,124 @@
+"""Local training with differential privacy: DP-SGD by Opacus, and the ε that its accountant gives."""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from leakbench.base.errors import UserError
+from leakbench.federation.training.federated import NONE, Client, Prepare, at_work
+from leakbench.federation.training.server import Fit
+from leakbench.networks.tasks import classification
+
+
+def steps_of(count: int, size: int) -> int:
+    """Return the steps of a local epoch.
+
+    Their number is `count` images over batches of `size`, rounded, and at least one.
+    """
+    return max(1, round(count / size))
+
+
+def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> float:
+    """Return ε of (ε, δ)-differential privacy of a client's images.
+
+    Neighbours differ in one image. Batches are Poisson samples of rate size / count. ε is accounted by Rényi
+    divergences (Mironov 2017) and holds against anyone who sees the client's models. It covers only
+    the updates: the losses that a client reports for its weight have no noise.
+
+    privacy: the regime's privacy, with noise and δ.
+    count: the client's number of images.
+    size: the expected number of images of a batch.
+    epochs: the number of local epochs.
+    """
+    from opacus.accountants import RDPAccountant
+
+    accountant = RDPAccountant()
+    accountant.history = [(privacy["noise"], min(1.0, size / count), steps_of(count, size) * epochs)]
+    return float(accountant.get_epsilon(privacy["delta"]))
+
+
+def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
+    """Prepare a client for private training, in place.
+
+    Its model then keeps each image's gradient, and its optimiser clips and blurs these gradients.
+
+    client: the client.
+    privacy: the regime's privacy, with noise and clip.
+    size: the expected number of images of a batch.
+
+    Raises UserError for a layer that mixes images, such as batch norm, or that has no gradient of each image,
+    such as LSTM.
+    """
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+    from opacus.validators import ModuleValidator
+
+    for name, layer in client.model.named_modules():
+        problems = ModuleValidator.validate(layer, strict=False) if not list(layer.children()) else []
+        unsuited = isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.RNNBase)
+        if problems or unsuited:
+            raise UserError(
+                f"privacy: layer '{name}' ({type(layer).__name__}) has no gradient of each image by itself "
+                "(choose a network without it, such as one with group norm)"
+            )
+    try:
+        # Hooks on the layers do the work; the model itself stays what it was.
+        GradSampleModule(client.model, batch_first=True, loss_reduction="mean")
+    except NotImplementedError as problem:
+        what = " ".join(str(problem).split())[:200]
+        raise UserError(
+            f"privacy: the network has a layer that Opacus does not know: {what} (choose another network)"
+        ) from problem
+    client.optimiser = DPOptimizer(
+        client.optimiser,
+        noise_multiplier=privacy["noise"],
+        max_grad_norm=privacy["clip"],
+        expected_batch_size=min(size, len(client.labels)),
+    )
+
+
+def train_privately(
+    client: Client,
+    epochs: int,
+    size: int,
+    lr: float,
+    prepare: Prepare,
+    rng: torch.Generator,
+    task: ModuleType = classification,
+) -> Fit:
+    """Train as `train_locally` does, but on Poisson samples of the images and with noise.
+
+    An empty sample is a step of noise alone, as the accountant counts it. Source: Abadi et al., Deep learning
+    with differential privacy (2016), algorithm 1.
+
+    client: a client after `made_private`.
+    epochs: the number of local epochs.
+    size: the expected number of images of a batch.
+    lr: the learning rate.
+    prepare: as in `at_work`.
+    rng: all randomness.
+    task: the module of the task.
+    """
+    model, optimiser, count = client.model, client.optimiser, len(client.labels)
+    optimiser.generator = rng  # type: ignore[attr-defined]
+    rate = min(1.0, size / count)
+    loss_sum = right = seen = 0.0
+    with at_work(client, lr, prepare, rng, task, NONE) as step:
+        for _ in range(epochs):
+            loss_sum = right = seen = 0.0
+            for _ in range(steps_of(count, size)):
+                batch = torch.nonzero(torch.rand(count, generator=rng) < rate).flatten()
+                if len(batch):
+                    loss, correct = step(batch)
+                    loss_sum += float(loss) * len(batch)
+                    right += int(correct)
+                    seen += len(batch)
+                    continue
+                optimiser.zero_grad()
+                for parameter in model.parameters():
+                    parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))  # type: ignore[attr-defined]
+                optimiser.step()
+    return Fit(loss_sum / max(seen, 1), right / max(seen, 1))

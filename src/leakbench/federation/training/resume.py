@@ -1,0 +1,65 @@
+"""What an interrupted training needs to reach the same result: tensors in named groups, and facts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.base.artefacts import read_tensors, write_tensors
+
+State = dict[str, Tensor]
+
+
+def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: dict[str, Any]) -> None:
+    """Write the tensors of each group as <group>/<name>, with the facts.
+
+    path: the file.
+    groups: group → name → tensor. Names of groups have no slash.
+    facts: further values to keep.
+    """
+    tensors = {
+        f"{group}/{name}": value.detach().cpu().numpy()
+        for group, values in groups.items()
+        for name, value in values.items()
+    }
+    write_tensors(path, tensors, facts)
+
+
+def resume(path: Path) -> tuple[dict[str, State], dict[str, Any]]:
+    """Return the groups that are not empty, and the facts, from a file that `save` wrote."""
+    tensors, facts = read_tensors(path)
+    groups: dict[str, State] = {}
+    for key, array in tensors.items():
+        group, _, name = key.partition("/")
+        groups.setdefault(group, {})[name] = torch.from_numpy(array)
+    return groups, facts
+
+
+def packed(optimiser: torch.optim.Optimizer) -> State:
+    """Return the optimiser's tensors as <parameter's place>/<name>."""
+    return {
+        f"{index}/{name}": value
+        for index, values in optimiser.state_dict()["state"].items()
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def unpack(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimiser the state that `packed` returned.
+
+    optimiser: an optimiser of the model's parameters.
+    model: the model.
+    tensors: what `packed` returned.
+    """
+    parameters = list(model.parameters())
+    state: dict[int, State] = {}
+    for key, value in tensors.items():
+        index, _, name = key.partition("/")
+        # A fused step walks through memory, so a parameter and its momentum need one layout.
+        if value.dim():
+            value = torch.empty_like(parameters[int(index)]).copy_(value)
+        state.setdefault(int(index), {})[name] = value
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

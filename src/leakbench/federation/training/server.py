@@ -1,0 +1,236 @@
+"""What a server makes of a round's uploads: weights by a rule, and their weighted sum, plain or encrypted.
+
+Before that clients may validate each other's models. An upload that cannot be used is left out, and the round
+goes on with the others.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakbench.base.errors import UserError
+from leakbench.defences.aggregation import Report, Rule, fused_shares
+from leakbench.defences.encryption import Keys, Scheme, Sealed, quantise
+
+log = logging.getLogger(__name__)
+State = dict[str, Tensor]
+# Shares of some uploads → their weighted mean.
+Mixer = Callable[[Sequence[float]], State]
+# A client's number and a model → its accuracy and mean loss on what that client holds out.
+Validate = Callable[[int, State], tuple[float, float]]
+
+
+class Fit(NamedTuple):
+    """How well a client's model does in its last local epoch, while it learns.
+
+    loss: the mean loss.
+    accuracy: in [0, 1].
+    """
+
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a federation aggregates.
+
+    rule: maps a round's report to the clients' weights.
+    cross_validates: whether clients validate each other's models.
+    fusion: a model's own share in the mixture that others validate; 1 for the model itself.
+    scheme: the encryption scheme, if the federation encrypts.
+    keys: the key pair that all clients have; the server has its public half.
+    faults: round, counted from 0, → client → kind.
+    """
+
+    rule: Rule
+    cross_validates: bool = False
+    fusion: float = 1.0
+    scheme: Scheme | None = None
+    keys: Keys | None = None
+    faults: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+
+
+class Outcome(NamedTuple):
+    """One round's aggregate and what led to it.
+
+    state: the server's tensors after the round.
+    weights: float64 [clients].
+    validation_loss: of each client's model, the mean over what the clients hold out, float64 [clients]; NaN
+    where nobody measured.
+    validation_accuracy: in the same form.
+    problems: client → why its upload was left out; its weight is then 0.
+    """
+
+    state: State
+    weights: np.ndarray
+    validation_loss: np.ndarray
+    validation_accuracy: np.ndarray
+    problems: dict[int, str]
+
+
+def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
+    """Return the weighted mean of uploads; counters take the largest value.
+
+    The mean is that of McMahan et al., algorithm 1. Batch norm's statistics are averaged like parameters, as
+    in FedKL's code.
+
+    uploads: each client's tensors.
+    shares: the weight of each upload, such as the client's number of images; they need not add up to 1.
+    """
+    total = sum(shares)
+    out: State = {}
+    for name, first in uploads[0].items():
+        values = [upload[name] for upload in uploads]
+        if first.is_floating_point():
+            mean = sum(value.double() * (n / total) for value, n in zip(values, shares, strict=True))
+            assert isinstance(mean, Tensor)
+            out[name] = mean.to(first.dtype)
+        else:
+            out[name] = torch.stack(values).amax(0)
+    return out
+
+
+def flat(state: State) -> np.ndarray:
+    """Return all tensors except counters as one array, float64 [values].
+
+    They are in the order of their names, because a state that was read from a file has another order.
+    """
+    ordered = [state[name] for name in sorted(state)]
+    parts = [v.detach().double().cpu().flatten() for v in ordered if v.is_floating_point()]
+    return torch.cat(parts).numpy() if parts else np.zeros(0)
+
+
+def moved(state: State, by: np.ndarray) -> State:
+    """Return a state with `by` [values] added to all tensors except counters."""
+    out, start = dict(state), 0
+    for name in sorted(state):
+        value = state[name]
+        if value.is_floating_point():
+            step = torch.from_numpy(by[start : start + value.numel()]).view(value.shape)
+            out[name] = (value.double() + step.to(value.device)).to(value.dtype)
+            start += value.numel()
+    return out
+
+
+def sealed_update(upload: State, server: State, protocol: Protocol, fault: str) -> Sealed:
+    """Return what a client sends: its update, encrypted.
+
+    upload: the client's tensors.
+    server: the tensors that the server sent out.
+    protocol: the protocol, with an encryption scheme.
+    fault: how the encrypted update is damaged; an empty text means that it is not.
+
+    Raises UserError for a value that the scheme has no room for.
+    """
+    scheme, keys = protocol.scheme, protocol.keys
+    assert scheme is not None
+    assert keys is not None
+    sealed = scheme.seal(scheme.keys() if fault == "other-key" else keys, flat(upload) - flat(server))
+    if fault == "malformed":
+        sealed = sealed._replace(blocks=(b"\xff" * len(sealed.blocks[0]), *sealed.blocks[1:]))
+    return sealed
+
+
+def _encrypted(
+    server: State, uploads: Mapping[int, State], sealed: Sequence[Sealed], protocol: Protocol
+) -> Mixer:
+    scheme, keys = protocol.scheme, protocol.keys
+    assert scheme is not None
+    assert keys is not None
+    # Counters of batches say nothing about the images and are sent unencrypted.
+    counted = averaged(list(uploads.values()), [1.0] * len(uploads))
+    base = {name: server[name] if v.is_floating_point() else v for name, v in counted.items()}
+
+    def mix(shares: Sequence[float]) -> State:
+        weights = quantise.weights(shares, scheme.pieces)
+        return moved(base, scheme.opened(keys, scheme.combine(keys.without_private(), sealed, weights)))
+
+    return mix
+
+
+def collected(
+    server: State, uploads: Sequence[State], protocol: Protocol, turn: int
+) -> tuple[list[int], Mixer, dict[int, str]]:
+    """Return the clients with usable uploads, a function that mixes these, and why others were left out.
+
+    server: the tensors that the server sent out.
+    uploads: each client's tensors.
+    protocol: how the federation aggregates.
+    turn: the round, counted from 0.
+
+    Raises UserError if no upload can be used.
+    """
+    faults = protocol.faults.get(turn, {})
+    came: dict[int, Any] = {}
+    problems: dict[int, str] = {}
+    for client, upload in enumerate(uploads):
+        try:
+            if faults.get(client) == "absent":
+                raise UserError("no update came (it is asked again in the next round)")
+            came[client] = upload
+            if protocol.scheme and protocol.keys:
+                came[client] = sealed_update(upload, server, protocol, faults.get(client, ""))
+                public = protocol.keys.without_private()
+                protocol.scheme.check(public, came[client], len(flat(server)))
+        except UserError as problem:
+            came.pop(client, None)
+            problems[client] = str(problem)
+            log.warning("round %d: client %d is left out: %s", turn + 1, client, problem)
+    if not came:
+        first = next(iter(problems.values()))
+        raise UserError(f"round {turn + 1}: no client's update can be used: {first}")
+    if protocol.scheme is None:
+        return list(came), lambda shares: averaged(list(came.values()), shares), problems
+    kept = {client: uploads[client] for client in came}
+    return list(came), _encrypted(server, kept, list(came.values()), protocol), problems
+
+
+def aggregate(
+    server: State,
+    uploads: Sequence[State],
+    fits: Sequence[Fit],
+    samples: Sequence[int],
+    protocol: Protocol,
+    turn: int,
+    validate: Validate,
+) -> Outcome:
+    """Return the outcome of a round.
+
+    server: the tensors that the server sent out.
+    uploads: each client's tensors.
+    fits: how well each client's model did in its local training.
+    samples: each client's number of images.
+    protocol: how the federation aggregates.
+    turn: the round, counted from 0.
+    validate: maps a client's number and a model to the model's accuracy and mean loss on what that client
+    holds out.
+
+    Raises UserError if no upload can be used.
+    """
+    present, mix, problems = collected(server, uploads, protocol, turn)
+    count = len(present)
+    right, loss = np.full((count, count), np.nan), np.full((count, count), np.nan)
+    if protocol.cross_validates:
+        for i, shares in enumerate(fused_shares(count, protocol.fusion)):
+            model = mix(shares)
+            for j, client in enumerate(present):
+                right[i, j], loss[i, j] = validate(client, model)
+    report = Report(
+        [samples[client] for client in present],
+        np.array([fits[client].loss for client in present]),
+        np.array([fits[client].accuracy for client in present]),
+        loss if protocol.cross_validates else None,
+        right if protocol.cross_validates else None,
+    )
+    weights = protocol.rule(report)
+    weighed = np.zeros(len(uploads))
+    weighed[present] = weights
+    losses, rights = np.full((2, len(uploads)), np.nan)
+    losses[present], rights[present] = loss.mean(1), right.mean(1)
+    return Outcome(mix(weights.tolist()), weighed, losses, rights, problems)

@@ -1,0 +1,109 @@
+"""Clients that examine each model that they are sent, and what they remember of earlier models."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench.base.pixels import pixels
+from leakbench.base.seeds import stream
+from leakbench.base.tensors import Tensors
+from leakbench.defences import Defence
+from leakbench.federation import Truth, detectors, play, private_samples
+
+# What a client remembers of earlier rounds (`Received.now`), oldest first.
+Memory = Sequence[Mapping[str, float]]
+
+
+def _received(
+    model: nn.Module,
+    images: Tensor,
+    hidden: Truth,
+    client: int,
+    number: int,
+    lr: float,
+    earlier: Memory = (),
+) -> detectors.Received:
+    """Return what a client holds in the round `number` of `hidden`, in which it was sent `model`."""
+    index, labels = hidden.images[client][number], hidden.labels[client][number]
+    own = pixels(images[torch.from_numpy(index)])
+    return detectors.Received(model.eval(), own, torch.from_numpy(labels), lr, earlier)
+
+
+def begun(
+    model: nn.Module,
+    federation: dict[str, Any],
+    images: Tensor,
+    labels: np.ndarray,
+    names: tuple[str | int, ...],
+) -> list[Memory]:
+    """Play the honest rounds with which a federation `begins`; return what each client remembers of them.
+
+    model: holds the weights of the first round, and afterwards those that the rounds end with.
+    federation: the federation's settings; without `begins` nothing is played.
+    images: uint8 [n, rows, columns, channels], the private split.
+    labels: [n], those of the images.
+    names: the names of the capture's random streams, from which these rounds derive streams of their own.
+
+    No defence is in place.
+    """
+    memories: list[list[Mapping[str, float]]] = [[] for _ in federation["clients"]]
+    if not federation.get("begins"):
+        return list(memories)
+    honest = federation | {"server": "fedavg", "rounds": federation["begins"], "passes": 1}
+    hidden = private_samples(honest, labels, (*names, "begun"))
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    sent: list[Tensors] = []
+    play(
+        model, [start], images, hidden, honest, Defence(), stream("begun", *names),
+        lambda *_: None, lambda _, weights: sent.append(weights),
+    )  # fmt: skip
+    for number, weights in enumerate([start, *sent]):
+        model.load_state_dict(weights)
+        for client, memory in enumerate(memories if number < len(sent) else ()):
+            memory.append(_received(model, images, hidden, client, number, federation["local"]["lr"]).now)
+    return list(memories)
+
+
+def alarms(
+    model: nn.Module,
+    origins: list[Tensors],
+    each: list[Tensors],
+    images: Tensor,
+    hidden: Truth,
+    groups: list[list[int]],
+    lr: float,
+    earlier: list[list[Memory]],
+) -> dict[str, np.ndarray]:
+    """Return for each detector and each group of clients in which rounds a client of the group had an alarm.
+
+    model: the network, into which the weights that were sent are loaded.
+    origins: the models from which rounds are played, as the server sent them.
+    each: for each origin, the tensors of which every client was sent its own [clients, *shape].
+    images: uint8 [n, rows, columns, channels], the private split.
+    hidden: the samples of each client in each round.
+    groups: the clients of each group.
+    lr: the rate of local training.
+    earlier: for each origin, what each client remembers of earlier rounds.
+
+    Returns `alarm_<detector>/<number of the group>` → [rounds], 1 if the detector raised an alarm for one of
+    the clients at the model that the server sent in this round, else 0.
+    """
+    found: dict[str, list[float]] = {}
+
+    def heard(client: int, number: int, own: Tensors, memory: Memory) -> dict[str, bool]:
+        model.load_state_dict({name: value[client] for name, value in own.items()}, strict=False)
+        received = _received(model, images, hidden, client, number, lr, memory)
+        return {each.name: each.sounds for each in detectors.readings(received)}
+
+    for weights, own, memories in zip(origins, each, earlier, strict=True):
+        model.load_state_dict(weights)
+        for number in range(len(hidden.images[0])):
+            for place, group in enumerate(groups):
+                every = [heard(client, number, own, memories[client]) for client in group]
+                for name in detectors.names():
+                    sounded = any(one[name] for one in every)
+                    found.setdefault(f"alarm_{name}/{place}", []).append(float(sounded))
+    return {name: np.array(values) for name, values in found.items()}

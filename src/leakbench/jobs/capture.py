@@ -1,0 +1,362 @@
+"""capture: play the federation; write what the server saw and, in other files, what it must not know."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from leakbench import defences
+from leakbench.base.artefacts import Facts, creating, open_tensors, write_tensors
+from leakbench.base.errors import Unfit, UserError
+from leakbench.base.missing import absent, lacking, pass_on, unless_unfit
+from leakbench.base.pixels import pixels
+from leakbench.base.provenance import provenance, read_spec, recording
+from leakbench.base.seeds import stream
+from leakbench.base.tensors import Tensors
+from leakbench.defences import Defence, View, unchanged
+from leakbench.defences.certification import participations
+from leakbench.federation import (
+    Moved,
+    accuracy,
+    candidates,
+    generator,
+    held_out,
+    play,
+    private_samples,
+    servers,
+)
+from leakbench.federation.servers import Held, Written
+from leakbench.federation.watching import alarms, begun
+from leakbench.networks.layers import by_batch, draw_masks
+from leakbench.networks.victims.file import load_victim
+
+
+def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict[str, Any]:
+    """Return the facts of an observation (docs/observation.md); `model` is the one that clients train."""
+    federation, image = value["federation"], value["dataset"]
+    hidden = defence.hidden(model)
+    told = {"shown": sorted(defence.shown(model)), "sent": sorted(defence.sent(model))}
+    return {
+        "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
+        "clients": federation["clients"],
+        "kind": federation["update"],
+        # `play` calls model.eval(), but a norm that keeps no statistics uses those of the batch all the same.
+        "mode": "train" if by_batch(model) else "eval",
+        "dropout": bool(draw_masks(model, (1,), torch.Generator())),
+        "local": federation["local"],
+        "knows": {
+            "observer": "server",
+            "shared": f"{federation['update']} update of each client, each round",
+            "labels_known": False,
+            "counts_known": True,
+            "local_known": True,
+            "local_set_repeats": federation["local_set"] == "fixed",
+            "candidates_known": "candidates" in federation,
+            "defence": value["defence"]["module"],
+            **(
+                {"malicious": value["malicious"]["module"], "letter": value["malicious"]["threat"]}
+                if "malicious" in value
+                else {}
+            ),
+        },
+        **({"hidden": hidden | told} if hidden else {}),
+    }
+
+
+def _layout(
+    model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int, each: Tensors | None = None
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return name → (shape, dtype) of an observation's tensors.
+
+    model: the one that clients train. Its secret tensors are left out, except those that the defence shows.
+    rounds: the number of updates of each client.
+    sent: the number of models that were sent.
+    each: the tensors [clients, *shape] of which every client was sent its own.
+    """
+    state, secret = model.state_dict(), defence.secret(model)
+    layout = {
+        f"updates/{name}": ((rounds, clients, *value.shape), str(value.dtype).removeprefix("torch."))
+        for name, value in model.named_parameters()
+        if name not in secret or name in defence.sent(model)
+    }
+    layout |= {
+        f"global/{name}": ((sent, *value.shape), str(value.dtype).removeprefix("torch."))
+        for name, value in state.items()
+        if name not in secret
+    }
+    layout |= {
+        f"shown/{name}": ((rounds, clients, *state[name].shape), "float32") for name in defence.shown(model)
+    }
+    layout |= {f"each/{name}": ((sent, *value.shape), "float32") for name, value in (each or {}).items()}
+    layout["origin"] = ((rounds,), "int64")
+    return layout
+
+
+def _added(sums: Mapping[str, np.ndarray], part: slice, shares: torch.Tensor, update: Tensors) -> None:
+    """Add one client's update to weighted sums of updates.
+
+    sums: name → [rounds, groups, *shape].
+    shares: [groups], the weight of the client in each sum.
+    update: parameter → [rounds, *shape].
+    """
+    for name, tensor in update.items():
+        for group, share in enumerate(shares.tolist()):
+            torch.from_numpy(sums[f"updates/{name}"][part, group]).add_(tensor, alpha=share)
+
+
+def _looked_at(
+    view: View, updates: Mapping[str, np.ndarray], tensors: Mapping[str, Any], rng: torch.Generator
+) -> None:
+    """Write into `tensors` what `view` shows of each round of `updates`.
+
+    updates: "updates/" and a parameter → [rounds, clients, *shape].
+    """
+    for number in range(len(next(iter(updates.values())))):
+        one = {name: torch.from_numpy(value[number]) for name, value in updates.items()}
+        for name, tensor in view.seen(one, rng).items():
+            tensors[name][number] = tensor.numpy()
+
+
+def _seen_of(values: list[np.ndarray], view: View) -> list[np.ndarray]:
+    """Return what clients hold, [rounds, k] each, for each group that is seen together.
+
+    The samples of the clients of a group are side by side.
+    """
+    return [np.hstack([values[i] for i in group]) for group in view.groups]
+
+
+def _evaluation(
+    federation: dict[str, Any], arrays: Mapping[str, np.ndarray], dataset: str
+) -> tuple[list[float], Moved]:
+    """Return a list, and a function that adds to it the accuracy of each model that it is given.
+
+    Where the federation does not ask for accuracies, the function adds nothing. Raises Unfit where all
+    available test images are private.
+    """
+    found: list[float] = []
+    if not federation["evaluate"]:
+        return found, lambda model, weights: None
+    labels = np.array(arrays["test/labels"], np.int64)
+    index = held_out(federation, len(labels))
+    if not len(index):
+        raise Unfit(
+            f"evaluate: all {len(labels)} test images of {dataset} that are here are private, and accuracy "
+            "needs others (put a whole copy into a directory of LEAKBENCH_DATA)"
+        )
+    images, y = torch.from_numpy(arrays["test/images"][index]), torch.from_numpy(labels[index])
+    return found, lambda model, weights: found.append(accuracy(model, weights, images, y))
+
+
+def _sent_out(
+    spec: Path,
+    value: dict[str, Any],
+    model: nn.Module,
+    arrays: Mapping[str, np.ndarray],
+    names: tuple[str | int, ...],
+) -> tuple[Tensors, Written]:
+    """Return what the server sends out of a victim, and what else a malicious server did.
+
+    An honest server sends the victim's state, a malicious one what it makes of that state. Raises UserError,
+    which names the spec, where that server does not fit the victim.
+    """
+    cheat, written = value.get("malicious"), Written()
+    if cheat:
+        rows, columns, channels = value["dataset"]["shape"]
+        own, samples = cheat["auxiliary"], None
+        if own:
+            own_images = np.array(arrays[f"{own['split']}/images"][own["start"] : own["stop"]])
+            samples = pixels(torch.from_numpy(own_images))
+        clients = value["federation"]["clients"]
+        held = Held((channels, rows, columns), sum(clients), generator("server", *names), samples, clients)
+        with _naming(spec):
+            written = servers.build(cheat["module"], cheat["parameters"])(model, held)
+    return model.state_dict(), written
+
+
+@contextmanager
+def _naming(spec: Path) -> Iterator[None]:
+    """Make every UserError about a job's settings name the file that they are in."""
+    try:
+        yield
+    except Unfit:
+        raise
+    except UserError as problem:
+        raise UserError(f"{spec}: {problem}") from problem
+
+
+def _checked(
+    spec: Path,
+    defence: Defence,
+    model: nn.Module,
+    federation: Mapping[str, Any],
+    origins: int,
+    shape: Sequence[int],
+) -> tuple[nn.Module, Facts | None]:
+    """Return the network that clients train, for its names and shapes alone, and what the defence certifies.
+
+    shape: rows, columns, channels of a sample.
+
+    Raises UserError, which names the spec, where the defence does not fit the victim, the federation or the
+    samples.
+    """
+    with _naming(spec):
+        if defence.inputs is not None:
+            rows, columns, channels = shape
+            blank = torch.zeros(1, channels, rows, columns)
+            defence.inputs(blank, torch.zeros(1, dtype=torch.int64), torch.Generator())
+        certified = defence.certificate(participations(federation, origins), federation["update"])
+        return defence.model(model, torch.Generator()), certified
+
+
+def capture(
+    spec: Path, data: Path, victim: Path, out: Path, oracle: Path, truth: Path, record: Path | None
+) -> None:
+    """Play the federation and write the observation, the labels and the truth.
+
+    spec: the spec of the job.
+    data: the data set.
+    victim: the victim.
+    out: the file of the observation (docs/observation.md).
+    oracle: the file of the labels alone, for attacks that are assumed to know them.
+    truth: the file of image indices and labels, the bytes of each update and, if the federation has
+    `evaluate`, the model's accuracy after each round.
+    record: the file that gets what the job cost.
+    """
+    outputs = [out, oracle, truth]
+    with recording(record, "capture"), unless_unfit("capture", outputs):
+        value = read_spec(spec)
+        federation, image = value["federation"], value["dataset"]
+        split = federation["private"]["split"]
+        needed = [split, *(["test"] if federation["evaluate"] else [])]
+        if own := value.get("malicious", {}).get("auxiliary"):
+            needed.append(own["split"])
+        reason = absent([data, victim]) or lacking(data, *needed)
+        if reason:
+            return pass_on(reason, outputs)
+        arrays, _ = open_tensors(data)
+        names = (image["name"], value["federation_name"], value["seed"], value["salt"])
+        images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
+        labels = np.array(arrays[f"{split}/labels"])
+        hidden = private_samples(federation, labels, names)
+        accuracies, moved = _evaluation(federation, arrays, image["name"])
+        model, facts = load_victim(victim)
+        epochs = (
+            [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
+        )
+        origins, each, earlier = [], [], []
+        for epoch in epochs:
+            loaded, _ = load_victim(victim, epoch)
+            earlier.append(begun(loaded, federation, images, labels, (*names, epoch)))
+            weights, written = _sent_out(spec, value, loaded, arrays, names)
+            origins.append(weights)
+            each.append(written.each)
+        rounds, clients = federation["rounds"], federation["clients"]
+        moving = federation["server"] == "fedavg"
+        passes = federation["passes"]
+        sent = (passes if passes > 1 else rounds) if moving else len(epochs)
+        total = len(epochs) * rounds
+        with _naming(spec):
+            defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
+        # Only names and shapes are needed here; `play` draws the secrets.
+        protected, certified = _checked(spec, defence, model, federation, len(epochs), image["shape"])
+        view = defence.view(clients)
+        seen_samples = [sum(clients[i] for i in group) for group in view.groups]
+        layout = _layout(protected, defence, total, len(seen_samples), sent, each[-1])
+        held = candidates(federation, hidden, len(labels), names)
+        if len(held):
+            layout["candidates"] = ((len(held), *image["shape"]), str(arrays[f"{split}/images"].dtype))
+        made = provenance(value, "leakbench.jobs.capture")
+        observed = _observed(value, protected, defence)
+        epochs_by_round = np.repeat(np.array(epochs), rounds)
+        sizes = np.zeros((total, len(clients)), np.int64)
+        rows, columns, channels = image["shape"]
+        # What clients train on in place of their images, if a defence changes them.
+        changes = clients if defence.inputs is not None else []
+        inputs = [np.zeros((total, k, channels, rows, columns), np.float32) for k in changes]
+        observed["knows"] |= view.knows
+        observed["clients"] = seen_samples
+        kept = len(clients) if view.shares is None else len(view.groups)
+        hidden_updates = {
+            name: np.zeros(shape, dtype if view.shares is None else np.float64)
+            for name, (shape, dtype) in _layout(protected, defence, total, kept, sent).items()
+            if name.startswith("updates/") and view.seen is not unchanged
+        }
+        with creating(out, layout, observed | made) as tensors:
+            # Updates that are seen as they are sent go straight to the file, because they may not fit into
+            # memory.
+            updates: Mapping[str, Any] = hidden_updates or tensors
+
+            def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:
+                if view.shares is not None:
+                    _added(updates, part, view.shares[:, client], update)
+                else:
+                    for name, tensor in update.items():
+                        updates[f"updates/{name}"][part, client] = tensor.numpy()
+                sizes[part, client] = defences.sent_bytes(defence, update).numpy()
+
+            def show(part: slice, client: int, values: dict[str, torch.Tensor]) -> None:
+                for name, tensor in values.items():
+                    tensors[f"shown/{name}"][part, client] = tensor.numpy()
+
+            def trained_on(part: slice, client: int, changed: torch.Tensor) -> None:
+                inputs[client][part] = changed.numpy()
+
+            out_models = play(
+                model,
+                origins,
+                images,
+                hidden,
+                federation,
+                defence,
+                stream("capture", *names),
+                sink,
+                moved,
+                show,
+                trained_on,
+                each,
+            )
+            if view.shares is not None:
+                for name, sums in hidden_updates.items():
+                    tensors[name][:] = sums
+            elif hidden_updates:
+                _looked_at(view, hidden_updates, tensors, generator("view", *names))
+            for index, weights in enumerate(out_models):
+                for name, tensor in weights.items():
+                    tensors[f"global/{name}"][index] = tensor.numpy()
+            for index, own in enumerate(each):
+                for name, tensor in own.items():
+                    tensors[f"each/{name}"][index] = tensor.numpy()
+            starts = np.repeat(np.arange(sent), total // sent)
+            tensors["origin"][:] = starts
+            if len(held):
+                tensors["candidates"][:] = arrays[f"{split}/images"][held]
+        repeats = (len(epochs), 1)
+        images_seen, labels_seen = (_seen_of(values, view) for values in (hidden.images, hidden.labels))
+        secret = {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(images_seen)}
+        secret |= {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(labels_seen)}
+        write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
+        secret |= {"candidates": held} if len(held) else {}
+        if inputs:
+            secret |= {f"inputs/{c}": v for c, v in enumerate(_seen_of(inputs, view))}
+        secret["checkpoint"] = epochs_by_round
+        secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
+        secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}
+        if federation.get("watched"):
+            secret |= alarms(
+                model, origins, each, images, hidden, view.groups, federation["local"]["lr"], earlier
+            )
+        if accuracies:
+            secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
+        about = {"split": split, "clients": seen_samples}
+        about |= {"expected": written.expected} if written.expected else {}
+        if certified:
+            stop = min(federation["private"]["stop"], len(labels))
+            # The number of samples among which one is, for an attacker who knows all other samples of its
+            # update.
+            among = stop - federation["private"]["start"] - max(seen_samples) + 1
+            about |= {"certificate": certified | {"among": among}}
+        write_tensors(truth, secret, about | made)

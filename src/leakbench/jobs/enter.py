@@ -1,0 +1,308 @@
+"""enter: run the agreed attacks on a defence that is one file, and write what they found as an entry."""
+
+import ast
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leakbench.base.artefacts import read_csv, read_facts, to_json, write_json, write_text
+from leakbench.base.cellname import CELL
+from leakbench.base.digest import digest
+from leakbench.base.errors import UserError, raise_unless_file
+from leakbench.base.parts import stem
+from leakbench.base.processes.process import commit
+from leakbench.base.provenance import machine, versions
+from leakbench.base.yamls import read_yaml
+from leakbench.catalogue.load import find, load_kind
+from leakbench.jobs.new import checked_name
+from leakbench.jobs.record import outdated
+from leakbench.jobs.verify import DIFFERENT, MISSING, NEW, status
+from leakbench.papers.leaderboard import VERSION, Agreed, Entry, Line, agreeing, board, lines_of, read_entry
+from leakbench.papers.reference import read_record
+
+EXPERIMENT = "leakbench-entries"
+AGREED = f"papers/leakbench/experiments/{EXPERIMENT}.yaml"
+PARTS = ("Snakefile", "workflow", "config", "profiles", "notebooks", "src", "papers/leakbench/paper.yaml")
+FILE_BYTES = 100_000
+# The core-minutes that an entry may take, even at a scale with a smaller budget.
+MINUTES = 240
+HEAD = """# Leaderboard of defences
+
+`leakbench enter` writes this file from the entries beside it ([how](../docs/entering.md)). The lower the
+SSIM, the less the strongest of the agreed attacks reads. The price of a defence is not in it: a defence that
+lets no network learn leaks nothing either. A low number proves nothing, for other attacks may read more.
+The agreed attacks have no images of the same kind as the private ones. An attacker who has such images, as
+GGL has, reads more behind noise and signs ([findings](../docs/findings.md)).
+Numbers of different scales are not compared, for attacks that run longer may read more too.
+"""
+
+
+def enter(
+    root: Path, file: Path | None, scale: str = "standard", attacker: Path | None = None,
+    check: bool = False, cores: int = 1, recorded: bool = False,
+) -> int:  # fmt: skip
+    """Write entries/<name>.json and the leaderboard, entries/README.md; return the exit code.
+
+    root: the checkout.
+    file: the defence, a Python file as below src/leakbench/defences/. A YAML file of the same stem beside it
+    may set its parameters. Without a file only the leaderboard is written.
+    scale: the scale, which says how long the attacks run.
+    attacker: the file of an adaptive attacker, as below src/leakbench/attacks/adaptive/.
+    check: whether `file` is an entry, whose defence is run again. The exit code is 1 where a number differs
+    from the entry's.
+    cores: the number of cores that Snakemake may use.
+    recorded: whether to first write an entry of each of leakbench's own defences in the recorded table of
+    that scale.
+
+    Returns 2 where an entry beside the written one is not valid, which the leaderboard then lacks.
+
+    Raises UserError where a file is not a defence or the run fails.
+    """
+    find(root / "config", "scales", scale, "--scale")
+    if file is None:
+        if option := "--check" if check else "--attacker" if attacker else "":
+            raise UserError(f"{option}: of which FILE? (name it, or leave {option} out)")
+        for own in list(_of_the_record(root, scale)) if recorded else ():
+            write_json(root / "entries" / f"{own.name}.json", own.model_dump(mode="json"))
+        return _write_board(root)
+    if recorded:
+        raise UserError(f"{file}: --recorded makes entries of the recorded table (leave the file out)")
+    if check and attacker:
+        raise UserError(f"--attacker {attacker}: the entry {file} has its own (leave it out)")
+    if check:
+        return _checked(root, file, cores)
+    if file.suffix != ".py":
+        raise UserError(f"{file}: is no Python file (name a defence's; --check runs an entry again)")
+    name = checked_name(file.stem.replace("_", "-"))
+    given = file.with_suffix(".yaml")
+    made = _run(
+        root, name, _text(file), _text(given) if given.exists() else "",
+        _text(attacker) if attacker else "", scale, cores, (str(file), str(given), str(attacker)),
+    )  # fmt: skip
+    agreeing(made, agreed(root), f"{file}: ", "see docs/entering.md")
+    path = root / "entries" / f"{name}.json"
+    write_json(path, made.model_dump(mode="json"))
+    print(path)
+    return _write_board(root)
+
+
+def agreed(root: Path) -> Agreed:
+    """Return the agreed cells, whatever the defences, of the checkout `root`."""
+    experiment = read_yaml(root / AGREED)
+    cells = [{k: v for k, v in cell.items() if k != "defence"} for cell in experiment["cells"]]
+    attacks, scales = (load_kind(root / "config", kind) for kind in ("attacks", "scales"))
+    names = (itertools.product(*(cell[key] for key in CELL if key != "defence")) for cell in cells)
+    return Agreed(
+        digest({"cells": cells}), frozenset(itertools.chain(*names)),
+        frozenset(name for name, attack in attacks.items() if attack.adaptive),
+        frozenset(experiment["metrics"]),
+        tuple(sorted(scales, key=lambda name: (-scales[name].order, name))),
+    )  # fmt: skip
+
+
+def _text(file: Path) -> str:
+    raise_unless_file(file, "file of a defence", "name a Python file")
+    try:
+        if file.stat().st_size > FILE_BYTES:
+            raise UserError(f"{file}: larger than {FILE_BYTES} bytes")
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+        raise UserError(f"{file}: is no file of a defence: {why} (name a Python file)") from problem
+
+
+def _files(name: str) -> tuple[str, str, str]:
+    """Return the places in a checkout of a defence's file, its settings and its attacker."""
+    own = f"{stem(name)}.py"
+    return (
+        f"src/leakbench/defences/{own}",
+        f"config/defences/{name}.yaml",
+        f"src/leakbench/attacks/adaptive/{own}",
+    )
+
+
+def _run(
+    root: Path, name: str, source: str, settings: str, attacker: str, scale: str, cores: int,
+    given: Sequence[str],
+) -> Entry:  # fmt: skip
+    """Run the agreed cells in a copy of the checkout that has the defence; return the entry.
+
+    given: what messages call the defence's file, its settings and its attacker.
+    """
+    for text, where in ((source, given[0]), (attacker, given[2])):
+        if text or where == given[0]:
+            _check_source(text, name, where)
+    settings = settings or f"summary: {_summary(source, name)}\ntitle: {name}\n"
+    places = _files(name)
+    files = {place: text for place, text in zip(places, (source, settings, attacker), strict=True) if text}
+    copy = _copied(root, name, files)
+    _snakemake(copy, name, scale, cores, dict(zip(places, given, strict=True)))
+    results = copy / "results" / scale
+    rows = _rows(results / f"tables/{EXPERIMENT}.csv")
+    absent = read_facts(results / f"exhibits/{EXPERIMENT}.safetensors")["absent_cells"]
+    if all(row["defence"] != name for row in rows):
+        reasons = sorted({reason for cell, reason in absent.items() if f"/{name}/" in cell})
+        raise UserError(f"{name}: no attack has a number ({'; '.join(reasons) or 'no cell was run'})")
+    entry = Entry(
+        version=VERSION, name=name, summary=str(read_yaml(copy / places[1])["summary"]) or name,
+        source=source, settings=settings, attacker=attacker, ensemble=agreed(root).digest, scale=scale,
+        device=machine(), commit=commit(root), versions=versions(), lines=lines_of(rows), absent=absent,
+    )  # fmt: skip
+    shutil.rmtree(copy)
+    return entry
+
+
+def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
+    """Yield an entry of each defence in the recorded table of the agreed cells.
+
+    Raises UserError where nothing is recorded, or where the cells have changed since.
+    """
+    table = root / "reference" / scale / f"{EXPERIMENT}.csv"
+    if not table.is_file():
+        raise UserError(f"{table}: not recorded (run {EXPERIMENT}, then `leakbench record {EXPERIMENT}`)")
+    made = read_record(table)
+    if age := outdated(root, scale, EXPERIMENT, made):
+        raise UserError(f"{table}: {age} (run {EXPERIMENT}, then `leakbench record {EXPERIMENT}`)")
+    rows, today = _rows(table), agreed(root)
+    for name in sorted({row["defence"] for row in rows} - {"none"}):
+        files = [root / place for place in _files(name)]
+        source, settings = map(_text, files[:2])
+        attacker = _text(files[2]) if files[2].is_file() else ""
+        entry = Entry(
+            version=VERSION, name=name, summary=str(read_yaml(files[1])["summary"]), source=source,
+            settings=settings, attacker=attacker, ensemble=today.digest, scale=scale,
+            device=made["device"], commit=made["commit"], versions=made["versions"],
+            lines=lines_of(row for row in rows if row["defence"] in ("none", name)),
+            absent={cell: why for cell, why in made["absent"].items() if f"/{name}/" in cell},
+        )  # fmt: skip
+        yield agreeing(entry, today, f"{table}: ", f"record {EXPERIMENT} again")
+
+
+def _rows(table: Path) -> list[dict[str, Any]]:
+    """Return the rows of a table of the agreed cells. Raises UserError where a column is missing."""
+    frame = read_csv(table)
+    if missing := [name for name in (*Line.model_fields, "baseline") if name not in frame]:
+        raise UserError(f"{table}: column '{missing[0]}' is missing (run {EXPERIMENT} again)")
+    rows: list[dict[str, Any]] = frame.fillna({"baseline": ""}).to_dict("records")
+    return rows
+
+
+def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
+    """Return a copy of the checkout with further files, whose agreed cells are those of a defence."""
+    for place, text in files.items():
+        if (root / place).exists() and (root / place).read_text() != text:
+            raise UserError(f"{name}: leakbench has another defence of this name (rename the file)")
+    copy = root.resolve() / "scratch" / "enter" / name
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(parents=True)
+    for part in PARTS:
+        if (root / part).is_dir():
+            shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            (copy / part).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / part, copy / part)
+    (root / "data").mkdir(exist_ok=True)
+    (copy / "data").symlink_to((root / "data").resolve())
+    for place, text in files.items():
+        write_text(copy / place, text)
+    experiment = read_yaml(root / AGREED)
+    for cell in experiment["cells"]:
+        cell["defence"] = ["none", name]
+    # JSON is valid YAML.
+    write_text(copy / AGREED, to_json(experiment))
+    for scale in (copy / "config/scales").glob("*.yaml"):
+        write_text(scale, to_json(_paying(read_yaml(scale))))
+    return copy
+
+
+def _paying(scale: dict[str, Any]) -> dict[str, Any]:
+    """Return a scale that leaves out no agreed cell.
+
+    Each cell gets the fewest trials, even where these cost more than the scale pays for a cell of its own.
+    """
+    scale = scale | {"left_out": {}}
+    if budget := scale.get("budget"):
+        trials, total = budget["trials"], max(budget["total"], MINUTES)
+        fewest = min(trials, key=int)
+        scale["budget"] = budget | {
+            "trials": trials | {fewest: max(trials[fewest], 60 * MINUTES)}, "total": total,
+        }  # fmt: skip
+    return scale
+
+
+def _check_source(source: str, name: str, where: str) -> None:
+    """Raise UserError, at `where`, unless a text is Python with a function of the part's name."""
+    try:
+        tree = ast.parse(source)
+        compile(tree, where, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        raise UserError(f"{where}: is no Python file: {problem} (mend the line)") from problem
+    if not any(isinstance(node, ast.FunctionDef) and node.name == stem(name) for node in tree.body):
+        raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as the defence's file)")
+
+
+def _summary(source: str, name: str) -> str:
+    """Return the first paragraph of a file's docstring, as YAML."""
+    words = ast.get_docstring(ast.parse(source)) or name
+    return json.dumps(" ".join(words.partition("\n\n")[0].split()), ensure_ascii=False)
+
+
+def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:
+    """Run the agreed cells of a copy.
+
+    Raises UserError, which calls the copy's files by the names in `given`.
+    """
+    files = ("tables", "csv"), ("exhibits", "safetensors")
+    targets = [f"results/{scale}/{kind}/{EXPERIMENT}.{suffix}" for kind, suffix in files]
+    command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--config", f"scale={scale}", "--"]
+    # Jobs must load the copy, which has the defence, instead of the installed package.
+    own = os.environ | {"PYTHONPATH": str(copy / "src")}
+    ran = subprocess.run([*command, *targets], cwd=copy, env=own, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        log = copy / "enter.log"
+        write_text(log, ran.stdout + ran.stderr)
+        lines = (ran.stdout + ran.stderr).splitlines()
+        said = next((line for line in lines if line.startswith("leakbench")), "the run failed")
+        for place, name_given in given.items():
+            said = said.replace(str(copy / place), name_given).replace(place, name_given)
+        raise UserError(f"{name}: {said} (see {log})")
+
+
+def _checked(root: Path, file: Path, cores: int) -> int:
+    """Run an entry's defence again; print how many numbers agree, and return 1 where one differs."""
+    known = read_entry(file, agreed(root))
+    given = [f"{file}: {key}" for key in ("source", "settings", "attacker")]
+    found = _run(root, known.name, known.source, known.settings, known.attacker, known.scale, cores, given)
+    fresh, before = ({line.place(): line for line in entry.lines} for entry in (found, known))
+    words = [NEW] * len(set(fresh) - set(before))
+    for place, line in before.items():
+        other = fresh.get(place)
+        bounds = (math.nan if bound is None else bound for bound in (line.ci_low, line.ci_high))
+        words.append(status(other.mean, line.mean, *bounds) if other else MISSING)
+    print(f"{known.name}: " + ", ".join(f"{count} {word}" for word, count in Counter(words).items()))
+    return int(bool({DIFFERENT, MISSING, NEW} & set(words)))
+
+
+def _write_board(root: Path) -> int:
+    """Write entries/README.md from the valid entries; print why the others are not valid.
+
+    Returns the exit code: 2 if any entry is not valid.
+    """
+    entries, today, refused = [], agreed(root), 0
+    for path in sorted((root / "entries").glob("*.json")):
+        try:
+            entries.append(read_entry(path, today))
+        except UserError as problem:
+            print(f"leakbench enter: {problem}", file=sys.stderr)
+            refused = 2
+    text = board(entries, today.scales) or "No entry yet."
+    write_text(root / "entries" / "README.md", f"{HEAD}\n{text}\n")
+    return refused

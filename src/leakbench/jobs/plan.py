@@ -1,0 +1,77 @@
+"""plan: check the whole catalogue, write the resolved specs, and print what each experiment costs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from leakbench.catalogue import costs, shares
+from leakbench.catalogue.workflow import Workflow
+from leakbench.jobs.speed import measured
+from leakbench.papers.entries import resting_on_headlines
+from leakbench.papers.work import read_papers
+
+
+def plan(root: Path, scale: str, seed: int | None = None, headlines: bool = False) -> None:
+    """Validate everything at one scale; print each verb's number of jobs and each experiment's core-minutes.
+
+    Core-minutes are given for this machine, measured in a second, and for the reference core, by which a
+    scale's budget chooses. They cover all jobs that run when the experiment is asked for, so jobs that
+    experiments share count for each of them. They include the overhead of each job and experiment, as the
+    budget's total does. The reason after an experiment is that of most of its cells that are left out.
+
+    root: the checkout.
+    scale: the scale's name.
+    seed: a number that is added to all seeds.
+    headlines: whether to print only experiments that headline findings rest on.
+    """
+    workflow = Workflow(root, scale, seed)
+    found = workflow.plan
+    print(
+        f"scale {scale}: {len(found.experiments)} experiments, {len(found.cells)} cells on "
+        f"{len(found.datasets)} data sets"
+    )
+    for verb, count in sorted(_jobs(workflow).items()):
+        print(f"{count:6d} {verb}")
+    works, here = costs.works(found.specs, shares.counted(root / "config")), measured()
+    every = sorted(found.experiments)
+    asked = resting_on_headlines(read_papers(root / "papers"), every) if headlines else every
+    behind = {name: found.run_for(name) & works.keys() for name in asked}
+    head, last = "core-minutes of", "all, shared jobs once"
+    width = 1 + max(map(len, (head, last, *asked)))
+
+    def line(name: str, experiments: Sequence[str], apart: str) -> str:
+        specs = {spec for each in experiments for spec in behind[each]}
+        cells = {cell.stem for each in experiments for cell in found.experiments[each]}
+        cells |= {study.stem for each in experiments for study in found.studies[each]}
+        # Each capture has one more job, which scores the attacks on it.
+        overhead = costs.JOB * (len(specs) + sum(spec.startswith("capture/") for spec in specs))
+        overhead += costs.EXPERIMENT * len(experiments)
+        took = [
+            (overhead + sum(works[spec].seconds(speed) for spec in specs)) / 60
+            for speed in (here, costs.REFERENCE)
+        ]
+        return f"{name:{width}}{len(cells):>6}{apart:>10}{took[0]:14,.1f}{took[1]:14,.1f}"
+
+    print(f"\n{head:{width}}{'cells':>6}{'left out':>10}{'this machine':>14}{'reference':>14}")
+    for name in asked:
+        apart = Counter(found.specs[f"table/{name}"]["cells_left_out"].values())
+        why = "".join(f"  {reason}" for reason, _ in apart.most_common(1))
+        print(line(name, [name], str(apart.total() or "")) + why)
+    print(line(last, asked, ""))
+
+
+def _jobs(workflow: Workflow) -> Counter[str]:
+    """Return the number of jobs of each verb in a run of the whole scale, in which nothing is done yet."""
+    specs = workflow.plan.specs
+    counts = Counter(name.partition("/")[0] for name in specs)
+    data = set(workflow.data())
+    for name in specs:
+        verb, _, stem = name.partition("/")
+        if verb == "generator":
+            data.add(workflow.auxiliary(stem))
+        elif verb == "capture":
+            data.update(workflow.backbones(stem))
+    # Every data set and every experiment has its specs, also where this scale needs none of its files.
+    needed = {"tables": "csv", "figures": "png"}
+    shown = {kind.removesuffix("s"): len(workflow.each(kind, suffix)) for kind, suffix in needed.items()}
+    return Counter({**counts, "fetch": len(data), **shown})

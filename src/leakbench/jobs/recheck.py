@@ -1,0 +1,308 @@
+"""recheck: measure a sampled cell of recorded tables again, and hold it to the record."""
+
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from leakbench.base.artefacts import read_csv, read_table, to_json, write_json, write_text
+from leakbench.base.errors import UserError
+from leakbench.base.needs import BACKBONES
+from leakbench.base.processes.process import commit
+from leakbench.base.provenance import machine
+from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.load import suggest
+from leakbench.catalogue.needs import declared_metrics
+from leakbench.catalogue.numerics import numerics
+from leakbench.catalogue.resolve import Plan
+from leakbench.catalogue.workflow import LPIPS
+from leakbench.jobs.record import modules_of, numerics_of, outdated, planned, specs_digest
+from leakbench.jobs.score import score
+from leakbench.jobs.verify import (
+    DIFFERENT,
+    IDENTICAL,
+    KEYS,
+    NEW,
+    STATISTICS,
+    TIMES,
+    WITHIN,
+    compared,
+    numbers,
+)
+from leakbench.metrics.interval import paired
+from leakbench.papers.reference import FEWEST, read_record, recorded
+from leakbench.papers.verdicts.tolerances import tolerance_of
+from leakbench.results.tables.found import Found
+from leakbench.results.tables.of_attacks import of_attacks
+from leakbench.results.tables.of_studies import of_studies
+
+Spec = dict[str, Any]
+# What was found of each record, one line each, below reference/.
+RESULT = "rechecked.csv"
+# The columns of trials that make the path stem of a cell without its seed.
+_CONDITION = ["dataset", "victim", "federation", "defence", "attack"]
+COLUMNS = ["scale", "experiment", "sampled", *(IDENTICAL, WITHIN, DIFFERENT), "device", "commit", "date"]
+
+
+def recheck(
+    root: Path, scale: str, targets: bool = False, only: Sequence[str] | None = None, equivalent: bool = False
+) -> None:
+    """Compare one sampled cell or study of each valid record with what today's code gives.
+
+    Each number must be identical, within a thousandth, or within the recorded interval. The outcome of each
+    record is one line of reference/rechecked.csv.
+
+    With `equivalent`, the records are those that were measured with other numerics than today's. A sampled
+    cell of at least ten trials is paired with the recorded trials. Where the 95 % interval of every mean
+    difference lies within half a tolerance of its metric (`verdicts/tolerances.py`), the record says so and
+    is valid for today's numerics.
+
+    root: the checkout.
+    scale: the scale that was recorded, such as "standard" or "standard-seed1".
+    targets: whether to print what Snakemake must make first, and to write nothing: the setting `only`, so
+    that the attacks of no other experiment run too, and the files.
+    only: names of experiments, if not all are meant.
+    equivalent: whether other numerics are to be shown equivalent.
+
+    Raises UserError where an experiment is not recorded, its record is not valid today, a sampled file is
+    missing, or a number differs.
+    """
+    needed: dict[str, list[str]] = {}
+    wrong: list[str] = []
+    now = commit(root)
+    for table, asked in _meant(root, scale, only, equivalent):
+        # Nobody picks the sample: it follows from the commit.
+        rng = random.Random(f"{now}/{table.stem}")
+        kept = _trials(table) if equivalent else None
+        sample = _sampled(asked, table, rng) if kept is None else _paired_cell(asked, table, rng, kept)
+        paths = [root / name for name in sample.files]
+        if targets:
+            needed[table.stem] = sample.files
+            continue
+        if missing := [path for path in paths if not path.is_file()]:
+            raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
+        found = sample.found(paths)
+        if kept is not None:
+            absent = read_record(table)["absent"]
+            raised = numerics_of(asked, table.stem, absent)
+            wrong += [] if _keep(root, table, sample, _paired(found.trials, kept), raised) else [str(table)]
+            continue
+        counts, apart = _agreement(found, table)
+        told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
+        made = {"device": machine(), "commit": now, "date": date.today().isoformat()}
+        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sample.name} | told | made)
+        print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
+        print(*(f"  {line}" for line in apart[:5]), sep="\n", end="\n" if apart else "")
+        if apart or not counts[IDENTICAL] + counts[WITHIN]:
+            wrong.append(str(table))
+    # Where nothing is to be made, nothing is printed: Snakemake without a file makes all.
+    if names := [name for name, files in needed.items() if files]:
+        print(f"only={','.join(names)}")
+        print(*dict.fromkeys(path for files in needed.values() for path in files), sep="\n")
+    if wrong:
+        raise UserError(
+            f"{wrong[0]}: {len(wrong)} recorded tables have other numbers today, this one first "
+            "(mend the code, or raise NUMERICS in the file that changed them and record the tables again)"
+        )
+
+
+def _meant(
+    root: Path, scale: str, only: Sequence[str] | None, equivalent: bool
+) -> Iterator[tuple[Path, Plan]]:
+    """Yield the table and the plan of each record that is meant.
+
+    Raises UserError for a record that is not valid or, with `equivalent`, of other specs than today's.
+    """
+    scales = [folder.name for folder in (root / "reference").glob("*/") if folder.is_dir()]
+    if scale not in scales:
+        raise UserError(f"--scale {scale}: nothing is recorded at it ({suggest(scale, scales)})")
+    tables = {table.stem: table for table in recorded(root / "reference" / scale)}
+    if unknown := next((name for name in only or () if name not in tables), ""):
+        raise UserError(f"--only {unknown}: not recorded at scale {scale} ({suggest(unknown, tables)})")
+    for table in (table for name, table in tables.items() if not only or name in only):
+        made = read_record(table)
+        age, asked = outdated(root, scale, table.stem, made), planned(root, scale)
+        if equivalent and not age:
+            continue
+        other = age and (not equivalent or specs_digest(asked, table.stem) != made["specs"])
+        if other:
+            mend = f"run it, then `leakbench record {table.stem}`"
+            raise UserError(f"{table.with_suffix('.json')}: {age} ({mend})")
+        yield table, asked
+
+
+class _Sample(NamedTuple):
+    """A part of an experiment that is measured again.
+
+    name: its cells or studies.
+    files: what Snakemake makes of it first, relative to the checkout.
+    found: makes its results of these files.
+    """
+
+    name: str
+    files: list[str]
+    found: Callable[[list[Path]], Found]
+
+
+def _sampled(asked: Plan, table: Path, rng: random.Random) -> _Sample:
+    """Return one condition of an experiment: the attacks on one capture, or a study.
+
+    A line of a table sums up all seeds of a condition, so these are sampled together.
+    """
+    spec, home = asked.spec(f"table/{table.stem}"), f"results/{asked.run}"
+    everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
+    everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}
+    chosen = rng.choice(sorted(set(everything.values())))
+    cells, studies = (
+        [stem for stem in spec.get(kind, []) if everything[stem] == chosen] for kind in ("cells", "studies")
+    )
+    if studies:
+        own = spec | {"studies": studies}
+        files = [f"{home}/studies/{s}.parquet" for s in studies]
+        files += [f"{home}/records/study/{s}.json" for s in studies]
+        n = len(studies)
+        return _Sample(", ".join(studies), files, lambda paths: of_studies(own, paths[:n], paths[n:]))
+    captures = dict.fromkeys(map(capture_of, cells))
+    files = [f"{home}/scores/{capture}.parquet" for capture in captures]
+    return _Sample(", ".join(cells), files, lambda paths: of_attacks(_bare(spec, cells), paths, []))
+
+
+def _bare(spec: Spec, cells: list[str]) -> Spec:
+    return spec | {"cells": cells, "experiment": spec["experiment"] | {"exhibit": None}}
+
+
+def _paired_cell(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> _Sample:
+    """Return one cell of at least FEWEST recorded trials that follows from files with raised numerics.
+
+    The cell's own attack alone runs again.
+    """
+    many = kept.groupby(_CONDITION)["cluster"].nunique()
+    enough = {"/".join(names) for names in many.index[many >= FEWEST]}
+    spec, home = asked.spec(f"table/{table.stem}"), f"results/{asked.run}"
+
+    def behind(cell: str) -> list[str]:
+        dataset, victim, *_, seed = cell.split("/")
+        return [f"attack/{cell}", f"capture/{capture_of(cell)}", f"train/{dataset}/{victim}/{seed}"]
+
+    cells = [
+        cell for cell in spec["cells"]
+        if cell.rsplit("/", 1)[0] in enough and numerics(modules_of(asked, behind(cell)))
+        and asked.spec(f"capture/{capture_of(cell)}")["federation"]["keep"]
+    ]  # fmt: skip
+    if not cells:
+        raise UserError(f"{table}: no cell of {FEWEST} trials to pair (record the table again)")
+    cell = rng.choice(cells)
+    capture, attack = capture_of(cell), cell.split("/")[-2]
+    dataset, victim, *_, seed = capture.split("/")
+    scored = asked.spec(f"score/{capture}")
+    entry = scored["attacks"][attack]
+    own = scored | {"attacks": {attack: entry}, "judges": entry["judges"]}
+    networks = [f"{home}/victims/{dataset}/{name}/{seed}.safetensors" for name in (victim, *entry["judges"])]
+    weights = any(BACKBONES in declared_metrics()[name].needs for name in entry["metrics"])
+    files = [f"{home}/guesses/{cell}.safetensors", f"{home}/truth/{capture}.safetensors"]
+    files += [f"data/{dataset}.safetensors", *networks, *([f"data/{LPIPS}.safetensors"] if weights else [])]
+
+    def found(paths: list[Path]) -> Found:
+        guesses, truth, data, network, *rest = paths
+        judges, backbones = rest[: len(entry["judges"])], rest[-1] if weights else None
+        with tempfile.TemporaryDirectory() as folder:
+            place, out = Path(folder) / "spec.json", Path(folder) / "scores.parquet"
+            write_text(place, to_json(own))
+            score([guesses], truth, data, network, place, out, backbones=backbones, judges=judges)
+            return of_attacks(_bare(spec, [cell]), [out], [])
+
+    return _Sample(cell, files, found)
+
+
+def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
+    """Return how many numbers of the sample are identical to the recorded ones, near them, different or new.
+
+    Beside the counts, returns a line for each different number.
+    """
+    # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
+    recorded = read_csv(table, dtype=str, keep_default_na=False)
+    filled = set(found.table.columns[found.table.notna().any()]) | {"baseline"}
+    needless = [name for name in recorded if name not in filled | {*KEYS, *STATISTICS}]
+    with tempfile.TemporaryDirectory() as folder:
+        part, whole = (Path(folder) / name / table.name for name in ("part", "whole"))
+        for path, frame in ((part, found.table), (whole, recorded)):
+            path.parent.mkdir()
+            kept = frame.drop(columns=needless, errors="ignore")
+            write_text(path, kept.to_csv(index=False, float_format="%.6g"))
+        rows = compared(numbers([part]), numbers([whole]))
+    counts = {word: int((rows["status"] == word).sum()) for word in (IDENTICAL, WITHIN, DIFFERENT, NEW)}
+    apart = rows[rows["status"] == DIFFERENT]
+    return counts, [
+        f"{row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})" for row in apart.itertuples()
+    ]
+
+
+def _trials(table: Path) -> pd.DataFrame:
+    """Return the recorded trials of attacks and studies themselves."""
+    if not table.with_suffix(".parquet").is_file():
+        raise UserError(f"{table}: has no trials to pair (record the table again)")
+    rows = read_table(table.with_suffix(".parquet"))[0]
+    return rows[rows["baseline"] == ""]
+
+
+def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
+    """Return attack and metric → the paired difference of today's trials from the recorded ones.
+
+    The bound is half the metric's tolerance.
+    """
+    key = [name for name in found if name in kept and name not in ("line", "cluster", "value", "failed")]
+    both = found[found["baseline"] == ""].merge(kept, on=key, suffixes=("", "_kept"))
+    differences = {}
+    for (attack, metric), rows in both.groupby(["attack", "metric"]):
+        if metric in TIMES:
+            continue
+        now, then, fate = (dict(enumerate(rows[name])) for name in ("value", "value_kept", "cluster"))
+        difference, low, high, n = paired(now, then, fate)
+        bound = tolerance_of(str(metric), float(rows["value_kept"].mean()))[0] / 2
+        found_of = {"difference": difference, "low": low, "high": high, "n": n, "bound": bound}
+        differences[f"{attack}, {metric}"] = found_of
+    return differences
+
+
+def _keep(
+    root: Path, table: Path, sample: _Sample, differences: dict[str, Spec], now: dict[str, int]
+) -> bool:
+    """Write into a record that today's numerics give the same, and return True; where not, print why."""
+    for name, each in differences.items():
+        within = -each["bound"] <= each["low"] and each["high"] <= each["bound"]
+        # A record of fewer trials would be refused by its reader.
+        if each["n"] < FEWEST or not within:
+            print(
+                f"{table.stem}: not equivalent in {sample.name}: {name} differs by {each['difference']:.3g} "
+                f"({each['low']:.3g} to {each['high']:.3g}, n = {each['n']}; "
+                f"within {each['bound']:.3g} is asked)"
+            )
+            return False
+    if not differences:
+        print(f"{table.stem}: not equivalent, no trial of {sample.name} is recorded")
+        return False
+    made = read_record(table)
+    shows = {"numerics": now, "sampled": sample.name, "differences": differences, "device": machine()}
+    made.setdefault("equivalent", []).append(
+        shows | {"commit": commit(root), "date": date.today().isoformat()}
+    )
+    write_json(table.with_suffix(".json"), made)
+    print(f"{table.stem}: equivalent in {sample.name}")
+    return True
+
+
+def _note(root: Path, line: Spec) -> None:
+    """Write the outcome of one record into the file of all outcomes, in place of an earlier one."""
+    path = root / "reference" / RESULT
+    rows = (
+        read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=COLUMNS)
+    )
+    if missing := [name for name in COLUMNS if name not in rows]:
+        raise UserError(f"{path}: column '{missing[0]}' is missing (restore it with `git checkout`)")
+    rows = rows[(rows["scale"] != line["scale"]) | (rows["experiment"] != line["experiment"])]
+    rows = pd.concat([rows, pd.DataFrame([line])]).sort_values(["scale", "experiment"])
+    write_text(path, rows[COLUMNS].to_csv(index=False))

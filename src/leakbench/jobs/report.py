@@ -1,0 +1,170 @@
+"""report: write the one page of a run."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.base.artefacts import read_csv, read_facts, read_tensors, write_text
+from leakbench.base.errors import UserError
+from leakbench.base.processes.process import commit
+from leakbench.base.provenance import read_spec
+from leakbench.base.yamls import read_yaml
+from leakbench.papers.reference import Kept, fuller
+from leakbench.papers.reference import tables as recorded_tables
+from leakbench.results.report import Section, page
+from leakbench.results.report.leaks import best_known, of_images, on_any_network, prices
+from leakbench.results.report.medians import with_pictures
+from leakbench.results.report.source import commits
+
+
+def report(
+    scorecard: Path,
+    seeds: Path,
+    verified: Path,
+    tables: list[Path],
+    exhibits: list[Path],
+    figures: list[Path],
+    specs: list[Path],
+    papers: Path,
+    catalogue: Path,
+    out: Path,
+    recorded: Sequence[Path] | None = None,
+    root: Path = Path(),
+) -> None:
+    """Write report.html: the scorecard, what other seeds give, what `verify` found, and every experiment.
+
+    An experiment has its table, threat models and figure. An experiment that this scale leaves out and that
+    no record shows either has a line and no table. The best known leaks are those of the experiments that are
+    drawn as maps of attacks and defences.
+
+    scorecard: the scorecard of the run.
+    seeds: the verdicts of statements by seed (`leakbench.jobs.scorecard`).
+    verified: the summary of `verify`.
+    tables: the tables of the experiments that have something to show.
+    exhibits: their exhibits, in the same order.
+    figures: their figures, in the same order.
+    specs: the specs of every experiment's figure.
+    papers: the folder of works.
+    catalogue: the spec that says which experiments this scale leaves out, and why.
+    out: the file of the report.
+    recorded: files below reference/, from which recorded tables of these experiments are read.
+    root: the checkout, for its commit and its address.
+    """
+    sections, versions, maps, made = [], {}, [], commit(root)
+    costs: dict[str, pd.DataFrame] = {}
+    parts: dict[str, list[dict[str, str]]] = {"defence": [], "dataset": [], "victim": [], "attack": []}
+    everywhere: list[pd.DataFrame] = []
+    threats: dict[str, dict[str, str]] = {}
+    beside = {spec.stem: spec for spec in specs}
+    if not specs:
+        raise UserError("--specs: names no file (name the figure's spec of each table)")
+    scale = read_spec(specs[0])["scale"]
+    for table, exhibit, figure in zip(tables, exhibits, figures, strict=True):
+        shown, facts = read_spec(beside[table.stem]), read_facts(exhibit)
+        frame = read_csv(table)
+        frame["baseline"] = frame["baseline"].fillna("")
+        versions = facts["versions"]
+        kept = recorded_tables(path for path in recorded or () if path.stem == table.stem)
+        fullest = fuller(frame, kept, scale, pictured=bool(facts["panels"]))
+        costs[table.stem] = fullest.rows if fullest else frame
+        for kind in parts:
+            parts[kind] += shown["parts"].get(kind, [])
+        others = [each.rows.assign(device=each.record["device"]) for each in kept if each.scale != scale]
+        other = with_pictures(pd.concat([pd.DataFrame(), *others], ignore_index=True), _pictures(kept))
+        every = of_images(pd.concat([frame, other], ignore_index=True))
+        known = [each.record.get("knows", {}) for each in kept]
+        knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
+        everywhere, threats = [*everywhere, every], threats | knows
+        if every["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
+            maps += best_known(every, knows, shown["parts"])
+        sections.append(
+            Section(
+                name=table.stem,
+                work=shown["work"],
+                item=shown["item"],
+                title=shown["title"],
+                shows=shown["shows"],
+                figure=figure.read_bytes(),
+                table=costs[table.stem],
+                knows=fullest.record.get("knows", {}) if fullest else facts["knows"],
+                absent=facts["absent_cells"],
+                **(_of_record(fullest, out.parent) if fullest else _of_run(table.stem, scale, made)),
+            )
+        )
+    unmade = [spec for spec in specs if spec.stem not in costs]
+    sections += _left_out(unmade, read_spec(catalogue)["left_out"], made)
+    rows = read_csv(scorecard, keep_default_na=False)
+    works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
+    exact = read_spec(verified)
+    facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
+    facts |= {"commits": commits(root), "prices": prices(costs, parts)}
+    facts["seeded"] = read_csv(seeds, dtype={"seeds": str})
+    facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)
+    write_text(out, page(rows, sections, facts))
+
+
+def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:
+    """Return (scale, cell) → the recorded picture at the median."""
+    files = [(kept.scale, path) for kept in found if (path := kept.beside(".safetensors"))]
+    return {(scale, cell): pair for scale, path in files for cell, pair in read_tensors(path)[0].items()}
+
+
+def _of_run(name: str, scale: str, made: str) -> dict[str, Any]:
+    """Return where a section's figure and table are from, for an experiment of this run.
+
+    made: the commit of the run.
+    """
+    setting = "" if scale == "quick" else f" --config scale={scale}"
+    return {
+        "table_file": f"tables/{name}.csv",
+        "trials_file": f"trials/{name}.parquet",
+        "commit": made,
+        "command": f"snakemake --cores 2 results/{scale}/figures/{name}.png{setting}",
+        "scale": scale,
+    }
+
+
+def _of_record(kept: Kept, folder: Path) -> dict[str, Any]:
+    """Return where a section's figure and table are from, for a recorded run that is drawn in its place.
+
+    folder: the folder of the report, from which its links lead to the record.
+    """
+    trials = kept.beside(".parquet")
+    return {
+        "table_file": os.path.relpath(kept.table, folder),
+        "trials_file": os.path.relpath(trials, folder) if trials else "",
+        "commit": kept.record["commit"],
+        "command": kept.record["command"],
+        "scale": kept.scale,
+        "recorded": kept.said(),
+    }
+
+
+def _left_out(
+    specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]], made: str
+) -> Iterator[Section]:
+    """Yield a section without figure or table for each experiment that was left out.
+
+    specs: the specs of these experiments' figures.
+    reasons: experiment → cell → why it is left out.
+    made: the commit of the run.
+    """
+    for spec in specs:
+        shown = read_spec(spec)
+        yield Section(
+            name=spec.stem,
+            work=shown["work"],
+            item=shown["item"],
+            title=shown["title"],
+            shows=shown["shows"],
+            figure=b"",
+            table=pd.DataFrame(),
+            knows={},
+            absent=reasons[spec.stem],
+            made=False,
+            **_of_run(spec.stem, shown["scale"], made) | {"table_file": "", "trials_file": ""},
+        )

@@ -1,0 +1,66 @@
+"""score: match the guesses of every attack on a capture with the truth, one row per private image."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from leakbench.base.artefacts import open_tensors, write_table
+from leakbench.base.missing import absent, pass_on
+from leakbench.base.provenance import provenance, read_spec, recording, spent
+from leakbench.datasets.columns import columns_of
+from leakbench.metrics.prices import seconds
+from leakbench.metrics.scoring.attack import attack_rows
+from leakbench.metrics.scoring.hidden import Hidden
+
+
+def score(
+    guesses: list[Path], truth: Path, data: Path, victim: Path, spec: Path, out: Path,
+    attack_records: list[Path] | None = None, backbones: Path | None = None, record: Path | None = None,
+    judges: list[Path] | None = None,
+) -> None:  # fmt: skip
+    """Write the rows of all attacks on one capture: each private image, then the null baselines.
+
+    The null baselines are on the first rounds. Where a metric repeats a published convention, pairs of
+    different images of the split are scored too. Where a judge is asked, its answers to the private images
+    themselves follow, as the baseline `original`. The fact `attacks` says of each attack what it knew, or why
+    it is absent.
+
+    guesses: the guesses, in the order of the spec's attacks.
+    truth: the truth of the capture.
+    data: the data set.
+    victim: the victim.
+    spec: the spec of the job.
+    out: the file of the rows.
+    attack_records: what each attack cost, in the order of the spec's attacks.
+    backbones: the file of LPIPS' backbones, None without one.
+    record: the file that gets what the job cost.
+    judges: the judges, in the order of the spec's judges.
+    """
+    with recording(record, "score"):
+        reason = absent([truth, data, victim])
+        if reason:
+            return pass_on(reason, [out])
+        value = read_spec(spec)
+        secret, facts = open_tensors(truth)
+        arrays, of_data = open_tensors(data)
+        hidden = Hidden(secret, facts, arrays, victim, columns_of(of_data.get("columns", [])))
+        answers = dict(zip(value["judges"], judges or [], strict=False))
+        costs: Sequence[Path | None] = attack_records or [None] * len(guesses)
+        frames, found = [], {}
+        for (attack, entry), path, cost in zip(value["attacks"].items(), guesses, costs, strict=True):
+            if reason := absent([path]):
+                found[attack] = {"absent": reason}
+                continue
+            rows, found[attack] = attack_rows(path, entry, value["cell"]["seed"], hidden, backbones, answers)
+            for name, of in reversed((value["cell"] | {"attack": attack}).items()):
+                rows.insert(0, name, of)
+            rows["seconds"] = np.nan
+            if cost:
+                rows.loc[rows["baseline"] == "", "seconds"] = seconds(*spent(cost, seconds=0, updates=1))
+            frames.append(rows)
+        made = provenance(value, "leakbench.jobs.score")
+        write_table(
+            out, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), {"attacks": found} | made
+        )

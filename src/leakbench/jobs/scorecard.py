@@ -1,0 +1,168 @@
+"""scorecard: put every published number and claim beside the longest evidence there is, with a verdict."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, write_text
+from leakbench.base.errors import UserError
+from leakbench.base.processes.process import commit
+from leakbench.base.provenance import machine, read_spec
+from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.published import published_costs
+from leakbench.catalogue.schema import Scale as ScaleFile
+from leakbench.jobs.record import outdated
+from leakbench.jobs.verify import summary_of
+from leakbench.papers.facts import reader
+from leakbench.papers.reference import Kept, run_of
+from leakbench.papers.reference import tables as recorded_tables
+from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.quantity import NotMeasured
+from leakbench.papers.scorecard.recorded import joined, of_records
+from leakbench.papers.scorecard.scorecard import Card, to_csv
+from leakbench.papers.scorecard.seeds import COLUMNS, by_seed
+from leakbench.papers.work import read_papers
+
+
+def scorecard(
+    tables: list[Path], trials: list[Path], exhibits: list[Path], data: list[Path], recorded: list[Path],
+    papers: Path, spec: Path, out: Path, root: Path, seeds: Path, seeded: Sequence[Path] | None = None,
+    device: str = "cpu",
+) -> None:  # fmt: skip
+    """Write scorecard.csv: one row for every published number and every claim.
+
+    Beside it, with the suffix .json, lie the counts of each class's verdicts, by class and word. Where a
+    record of this scale exists and the run used another device, the record is the evidence. One printed line
+    names these experiments.
+
+    tables: the tables of every experiment of the run that has something to show.
+    trials: the trials behind these tables, in the same order.
+    exhibits: the exhibits of these experiments, in the same order.
+    data: the data sets of the run.
+    recorded: files below reference/, of the experiments' own seeds.
+    papers: the folder of works.
+    spec: the spec of the job: what the catalogue says, the run's scale, where facts lie, and which
+    experiments the run leaves out and why.
+    out: the file of the scorecard.
+    root: the checkout.
+    seeds: the file that gets the verdicts of those statements that recorded tables of raised seeds measure
+    too, one row for each seed. These tables decide nothing else.
+    seeded: files below reference/, of raised seeds.
+    device: torch's name of the device on which the run computed attacks and studies.
+    """
+    summary, described = summary_of(out), read_spec(spec)
+    if seeds in (out, summary):
+        raise UserError(f"--seeds {seeds}: is also the place of another file of --out (name another)")
+    drawn = {path.stem: path for path in exhibits}
+    beside = {name: read_facts(path) for name, path in drawn.items()}
+    left_out = described["left_out"]
+    frames = {table.stem: read_csv(table, dtype={"seeds": str}) for table in tables}
+
+    known = frozenset(frames) | frozenset(left_out)
+
+    def exhibit(name: str) -> Any:
+        if name in left_out.keys() - drawn.keys():
+            raise NotMeasured("; ".join(dict.fromkeys(left_out[name].values())))
+        if name not in drawn:
+            raise NotMeasured(f"experiment {name} has no exhibit")
+        return open_tensors(drawn[name])
+
+    run = Evidence(
+        scale=described["run"]["scale"],
+        lines={
+            table.stem: Lines(table.stem, frames[table.stem], read_table(kept)[0])
+            for table, kept in zip(tables, trials, strict=True)
+            if len(frames[table.stem])
+        },
+        absent=left_out | {name: facts["absent_cells"] for name, facts in beside.items()},
+        shares={name: facts.get("shares", {}) for name, facts in beside.items()},
+        falls={name: facts.get("falls", {}) for name, facts in beside.items()},
+        attacks=described["attacks"],
+        fact=reader(described, described["files"]),
+        exhibit=exhibit,
+        known=known,
+        device=_named(device),
+        commit=commit(root),
+    )
+    order = {
+        name: scale.order
+        for name, scale in load_kind(root / "config", "scales").items()
+        if isinstance(scale, ScaleFile)
+    }
+    records = recorded_tables(recorded)
+    found = _recorded(records, root, known, described["attacks"])
+    kept = {each.scale: each for each in sorted(found, key=lambda each: -order.get(each.scale, 0))}
+    together = [joined([*kept.values()])] if kept else []
+    ran = _without_other_devices(run, records)
+    scales = [*kept.values(), *together, ran]
+    scales.sort(key=lambda scale: (order.get(scale.scale, 0), scale is ran), reverse=True)
+    missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
+    works = read_papers(papers)
+    card = Card(works, scales, run, published_costs(root), missing).frame()
+    write_text(out, to_csv(card))
+    counts = pd.crosstab(card["class"], card["verdict"])
+    write_text(summary, counts.to_json(orient="index", indent=1) + "\n")
+    raised: dict[str, dict[int, Evidence]] = {}
+    for each in _recorded(recorded_tables(seeded or []), root, known, described["attacks"]):
+        scale, seed = run_of(each.scale)
+        raised.setdefault(scale, {})[seed or 0] = replace(each, scale=scale)
+    judged = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
+    rows = pd.concat(judged) if judged else pd.DataFrame(columns=COLUMNS)
+    write_text(seeds, rows.to_csv(index=False, float_format="%.6g"))
+
+
+def _named(device: str) -> str:
+    """Return the device of a run in words, as records name it.
+
+    device: torch's name of the device. The name of a GPU that this machine lacks is returned as it is.
+    """
+    if device == "cpu":
+        return machine()
+    import torch
+
+    return torch.cuda.get_device_name(device) if torch.cuda.is_available() else device
+
+
+def _without_other_devices(run: Evidence, records: Sequence[Kept]) -> Evidence:
+    """Return the evidence of a run without the experiments that a record has from another device.
+
+    run: the evidence of the run. One printed line names the experiments that are left out.
+    records: the recorded experiments. Only those of the run's scale and seeds count. A record names
+    its GPUs first.
+    """
+    elsewhere = {
+        kept.name: kept.record["device"]
+        for kept in records
+        if kept.scale == run.scale
+        and kept.name in run.lines
+        and kept.record["device"].split(", ")[0] != run.device
+        and set(kept.rows["seeds"]) & set(run.lines[kept.name].frame["seeds"])
+    }
+    if not elsewhere:
+        return run
+    print(
+        f"scorecard: {', '.join(elsewhere)}: recorded at scale {run.scale} on "
+        f"{'; '.join(dict.fromkeys(elsewhere.values()))}, and this run is on {run.device}: the record stays "
+        "the evidence (the columns here and agrees have this run)"
+    )
+    return replace(run, lines={name: lines for name, lines in run.lines.items() if name not in elsewhere})
+
+
+def _recorded(
+    records: Sequence[Kept], root: Path, known: frozenset[str], attacks: Mapping[str, Any]
+) -> Iterator[Evidence]:
+    """Yield the recorded evidence of each scale, or of each of its seeds.
+
+    A record that is not valid today is no evidence.
+
+    attacks: what the catalogue says of each attack.
+    """
+    scales: dict[str, list[Kept]] = {}
+    for kept in records:
+        scales.setdefault(kept.scale, []).append(kept)
+    for scale, found in scales.items():
+        ages = {kept.name: outdated(root, scale, kept.name, kept.record) for kept in found}
+        yield of_records(found, ages, known, attacks)

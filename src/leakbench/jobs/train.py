@@ -1,0 +1,308 @@
+"""train: fit a victim, an attacker's generator, or the models of a training study."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from leakbench.base.artefacts import open_tensors, write_table, write_tensors
+from leakbench.base.errors import UserError
+from leakbench.base.missing import absent, lacking, pass_on
+from leakbench.base.parts import part
+from leakbench.base.pixels import pixels
+from leakbench.base.processes.gpu_lease import leased
+from leakbench.base.provenance import provenance, read_spec, recording, resuming
+from leakbench.base.seeds import stream
+from leakbench.federation.training import fit
+from leakbench.networks import generators, victims
+from leakbench.networks.layers import Normalise, dense_input, describe
+from leakbench.networks.victims.file import load_victim
+
+
+def to_images(array: np.ndarray) -> Tensor:
+    """Return uint8 [n, rows, columns, channels] as float [n, channels, rows, columns] in [0, 1]."""
+    # The memory is by rows of pixels, as data sets hold them. With one channel the strides choose the
+    # convolution, and that decides the last bits of what is trained.
+    by_rows = pixels(array).transpose(0, 2, 3, 1).copy()
+    return torch.from_numpy(by_rows).permute(0, 3, 1, 2).contiguous()
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Return the share of images that `model` classifies correctly.
+
+    model: the network.
+    images: [n, channels, rows, columns].
+    labels: [n].
+    """
+    right = sum(
+        int((model(x).argmax(1) == y).sum())
+        for x, y in zip(images.split(1000), labels.split(1000), strict=True)
+    )
+    return right / len(labels)
+
+
+def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> dict[str, Any]:
+    """Fit a victim on the train split and write epoch-<n>/<parameter> for each checkpoint.
+
+    spec: the spec of the job.
+    data: the data set.
+    out: the file of the victim.
+    scratch: the file from which a killed run resumes.
+
+    Returns the file's facts.
+    """
+    entry, image = spec["victim"], spec["dataset"]
+    arrays, _ = open_tensors(data)
+    training = entry["training"]
+    # Variants of one architecture start from the same weights, so they differ only in what varies.
+    torch.manual_seed(stream("initialise", image["name"], entry["module"], spec["seed"]))
+    model = victims.build(entry["module"], tuple(image["shape"]), image["classes"], entry["parameters"])
+    for layer in model.modules():
+        if isinstance(layer, Normalise) and layer.measured:
+            layer.measure(to_images(arrays["train/images"]))
+    states = {0: {name: value.clone() for name, value in model.state_dict().items()}}
+    if training:
+        seen = slice(training["images"])
+        states = fit(
+            model,
+            to_images(arrays["train/images"][seen]),
+            torch.from_numpy(arrays["train/labels"][seen].copy()),
+            cross_entropy,
+            training,
+            stream("train", image["name"], spec["seed"]),
+            scratch,
+            "train",
+        )
+    measured = {}
+    # An untrained network guesses, and to measure that on ten thousand images can take longer than all
+    # attacks on it.
+    if training and "test/images" in arrays:
+        test, test_labels = to_images(arrays["test/images"]), torch.from_numpy(arrays["test/labels"].copy())
+        for epoch, state in states.items():
+            model.load_state_dict(state)
+            measured[str(epoch)] = accuracy(model.eval(), test, test_labels)
+    facts = {
+        "network": {"module": entry["module"], "parameters": entry["parameters"], **image},
+        "checkpoints": sorted(states),
+        "training": training,
+        "test_accuracy": measured,
+        "layers": describe(model),
+    }
+    tensors = {
+        f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()
+    }
+    write_tensors(
+        out,
+        tensors,
+        facts | provenance(spec, "leakbench.jobs.train"),
+    )
+    return facts
+
+
+def train_generator(
+    spec: dict[str, Any], data: Path, victim: Path | None, out: Path, scratch: Path
+) -> dict[str, Any]:
+    """Fit a generator on auxiliary images only, or take its published weights; write the weights.
+
+    A generator that reads features goes from the input of the victim's dense layer back to the image. Fidel
+    trains on one-sample updates of each auxiliary image. Their weight/bias ratio IS the dense layer's input,
+    so one forward pass makes the pairs. A generator that reads a latent and a class has a `learner`
+    (`generators.cvae`). A generator that reads nothing keeps the images themselves. The last `validation`
+    share of the auxiliary images is held out. If training is to see fewer images, the others are left unused.
+
+    spec: the spec of the job.
+    data: the data set of the auxiliary images, or the published weights.
+    victim: the victim, for a generator that reads features.
+    out: the file of the generator.
+    scratch: the file from which a killed run resumes.
+
+    Returns the file's facts.
+    """
+    entry, image = spec["generator"], spec["dataset"]
+    seed = stream("generator", image["name"], spec["seed"])
+    arrays, _ = open_tensors(data)
+
+    def built(*inputs: int) -> Any:
+        torch.manual_seed(seed)
+        return generators.build(entry["module"], inputs, tuple(image["shape"]), entry["parameters"])
+
+    inputs: tuple[int, ...] = (image["classes"],)
+    measured: dict[str, float] = {}
+    if entry["weights"]:
+        network = built(*inputs)
+        load_weights(network, {name: torch.from_numpy(v.copy()) for name, v in arrays.items()}, data)
+    elif entry["reads"] == "nothing":
+        network = built(*inputs)
+        network.keep(*_auxiliary(entry, arrays)[:2])
+    else:
+        images, labels, count = _auxiliary(entry, arrays)
+        if entry["reads"] == "features":
+            assert victim is not None
+            model, _ = load_victim(victim)
+            read = torch.cat([dense_input(model, part) for part in images.split(500)])
+            read, inputs = read.contiguous(memory_format=torch.channels_last), tuple(read.shape[1:])
+            network = learner = built(*inputs)
+            aim, loss = images, mse_loss
+
+            def errors(x: Tensor, y: Tensor) -> Tensor:
+                return (network(x) - y).square()
+        else:
+            network = built(*inputs)
+            learner = network.learner()
+            read, aim, loss, errors = images, labels, learner.loss, learner.errors
+        fit(learner, read[:count], aim[:count], loss, entry["training"], seed, scratch, "train generator")
+        with torch.no_grad():
+            pairs = zip(read[count:].split(250), aim[count:].split(250), strict=True)
+            held = sum(errors(x, y).sum().item() for x, y in pairs)
+        measured["validation_mse"] = held / max(1, images[count:].numel())
+    facts = {
+        "module": entry["module"],
+        "parameters": entry["parameters"],
+        "features": list(inputs),
+        "auxiliary": entry["auxiliary"],
+        "training": entry["training"],
+        "layers": describe(network),
+    } | measured
+    write_tensors(
+        out,
+        {name: value.numpy() for name, value in network.state_dict().items()},
+        facts | provenance(spec, "leakbench.jobs.train"),
+    )
+    return facts
+
+
+def _auxiliary(entry: dict[str, Any], arrays: Any) -> tuple[Tensor, Tensor, int]:
+    """Return an attacker's own images and labels, and the number of them that are not held out."""
+    auxiliary, cap = entry["auxiliary"], (entry["training"] or {"images": None})["images"]
+    wanted = auxiliary["stop"]
+    if cap is not None:
+        wanted = min(wanted, auxiliary["start"] + round(cap / (1 - entry["validation"])))
+    images, labels = (
+        arrays[f"{auxiliary['split']}/{kind}"][auxiliary["start"] : wanted] for kind in ("images", "labels")
+    )
+    count = len(images) - round(len(images) * entry["validation"])
+    return to_images(images), torch.from_numpy(labels.copy()), count
+
+
+def _refuse_private(auxiliary: dict[str, Any], data: Path, private: Path) -> None:
+    """Raise UserError where auxiliary images are those of the attacked set under another set's name."""
+    own = {
+        image.tobytes()
+        for name, images in open_tensors(private)[0].items()
+        if name.endswith("/images")
+        for image in images
+    }
+    images = open_tensors(data)[0][f"{auxiliary['split']}/images"][auxiliary["start"] : auxiliary["stop"]]
+    count = sum(image.tobytes() in own for image in images)
+    if count:
+        raise UserError(
+            f"generator: auxiliary: {count} of {len(images)} images of {auxiliary['dataset']} are images of "
+            f"{private.stem}, which is attacked (give that set's own name, and a range that is not private)"
+        )
+
+
+def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    """Load published weights into `network`.
+
+    network: the generator.
+    state: parameter → value.
+    path: the file of the weights, for the message.
+
+    Raises UserError if the weights are those of another network.
+    """
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as problem:
+        what = " ".join(str(problem).split())
+        raise UserError(
+            f"{path}: not this generator's weights: {what[:200]} (fetch the right ones)"
+        ) from problem
+
+
+def _lacking(value: dict[str, Any], data: Path, further: Sequence[Path]) -> str | None:
+    """Return why the data sets of a job lack the images that it trains on, or tests a study on.
+
+    Returns None where they lack none. A network that is not trained needs no images, and a network whose
+    weights are published has none.
+    """
+    if "study" in value:
+        reasons = [lacking(data, "train", "test"), *(lacking(path, "train") for path in further)]
+        return next((why for why in reasons if why), None)
+    if "generator" in value:
+        auxiliary = value["generator"]["auxiliary"]
+        return lacking(data, auxiliary["split"]) if auxiliary else None
+    return lacking(data, "train") if value["victim"]["training"] else None
+
+
+def train_study(
+    spec: dict[str, Any], data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
+) -> float:
+    """Train and measure as a regime says; write a row per round, client, key and test set.
+
+    spec: the spec of the job.
+    data: the data set.
+    further: the other data sets of the study.
+    out: the file of the rows.
+    scratch: the folder from which a killed run resumes.
+    device: where the study trains.
+
+    Returns the seconds of a round.
+    """
+    # The module is found by its name, so that no victim depends on how studies train.
+    made = provenance(spec, "leakbench.jobs.train", device=device)
+    resume = scratch / f"{resuming(made, out, data, *further)}.safetensors"
+    with leased(device) as leasehold:
+        rows, facts, seconds = part("training", "study")(spec, data, resume, leasehold, further=further)
+    write_table(out, rows.assign(**spec["study"], seed=spec["seed"]), facts | made)
+    return float(seconds)
+
+
+def train(
+    spec: Path,
+    data: Path,
+    out: Path,
+    victim: Path | None,
+    record: Path | None,
+    scratch: Path,
+    device: str = "cpu",
+    further: Sequence[Path] | None = None,
+) -> None:
+    """Run the job that `spec` describes.
+
+    spec: the spec of the job.
+    data: the data set.
+    out: the file that the job writes.
+    victim: the network that a generator serves, for a job with a `generator`.
+    record: the file that gets what the job cost.
+    scratch: the folder from which a killed run resumes.
+    device: where a training study trains. Victims and generators train on the processor.
+    further: for a study its data sets in addition to `data`, those to train on and those to test on, in the
+    order of its spec. For a generator, the set that it is to attack, if it is trained on another one.
+    """
+    with recording(record, "train") as cost:
+        value = read_spec(spec)
+        # Data sets to test on may be absent; a study uses those that are there.
+        needed = list(further or [])[: len(value.get("training", {}).get("beside", []))]
+        reason = absent([data, *needed] if victim is None else [data, victim]) or _lacking(
+            value, data, needed
+        )
+        if reason:
+            return pass_on(reason, [out])
+        if "study" in value:
+            cost["seconds_per_round"] = train_study(value, data, further or [], out, scratch, device)
+            return None
+        made = provenance(value, "leakbench.jobs.train")
+        resume = scratch / f"{resuming(made, out, data, victim)}.safetensors"
+        if "generator" in value:
+            for private in further or []:
+                _refuse_private(value["generator"]["auxiliary"], data, private)
+            facts = train_generator(value, data, victim, out, resume)
+            cost |= {name: facts[name] for name in ("validation_mse",) if name in facts}
+        else:
+            facts = train_victim(value, data, out, resume)
+            cost["test_accuracy"] = facts["test_accuracy"]

@@ -1,0 +1,175 @@
+"""The rows of one attack on a capture."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.base.artefacts import Facts, open_tensors
+from leakbench.base.seeds import stream
+from leakbench.metrics import METRICS
+from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT, TRANSFORMED
+from leakbench.metrics.identification import POOL
+from leakbench.metrics.prices import of_rounds
+from leakbench.metrics.scoring.candidates import Candidates, Measures, rows_of
+from leakbench.metrics.scoring.certified import bounds, certified_rows, expected_rows
+from leakbench.metrics.scoring.columns import add_distance, add_labels, add_partners, add_prices
+from leakbench.metrics.scoring.falls import falls
+from leakbench.metrics.scoring.groups import groups, unrelated
+from leakbench.metrics.scoring.hidden import Hidden
+from leakbench.metrics.scoring.labels import label_rows
+from leakbench.metrics.scoring.membership import membership_rows
+from leakbench.metrics.scoring.resources import cheap, gather, judged, open_backbones
+
+
+def attack_rows(
+    guesses: Path,
+    entry: Mapping[str, Any],
+    seed: int,
+    hidden: Hidden,
+    backbones: Path | None,
+    judges: Mapping[str, Path],
+) -> tuple[pd.DataFrame, Facts]:
+    """Return the rows of one attack's guesses, and the facts that a table reports beside them.
+
+    guesses: the file of the attack's guesses.
+    entry: what the score's spec says of the attack: metrics, judges, matching, and whether its step size
+    `decays` within the run.
+    seed: the cell's seed, from which the random baselines are drawn.
+    hidden: the truth of the capture.
+    backbones: the file of LPIPS' backbones, None without one.
+    judges: judge → its file.
+    """
+    tensors, facts = open_tensors(guesses)
+    target = facts["target"]
+    rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
+    clients = range(len(hidden.facts["clients"]))
+    # An attacker who is given a sample's label is right by chance more often than a certified bound allows
+    # for.
+    given = facts["knows"].get("labels") == "given"
+    told = {"knows": facts["knows"], "target": target, "left_out": "", "classes": 0}
+    if target == "labels":
+        frames = [each for client in clients for each in label_rows(tensors, hidden, client, rng)]
+        return pd.concat(frames, ignore_index=True), told
+    if target == "candidates":
+        asked = [name for name in entry["metrics"] if METRICS[name].of == target]
+        frames = [membership_rows(tensors, hidden.secret, client, asked) for client in clients]
+        bounded = [] if given else list(frames)
+        frames += [_certified(each, hidden, asked, 0) for each in bounded]
+        return pd.concat(frames, ignore_index=True), told | _certificate(hidden)
+    names, resources = gather(
+        [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
+        hidden.once(lambda: open_backbones(backbones), "backbones"),
+        {name: judges[name] for name in entry["judges"] if name in judges},
+        hidden.needs(POOL),
+    )
+    by = Measures(names, resources, entry["matching"], target)
+    frames = []
+    for client in clients:
+        frames += _of_client(tensors, facts["iterations"], client, by, hidden, rng)
+    if target == "images" and any(METRICS[name].convention == "published" for name in names):
+        frames += _of_unrelated(facts["iterations"], by, hidden, seed)
+    if target == "images" and not given:
+        slots = tensors["usable"].shape[-1]
+        frames += [
+            _certified(each, hidden, names, slots) for each in list(frames) if not each["baseline"].any()
+        ]
+    expected = hidden.facts.get("expected", {})
+    frames += [expected_rows(each, expected, names) for each in list(frames) if not each["baseline"].any()]
+    beside = {"left_out": resources.left_out, "classes": resources.classes} | _certificate(hidden)
+    if "losses" in tensors and not entry["decays"]:
+        # A step size that decays ends the fall of the loss as well, so the fall shows nothing then.
+        beside["falls"] = falls(np.array(tensors["losses"])).round(4).ravel().tolist()
+    return pd.concat(frames, ignore_index=True), {name: facts[name] for name in ("knows", "target")} | beside
+
+
+def _certificate(hidden: Hidden) -> Facts:
+    """Return what the defence certifies as a fact of the scores, without its curve; empty if nothing."""
+    found = hidden.facts.get("certificate")
+    return {"certificate": {key: value for key, value in found.items() if key != "curve"}} if found else {}
+
+
+def _certified(rows: pd.DataFrame, hidden: Hidden, names: Sequence[str], guesses: int) -> pd.DataFrame:
+    """Return the rows of the certified bounds on what `rows`, of one client, measure.
+
+    There are none where nothing is certified.
+
+    rows: the score rows of one client.
+    hidden: the truth of the capture.
+    names: the metrics.
+    guesses: how many reconstructions the attack has for each update.
+    """
+    if "certificate" not in hidden.facts:
+        return rows.iloc[:0]
+    held = len(hidden.secret["candidates"]) if "candidates" in hidden.secret else 0
+    others = held - int(rows["local_samples"].max())
+    certified, pool = hidden.facts["certificate"], min(POOL, len(hidden.pictures))
+    key = certified["epsilon"], certified["among"], certified["delta"], guesses, pool, others, *names
+    gammas = hidden.once(lambda: bounds(certified, names, guesses, pool, others), "bounds", *key)
+    return certified_rows(rows, gammas)
+
+
+def _of_client(
+    tensors: Mapping[str, np.ndarray], length: int, client: int, by: Measures, hidden: Hidden,
+    rng: np.random.Generator,
+) -> Iterator[pd.DataFrame]:  # fmt: skip
+    """Yield the rows of what was reconstructed of one client, and of each null baseline.
+
+    length: the number of iterations of the attack.
+    """
+    secret, target, k = hidden.secret, by.target, hidden.facts["clients"][client]
+    index, private = secret[f"images/{client}"], hidden.aims(client, "images")
+    aim = private if target == "images" else hidden.aims(client, target)
+    blind = hidden.once(lambda: hidden.blind(target), "blind", target)
+    scored = list(groups(tensors, secret, client, blind, k, by.matching, length, rng))
+    people = np.array(secret[f"labels/{client}"]) if by.resources.judges else None
+    if people is not None:
+        scored.append(Candidates(private, np.ones(private.shape[:2], bool), ORIGINAL))
+    inputs = secret.get(f"inputs/{client}") if target == "images" else None
+    if inputs is not None:
+        scored.append(replace(scored[0], baseline=TRANSFORMED))
+    # Intermediate reconstructions only show how far the attack had come, which is not worth the time of
+    # LPIPS.
+    asked = {ORIGINAL: judged(by.names), SNAPSHOT: cheap(by.names)}
+    for candidates in scored:
+        baseline, rounds = candidates.baseline, len(candidates.images)
+        own = replace(by, names=asked.get(baseline, by.names))
+        who = None if people is None else people[:rounds]
+        aims = aim[:rounds], private[:rounds]
+        if baseline == TRANSFORMED:
+            aims = np.array(inputs), np.array(inputs)
+        of_rows = rows_of(candidates, *aims, own, who)
+        named = {
+            "checkpoint": np.repeat(secret["checkpoint"][:rounds], k),
+            "pass": np.repeat(secret["pass"][:rounds], k),
+            "round": np.repeat(np.arange(rounds), k),
+            "client": client,
+            "local_samples": k,
+            "sample": np.tile(np.arange(k), rounds),
+            "image": index[:rounds].reshape(-1),
+            "baseline": baseline,
+        }
+        frame = pd.DataFrame(named | of_rows)
+        if candidates.gap is not None:
+            frame["gradient_mse"] = of_rounds(candidates.gap, k)
+        add_labels(frame, tensors, secret, client, baseline)
+        add_distance(frame, tensors, client, baseline)
+        if not baseline:
+            add_partners(frame, tensors, secret, client)
+            add_prices(frame, secret, client)
+        frame["iterations"] = candidates.iterations
+        yield frame
+
+
+def _of_unrelated(length: int, by: Measures, hidden: Hidden, seed: int) -> Iterator[pd.DataFrame]:
+    """Yield the rows of pairs of different images.
+
+    No private image takes part in the pairs, so one set of pairs serves every client.
+    """
+    pairs = hidden.once(lambda: unrelated(hidden.pictures, by, seed), "unrelated", by.matching, *by.names)
+    first = {name: hidden.secret[name][0] for name in ("checkpoint", "pass")}
+    for client, k in enumerate(hidden.facts["clients"]):
+        yield pairs.assign(iterations=length, **first, client=client, local_samples=k)

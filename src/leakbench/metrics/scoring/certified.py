@@ -1,0 +1,63 @@
+"""The certified bound γ beside what was measured: rows that hold for any attacker."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from leakbench.defences.certification import area, of_rank, of_union
+from leakbench.metrics.baselines import CERTIFIED, EXPECTED
+
+
+def bounds(
+    certified: Mapping[str, Any], names: Sequence[str], guesses: int, pool: int, others: int
+) -> dict[str, float]:
+    """Return the certified bounds, metric → γ.
+
+    A bound exists for the metrics that say how often an attacker is right about a sample. What an attack
+    decides for itself (`members_accepted`) has no bound here, since the attack chooses the rate at which it
+    is right by chance.
+
+    certified: what the defence certifies, and among how many samples a private one was drawn.
+    names: the metrics that are asked for; those without a bound are left out.
+    guesses: the number of reconstructions that an attack has for each update. A private sample is matched to
+    the best of them, so each one may be right by chance.
+    pool: the number of images among which a private one must be recognised.
+    others: the number of candidates that are no members.
+    """
+    found = {
+        "exact": lambda: of_union(certified, guesses, certified["among"]),
+        "identified": lambda: of_union(certified, guesses, pool),
+        "tpr_at_fpr_0": lambda: of_rank(certified, others),
+        "tpr_at_fpr_0_001": lambda: of_rank(certified, others, int(0.001 * others)),
+        "membership_auc": lambda: area(certified),
+    }
+    return {name: found[name]() for name in names if name in found}
+
+
+def certified_rows(rows: pd.DataFrame, gammas: Mapping[str, float]) -> pd.DataFrame:
+    """Return the bounds as rows of the baseline `certified`, one for each condition of the attack.
+
+    rows: the attack's own rows, which have the conditions.
+    gammas: metric → γ, of `bounds`.
+    """
+    return _computed(rows, gammas, CERTIFIED)
+
+
+def expected_rows(rows: pd.DataFrame, expected: Mapping[str, float], names: Sequence[str]) -> pd.DataFrame:
+    """Return what a closed form expects as rows of the baseline `expected`, one for each condition.
+
+    rows: the attack's own rows, which have the conditions.
+    expected: metric → the expected value.
+    names: the metrics that are asked for; others are left out.
+    """
+    return _computed(rows, {name: value for name, value in expected.items() if name in names}, EXPECTED)
+
+
+def _computed(rows: pd.DataFrame, values: Mapping[str, float], baseline: str) -> pd.DataFrame:
+    if not values:
+        return rows.iloc[:0]
+    own = rows[rows["baseline"] == ""]
+    conditions = ["checkpoint", "pass", "client", "local_samples", "iterations"]
+    kept = own.drop_duplicates(conditions)[[*conditions, "round", "sample"]]
+    return kept.assign(image=-1, status="ok", usable=0, baseline=baseline, **values)

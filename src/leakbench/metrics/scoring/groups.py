@@ -1,0 +1,93 @@
+"""What is scored of one attack: its reconstructions, null baselines, and intermediate reconstructions."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from leakbench.base.pixels import pixels
+from leakbench.base.seeds import stream
+from leakbench.metrics.baselines import (
+    OTHER_UPDATE,
+    PAIRS,
+    SNAPSHOT,
+    UNRELATED,
+    random_noise,
+    unrelated_pairs,
+)
+from leakbench.metrics.scoring.candidates import Candidates, Measures, rows_of
+from leakbench.metrics.scoring.resources import judged
+
+GAPS = ("gap", "snapshot_gaps")
+
+
+def groups(
+    tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int,
+    blind: Mapping[str, np.ndarray], k: int, matching: str, length: int, rng: np.random.Generator,
+) -> Iterator[Candidates]:  # fmt: skip
+    """Yield one client's reconstructions, the null baselines, and the intermediate reconstructions.
+
+    tensors: the attack's guesses.
+    secret: the truth.
+    client: the number of the client.
+    blind: null baseline → what is guessed for every private image.
+    k: the client's number of private images in a round.
+    matching: `best`, or `hungarian`, where no reconstruction serves two images.
+    length: the number of iterations of the attack.
+    rng: draws the baseline `random-noise`.
+    """
+    nulls = min(len(secret[f"images/{client}"]), tensors["null/images"].shape[0])
+    shape = (nulls, *tensors["images"].shape[2:])
+    everything = np.ones(shape[:2], bool)
+    # Where no reconstruction may serve two images, each image needs a copy of the constant guess.
+    copies = nulls, k if matching == "hungarian" else 1
+    usable, null_usable = (tensors[f"{part}usable"][:, client] for part in ("", "null/"))
+    gaps = {name: np.array(value[..., client]) for name, value in tensors.items() if name.endswith(GAPS)}
+    yield Candidates(tensors["images"][:, client], usable, "", length, gaps.get("gap"))
+    yield Candidates(
+        tensors["null/images"][:, client], null_usable, "random-gradient", length, gaps.get("null/gap")
+    )
+    yield Candidates(random_noise(shape, rng), everything, "random-noise", length)
+    for name, guess in blind.items():
+        yield Candidates(np.broadcast_to(guess, (*copies, *shape[2:])), np.ones(copies, bool), name, length)
+    others = elsewhere(secret[f"images/{client}"][: len(usable)], nulls)
+    if others is not None:
+        yield Candidates(tensors["images"][others, client], usable[others], OTHER_UPDATE, length)
+    for place, after in enumerate(np.array(tensors.get("snapshot_iterations", [])).tolist()):
+        early = gaps["snapshot_gaps"][place] if "snapshot_gaps" in gaps else None
+        yield Candidates(tensors["snapshots"][place][:, client], usable, SNAPSHOT, after, early)
+
+
+def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
+    """Return for each of the first rounds another round that shares no image with it, int [count].
+
+    index: [rounds, k], the private images of each round.
+    count: the number of rounds that are asked for.
+
+    Returns None where no shift of the rounds does so for all of them.
+    """
+    rounds = np.arange(count)
+    for shift in range(1, len(index)):
+        others = (rounds + shift) % len(index)
+        if all(np.isin(index[one], index[other], invert=True).all() for one, other in enumerate(others)):
+            return others
+    return None
+
+
+def unrelated(pictures: np.ndarray, by: Measures, seed: int) -> pd.DataFrame:
+    """Return the rows of pairs of different images, which are nobody's reconstruction.
+
+    The rows are the same for every attack.
+
+    pictures: uint8 [n, rows, columns, channels], the images of the split.
+    by: how they are measured; metrics of a judge are left out.
+    seed: the cell's seed, from which the pairs are drawn.
+    """
+    rng = np.random.Generator(np.random.PCG64(stream("unrelated", seed)))
+    pairs = unrelated_pairs(len(pictures), PAIRS, rng)
+    shown = np.stack([pixels(pictures[each]) for each in pairs.T])[:, :, None]
+    made_up = Candidates(shown[0], np.ones((PAIRS, 1), bool), UNRELATED)
+    kept = replace(by, names=[name for name in by.names if name not in judged(by.names)], target="images")
+    frame = pd.DataFrame(rows_of(made_up, shown[1], shown[1], kept))
+    return frame.assign(baseline=UNRELATED, image=pairs[:, 1], sample=0, round=range(PAIRS))

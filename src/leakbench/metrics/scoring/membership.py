@@ -1,0 +1,46 @@
+"""The rows of an attack on candidates: one for each update instead of one for each private image."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from leakbench.metrics import METRICS
+from leakbench.metrics.baselines import OTHER_UPDATE
+from leakbench.metrics.scoring.groups import elsewhere
+
+
+def membership_rows(
+    tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int, names: Sequence[str]
+) -> pd.DataFrame:
+    """Return what the metrics say of each update of a client, and of each null update.
+
+    Members of an update are the candidates that its client held in that round. All others count as others,
+    also those of other rounds and clients.
+
+    tensors: the attack's guesses.
+    secret: the truth.
+    client: the number of the client.
+    names: the metrics.
+    """
+    rows = []
+    own, null = (
+        tuple(tensors[f"{part}{name}"][:, client] for name in ("span_distance", "usable"))
+        for part in ("", "null/")
+    )
+    answers = {"": own, "random-gradient": null}
+    others = elsewhere(secret[f"images/{client}"][: len(own[0])], len(null[0]))
+    if others is not None:
+        answers[OTHER_UPDATE] = own[0][others], own[1][others]
+    for baseline, (scores, accepted) in answers.items():
+        for number, (score, taken) in enumerate(zip(scores, accepted, strict=True)):
+            held = secret[f"images/{client}"][number]
+            members = np.isin(secret["candidates"], held)
+            # A distance that is no number is no answer: it counts as the largest possible distance.
+            known = np.isfinite(score)
+            score = np.where(known, score, np.inf)
+            row = {name: METRICS[name].function(score, members, taken) for name in names}
+            row |= {name: secret[name][number] for name in ("checkpoint", "pass")}
+            row |= {"round": number, "local_samples": len(held), "usable": int(taken.sum())}
+            rows.append(row | {"baseline": baseline, "status": "ok" if known.any() else "nothing"})
+    return pd.DataFrame(rows).assign(client=client, sample=0, image=-1, iterations=0)

@@ -1,0 +1,131 @@
+"""What a cell's metrics need beyond its images, and which metrics can do without."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leakbench.base.artefacts import open_tensors, read_facts
+from leakbench.base.errors import UserError
+from leakbench.base.missing import absent
+from leakbench.base.needs import BACKBONES, judge
+from leakbench.metrics import METRICS
+
+Answer = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the metrics of a cell need beyond its images.
+
+    fixed: need → what serves any image.
+    judges: need → a function from images to a classifier's answers, logits [n, classes].
+    classes: the number of classes that the judges tell apart, 0 without judges.
+    left_out: why metrics are missing, if any are.
+    """
+
+    fixed: dict[str, Any]
+    judges: dict[str, Answer]
+    classes: int
+    left_out: str
+
+    def of(self, images: np.ndarray, labels: np.ndarray | None) -> dict[str, Any]:
+        """Return all needs for some images, by name.
+
+        images: [N, C, H, W] in [0, 1].
+        labels: [N], the people on the images, None where no judge is asked.
+        """
+        if labels is None:
+            return self.fixed
+        return self.fixed | {"labels": labels} | {need: ask(images) for need, ask in self.judges.items()}
+
+
+def judged(names: list[str]) -> list[str]:
+    """Return the metrics among `names` that a judge decides."""
+    return [name for name in names if any(judge(need) for need in METRICS[name].needs)]
+
+
+def cheap(names: list[str]) -> list[str]:
+    """Return the metrics among `names` that do not need the backbones of LPIPS."""
+    return [name for name in names if BACKBONES not in METRICS[name].needs]
+
+
+@dataclass(frozen=True)
+class Backbones:
+    """The backbones of LPIPS.
+
+    tensors: the tensors of LPIPS' file, None without one.
+    absent: why they are absent, "" if they are not.
+    """
+
+    tensors: Mapping[str, np.ndarray] | None
+    absent: str
+
+
+def open_backbones(path: Path | None) -> Backbones:
+    """Open LPIPS' file, if there is one.
+
+    LPIPS builds its networks once for each object that is returned here.
+    """
+    if path is None:
+        return Backbones(None, "")
+    reason = absent([path]) or ""
+    return Backbones(None if reason else open_tensors(path)[0], reason)
+
+
+def gather(
+    names: list[str],
+    backbones: Backbones,
+    judges: dict[str, Path],
+    of_data: Mapping[str, Callable[[], Any] | None],
+) -> tuple[list[str], Resources]:
+    """Return the metrics that can be measured, and what they need.
+
+    A need that is absent leaves out the metrics that have it, and its reason is kept.
+
+    names: the metrics that are asked for.
+    backbones: those of LPIPS.
+    judges: victim → its file.
+    of_data: need → the function that makes it from the data set; None where only tabular records have it.
+
+    Raises UserError if a metric's judge has no file.
+    """
+    fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
+    lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}
+    answers: dict[str, Answer] = {}
+    classes = 0
+    for need in sorted({need for name in judged(names) for need in METRICS[name].needs if judge(need)}):
+        if judge(need) not in judges:
+            raise UserError(
+                f"score: --judges: no file of {judge(need)} (give one for each judge of the spec)"
+            )
+        path = judges[judge(need)]
+        reason = absent([path])
+        if reason:
+            lacking[need] = reason
+        else:
+            answers[need], classes = _asked(path), read_facts(path)["network"]["classes"]
+    asked = {need for name in names for need in METRICS[name].needs} & of_data.keys()
+    made = {need: make() for need in sorted(asked) if (make := of_data[need])}
+    lacking |= dict.fromkeys(asked - made.keys(), "the data set holds no records of a table")
+    kept = [name for name in names if not lacking.keys() & set(METRICS[name].needs)]
+    return kept, Resources(fixed | made, answers, classes, "; ".join(dict.fromkeys(lacking.values())))
+
+
+def _asked(path: Path) -> Answer:
+    """Return a function that asks the classifier in a victim's file."""
+    import torch
+
+    from leakbench.networks.victims.file import load_victim
+
+    model, _ = load_victim(path)
+
+    @torch.inference_mode()
+    def ask(images: np.ndarray) -> np.ndarray:
+        # Images are clamped as a screen shows them, which is how the classifier was trained.
+        shown = np.clip(np.nan_to_num(images), 0, 1, dtype=np.float32)
+        return np.concatenate([model(part).numpy() for part in torch.from_numpy(shown).split(500)])
+
+    return ask

@@ -1,0 +1,21 @@
+"""The networks under attack, one file each, which is found by the victim's name."""
+
+from typing import Any
+
+from torch import nn
+
+from leakbench.base.parts import part
+
+
+def build(module: str, shape: tuple[int, int, int], classes: int, parameters: dict[str, Any]) -> nn.Module:
+    """Build an untrained victim.
+
+    The network takes images as float [n, channels, rows, columns] in [0, 1] and returns logits [n, classes].
+
+    module: the file's name.
+    shape: (rows, columns, channels) of the images.
+    classes: the number of classes.
+    parameters: keyword arguments of the function that the file is named after.
+    """
+    network: nn.Module = part("victims", module)(shape, classes, **parameters)
+    return network

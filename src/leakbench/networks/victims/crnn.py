@@ -1,0 +1,101 @@
+"""The CRNN of FedBoosting's code: convolutions, and two bidirectional LSTMs over the columns.
+
+Each step yields a character or none.
+"""
+
+from collections import OrderedDict
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from leakbench.networks.layers import glorot, normalised
+
+
+class Columns(nn.Module):
+    """Turn features [n, channels, rows, columns] into a sequence [n, columns, channels × rows]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1, 2).transpose(1, 2)
+
+
+class Sequence(nn.Module):
+    """A bidirectional LSTM that returns only its states, [n, steps, 2 × units]."""
+
+    def __init__(self, features: int, units: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(features, units, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states: Tensor = self.lstm(x)[0]
+        return states
+
+
+def crnn(shape: tuple[int, int, int], classes: int, *, width: Annotated[int, Field(gt=0)] = 64) -> nn.Module:
+    """Return the network, untrained, from pixels [n, 3, 32, columns] in [0, 1] to logits.
+
+    Logits are [n, steps, classes + 1], with the blank last, and there is a step for every four columns. The
+    convolutions have 1, 2, 4, 4, 8, 8, 8 times `width` channels, and the LSTMs have 4 times `width` units in
+    each direction. Batch norm follows the third, fifth and last ReLU. Source: Shi et al., and FedBoosting's
+    code, from which the paddings are. The network is initialised as Keras does it, except that batch norm has
+    torch's constants, with which its statistics follow within few rounds.
+
+    width: the channels of the first convolution; 64 as published.
+
+    Raises ValueError for images that are not 32 rows high.
+    """
+    rows, _, channels = shape
+    if rows != 32:
+        raise ValueError(f"crnn reads lines of 32 rows, not {rows}")
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+
+    def convolution(number: int, times: int, size: int = 3) -> None:
+        nonlocal channels
+        layers[f"conv{number}"] = nn.Conv2d(channels, times * width, size, padding="same" if size == 3 else 0)
+        layers[f"relu{number}"] = nn.ReLU()
+        channels = times * width
+
+    convolution(1, 1)
+    layers["pool1"] = nn.MaxPool2d(2)
+    convolution(2, 2)
+    layers["pool2"] = nn.MaxPool2d(2)
+    convolution(3, 4)
+    layers["norm3"] = nn.BatchNorm2d(channels)
+    convolution(4, 4)
+    layers["pad4"] = nn.ZeroPad2d((0, 1, 0, 0))
+    layers["pool4"] = nn.MaxPool2d(2, (2, 1))
+    convolution(5, 8)
+    layers["norm5"] = nn.BatchNorm2d(channels)
+    convolution(6, 8)
+    layers["pad6"] = nn.ZeroPad2d((1, 1, 0, 0))
+    layers["pool6"] = nn.MaxPool2d(2, (2, 1))
+    convolution(7, 8, size=2)
+    layers["norm7"] = nn.BatchNorm2d(channels)
+    layers["columns"] = Columns()
+    layers["lstm1"] = Sequence(channels, 4 * width)
+    layers["lstm2"] = Sequence(8 * width, 4 * width)
+    layers["dense"] = nn.Linear(8 * width, classes + 1)
+    return normalised(recurrent(glorot(nn.Sequential(layers))), "half")
+
+
+@torch.no_grad()
+def recurrent(model: nn.Module) -> nn.Module:
+    """Initialise LSTMs in place as Keras does by default, and return the model.
+
+    Input weights are Glorot-uniform, recurrent weights are orthogonal, and a bias of 1 opens the forget
+    gates.
+    """
+    for layer in model.modules():
+        if isinstance(layer, nn.LSTM):
+            for name, value in layer.named_parameters():
+                if name.startswith("weight_ih"):
+                    nn.init.xavier_uniform_(value)
+                elif name.startswith("weight_hh"):
+                    nn.init.orthogonal_(value)
+                else:
+                    value.zero_()
+                if name.startswith("bias_ih"):
+                    # Gates are in the order input, forget, cell, output.
+                    value[layer.hidden_size : 2 * layer.hidden_size] = 1
+    return model

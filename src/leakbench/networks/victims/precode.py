@@ -1,0 +1,104 @@
+"""PRECODE: a network with a variational bottleneck before its last layer (Scheliga et al., WACV 2022)."""
+
+import math
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from leakbench.networks.layers import Drawn, sequential
+from leakbench.networks.victims.lenet_dlg import lenet_dlg
+from leakbench.networks.victims.mlp import mlp
+
+# Since 2 a gradient of a gradient counts the divergence once.
+NUMERICS = 2
+
+
+def precode(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    network: Literal["mlp", "lenet-dlg"] = "mlp",
+    width: Annotated[int, Field(gt=0)] = 256,
+    weight: Annotated[float, Field(ge=0)] = 1e-3,
+) -> nn.Module:
+    """Put a variational bottleneck before the last layer of a network.
+
+    The MLP and the defaults are those of the authors' code (github.com/dAI-SY-Group/PRECODE).
+
+    network: two layers of 1,024 ReLUs (`mlp`), or DLG's LeNet.
+    width: how many numbers the bottleneck draws.
+    weight: the weight of the bottleneck's divergence in the loss.
+    """
+    if network == "mlp":
+        whole: Any = mlp(shape, classes, hidden=(1024, 1024))
+    else:
+        whole = lenet_dlg(shape, classes)
+    layers = dict(whole.named_children())
+    last = list(layers)[-1]
+    final = layers.pop(last)
+    return sequential(**layers, bottleneck=Bottleneck(final.in_features, width, weight), **{last: final})
+
+
+class Bottleneck(Drawn):
+    """Encode features as means and deviations of normal numbers, draw these numbers, and decode them.
+
+    Without noise from outside the layer decodes the means.
+
+    features: how many numbers the layer reads and returns for each sample.
+    width: how many numbers are drawn for each sample.
+    weight: the weight in the loss of the divergence of the drawn numbers from standard normal ones, in bits.
+    """
+
+    def __init__(self, features: int, width: int, weight: float) -> None:
+        super().__init__(width)
+        self.encoder, self.decoder = nn.Linear(features, 2 * width), nn.Linear(width, features)
+        self.weight = weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, raw = self.encoder(x).chunk(2, -1)
+        deviation = softplus(raw)
+        mean, deviation = _Divergence.apply(mean, deviation, self.weight * self.trials)
+        decoded: Tensor = self.decoder(mean + deviation * self.keep if self.keep.dim() else mean)
+        return decoded
+
+    def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
+        """Draw normal noise [*n, width]."""
+        return torch.randn((*n, self.width), generator=rng)
+
+
+class _Divergence(torch.autograd.Function):
+    """Return means and deviations [n, width] unchanged, and add to their gradients that of their divergence.
+
+    The divergence is a term of the loss, but no layer sees the loss, so its gradient enters here. The
+    divergence is the mean over all samples of KL(N(mean, deviation²) ‖ N(0, 1)) in bits, times `weight`. With
+    several batches one behind the other the sum of their means is needed; `weight` is then multiplied by the
+    number of batches.
+
+    A gradient of a gradient passes this layer once more. The divergence's gradient is part of the first one
+    already, and must not enter again. Third derivatives are not meant.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(mean: Tensor, deviation: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+        return mean.clone(), deviation.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: tuple[Tensor, Tensor]) -> None:
+        mean, deviation, ctx.weight = inputs
+        ctx.save_for_backward(mean, deviation)
+
+    @staticmethod
+    def backward(ctx: Any, of_mean: Tensor, of_deviation: Tensor) -> tuple[Tensor, Tensor, None]:
+        # A first pass builds a graph or has none before it; a second pass follows one with a graph.
+        if torch.is_grad_enabled():
+            ctx.differentiated = True
+        elif getattr(ctx, "differentiated", False):
+            return of_mean, of_deviation, None
+        mean, deviation = ctx.saved_tensors
+        scale = ctx.weight / (math.log(2) * len(mean))
+        return of_mean + scale * mean, of_deviation + scale * (deviation - 1 / deviation), None

@@ -1,0 +1,276 @@
+"""Recorded results: tables of earlier runs, kept in git below reference/<scale>/ with what made them.
+
+Experiments that take hours are measured once and recorded. Each experiment has these files there: its table
+as the workflow wrote it (.csv), the single trials behind the table (.parquet), its record (.json), small
+pictures of its strongest attacks (.safetensors) where it has any, and what its figure draws in addition to
+the table (.exhibit.safetensors) where that is small. The record names device, commit, date, versions,
+the digests of specs and files, and how far the trainings ran.
+
+The same experiment with every seed raised by N is recorded below reference/<scale>-seed<N>/. Such a table
+says what the seed changes; it decides no verdict.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from leakbench.base.artefacts import read_csv, read_json, read_table
+from leakbench.base.errors import Altered, UserError
+from leakbench.base.whole import file_digest
+from leakbench.base.yamls import validated
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# The suffixes of the files beside a record, which names the digest of each.
+EXHIBIT = ".exhibit.safetensors"
+KEPT = (".csv", ".parquet", ".safetensors", EXHIBIT)
+_Suffix = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, KEPT))})$")]
+# The fewest trials that may show that two numerics give the same.
+FEWEST = 10
+Numerics = dict[str, Annotated[int, Field(gt=1)]]
+Files = dict[_Suffix, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]]
+# Columns of a table that are read as text even if a column is empty in every line or has only digits.
+TEXT = {"seeds": str, "baseline": str, "key": str}
+# What a user can do: make a record, or mend one.
+_AGAIN = "run `leakbench record`"
+_MEND = "restore it with `git checkout`, or run `leakbench record` again"
+_SEEDED = re.compile(r"(.+)-seed([0-9]+)")
+
+
+class Difference(BaseModel):
+    """A paired difference of trials, in the unit of its metric.
+
+    difference: its mean, of other numerics minus the recorded ones.
+    low: the lower end of its 95 % interval.
+    high: the upper end.
+    n: the number of independent trials.
+    bound: half the tolerance of the metric, within which the interval lies.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False, strict=True)
+
+    difference: float
+    low: float
+    high: float
+    n: Annotated[int, Field(ge=FEWEST)]
+    bound: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _within(self) -> "Difference":
+        if not (-self.bound <= self.low <= self.high <= self.bound):
+            raise ValueError(f"{self.low} to {self.high} does not lie within {self.bound} of 0")
+        return self
+
+
+class Equivalent(BaseModel):
+    """What shows that other numerics than the recorded ones give the same table.
+
+    numerics: name → version above 1 of the other numerics.
+    sampled: the cells or studies that were run again.
+    differences: attack and metric → difference.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    numerics: Numerics
+    sampled: str
+    differences: Annotated[dict[str, Difference], Field(min_length=1)]
+
+
+class Record(BaseModel):
+    """The keys that a record must have, and their form; a record may have more keys.
+
+    device: the device on which the table was made.
+    commit: the commit from which the table was made.
+    date: when the table was made.
+    specs: the digest of the specs from which the table follows.
+    numerics: name → numerics version, where it is above 1, of the files from which the table follows.
+    versions: library → version.
+    absent: cell → the reason why the cell is absent.
+    files: suffix → the digest of a file beside the record.
+    shares: cell → what was trained → the share of its full length.
+    falls: cell → for each trial the share by which its loss fell in the last half.
+    knows: cell → what the attack knew.
+    equivalent: other numerics that give the same table, and what shows it.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False, strict=True)
+
+    device: str
+    commit: str
+    date: str
+    specs: str
+    versions: dict[str, str]
+    absent: dict[str, str]
+    files: Files
+    shares: dict[str, dict[str, float]] = {}
+    falls: dict[str, list[float]] = {}
+    knows: dict[str, dict[str, str]] = {}
+    numerics: Numerics = {}
+    equivalent: list[Equivalent] = []
+
+
+def run_of(folder: str) -> tuple[str, int | None]:
+    """Return the scale and the seed that a folder below results/ or reference/ is named after.
+
+    The seed is None for the experiments' own seeds.
+    """
+    found = _SEEDED.fullmatch(folder)
+    return (found[1], int(found[2])) if found else (folder, None)
+
+
+def recorded(folder: Path, experiment: str = "*") -> list[Path]:
+    """Return, sorted, the table of every experiment that has a file in a folder below reference/.
+
+    `experiment` is a name or a glob. A table that is gone is named too, so that the reader of the table
+    reports it.
+    """
+    found = (path for path in folder.glob(f"{experiment}.*") if not path.name.startswith("."))
+    return sorted({table for path in found if (table := _table(path))})
+
+
+def _table(path: Path) -> Path | None:
+    """Return the table that a recorded file belongs to; None for another file."""
+    name = path.name.partition(".")[0]
+    return path.with_name(f"{name}.csv") if _suffix(path) in (".json", *KEPT) else None
+
+
+def _suffix(path: Path) -> str:
+    """Return what follows the name of an experiment in a file's name."""
+    return "".join(path.suffixes)
+
+
+def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
+    """Return every recorded file of an experiment below the checkout `root`, sorted.
+
+    root: the checkout.
+    experiment: a name or a glob.
+    seeded: whether the files of raised seeds are returned instead of those of the experiments' own seeds.
+    """
+    folders = (path for path in (root / "reference").glob("*/") if path.is_dir())
+    meant = (folder for folder in folders if (run_of(folder.name)[1] is not None) is seeded)
+    tables = (table for folder in meant for table in recorded(folder, experiment))
+    beside = [table.with_suffix(suffix) for table in tables for suffix in (".json", *KEPT)]
+    return sorted(path for path in beside if path.is_file())
+
+
+def read_record(table: Path) -> dict[str, Any]:
+    """Return the record beside a recorded table.
+
+    Raises UserError, naming the file and the key, if the record is missing or lacks a key, and if the files
+    beside it are not those that were recorded, byte by byte.
+    """
+    path = table.with_suffix(".json")
+    try:
+        value = read_json(path, f"{table.name}'s record", _AGAIN)
+    except Altered as problem:
+        raise Altered(path, problem.what, _MEND) from problem
+    validated(Record, value, f"{path}: ", "reference/README.md")
+    hold(table, value["files"], f"{path}: ", _MEND)
+    return value
+
+
+def hold(table: Path, digests: Mapping[str, str], where: str, mend: str) -> None:
+    """Raise UserError unless a table and the files beside it are those of a record.
+
+    table: the recorded CSV.
+    digests: suffix → sha256, from the record.
+    where: the record, as messages begin with it.
+    mend: what the user can do, for messages.
+    """
+    if ".csv" not in digests:
+        raise UserError(f"{where}files: has no digest of {table.name} ({mend})")
+    for beside in sorted(table.parent.glob(f"{table.stem}.*")):
+        if _suffix(beside) not in (".json", *digests):
+            raise UserError(f"{beside}: is not in the record beside it (remove the file, or {mend})")
+    for suffix, digest in digests.items():
+        kept = table.with_suffix(suffix)
+        if not kept.is_file() or file_digest(kept) != digest:
+            raise UserError(f"{kept}: is not the file that was recorded ({mend})")
+
+
+def kept_digests(table: Path) -> dict[str, str]:
+    """Return suffix → sha256 of a recorded table, and of the trials and pictures beside it."""
+    kept = {suffix: table.with_suffix(suffix) for suffix in KEPT}
+    return {suffix: file_digest(path) for suffix, path in kept.items() if path.is_file()}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A recorded run of one experiment.
+
+    table: the CSV below reference/.
+    rows: the lines of the table.
+    record: what made the table.
+    """
+
+    table: Path
+    rows: "pd.DataFrame"
+    record: dict[str, Any]
+
+    @property
+    def scale(self) -> str:
+        """The scale of the run; for raised seeds the folder's name, which `run_of` takes apart."""
+        return self.table.parent.name
+
+    @property
+    def name(self) -> str:
+        """The name of the experiment."""
+        return self.table.stem
+
+    def beside(self, suffix: str) -> Path | None:
+        """Return the file beside the table with this suffix, or None if it was not recorded."""
+        path = self.table.with_suffix(suffix)
+        return path if path.is_file() else None
+
+    def trials(self) -> "pd.DataFrame | None":
+        """Return the single trials behind the lines, or None if they were not recorded."""
+        path = self.beside(".parquet")
+        return read_table(path)[0] if path else None
+
+    def said(self) -> str:
+        """Return in words where, when and from what the run was recorded."""
+        made = self.record
+        return f"recorded on {made['device']}, {made['date']}, commit {made['commit']}"
+
+
+def tables(paths: Iterable[Path]) -> list[Kept]:
+    """Return the recorded run of every table to which one of `paths` belongs, in the order of `paths`.
+
+    Raises UserError as `read_record` does.
+    """
+    found = dict.fromkeys(table for path in paths if (table := _table(path)))
+    made = {path: read_record(path) for path in found}
+    return [
+        Kept(path, read_csv(path, dtype=TEXT).fillna({"baseline": ""}), record)
+        for path, record in made.items()
+    ]
+
+
+def fuller(rows: "pd.DataFrame", found: Iterable[Kept], but: str, pictured: bool) -> Kept | None:
+    """Return the recorded run with the most lines of attacks and studies, or None if `rows` has as many.
+
+    A run that leaves cells to the record thus shows the record. One figure then has one scale, instead of
+    points of few trials beside points of many.
+
+    rows: the table of a run, with `baseline` "" for the attacks and studies themselves.
+    found: recorded runs of the same experiment.
+    but: the run's own scale, whose record is left out.
+    pictured: whether the run has pictures. Records without pictures are then left out.
+    """
+    others = [kept for kept in found if kept.scale != but and (not pictured or _pictured(kept))]
+    best = max(others, key=lambda kept: _lines(kept.rows), default=None)
+    return best if best and _lines(best.rows) > _lines(rows) else None
+
+
+def _lines(rows: "pd.DataFrame") -> int:
+    return int((rows["baseline"] == "").sum()) if len(rows) else 0
+
+
+def _pictured(kept: Kept) -> bool:
+    return bool(kept.beside(EXHIBIT) or kept.beside(".safetensors"))

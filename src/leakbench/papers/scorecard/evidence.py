@@ -1,0 +1,358 @@
+"""What one scale measured: result tables, their trials, why cells are absent, and facts about what ran.
+
+A result table is the tidy frame of the `table` verb: one line for each condition and metric, with mean,
+interval and n.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.base.errors import UserError
+from leakbench.metrics import METRICS
+from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
+from leakbench.metrics.interval import FEWEST
+from leakbench.papers.printed import as_text
+from leakbench.papers.scorecard.quantity import NAN, LeftOut, Measured, NotMeasured, Trials
+from leakbench.papers.verdicts.schedule import Schedule, schedule_of
+from leakbench.papers.verdicts.settled import settled
+from leakbench.papers.verdicts.tolerances import tolerance_of
+from leakbench.papers.verdicts.verdict import SHORTEST
+from leakbench.papers.work import Paper, published_for
+
+# Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
+DEFAULTS = {"baseline": "", "convention": "standard"}
+# The null baselines: a successful attack is better than each of them.
+NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update")
+# Columns whose values are parts of the stem of a cell or study.
+PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
+# The columns that name a cell: rows with these and a metric are the same trials in every table.
+CELL = {"dataset", "victim", "federation", "attack"}
+STATISTICS = {
+    "mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "seeds", "scale",
+    "unit", "rounds", "images",
+}  # fmt: skip
+# A statement on many cells names this many of the reasons for which they are absent, and counts the others.
+REASONS = 2
+
+
+class Lines:
+    """A result table whose lines are found by the values of columns, and the single trials behind them.
+
+    name: the name of the experiment.
+    frame: the table.
+    trials: rows `line` (its place in the table), `cluster`, `trial`, `value`; empty where none are kept.
+    """
+
+    def __init__(self, name: str, frame: pd.DataFrame, trials: pd.DataFrame | None = None) -> None:
+        self.name, self.frame = name, frame
+        self._trials = trials if trials is not None and len(trials) else None
+        self._columns: dict[str, tuple[np.ndarray, dict[str, int]]] = {}
+
+    def _has(self, name: str, wanted: object) -> np.ndarray:
+        """Return which lines have a value in a column.
+
+        The texts of a column are numbered once, because numbers are fast to compare.
+        """
+        if name not in self._columns:
+            codes, texts = pd.factorize(self.frame[name].map(as_text))
+            self._columns[name] = codes, {text: code for code, text in enumerate(texts)}
+        codes, numbers = self._columns[name]
+        return codes == numbers.get(as_text(wanted), len(numbers))
+
+    def select(self, where: Mapping[str, object]) -> np.ndarray:
+        """Return the places of the lines whose columns equal the wanted values, defaults included.
+
+        where: column → the wanted value.
+
+        Raises UserError for a column that the table does not have.
+        """
+        found = np.ones(len(self.frame), bool)
+        for key, wanted in {**DEFAULTS, **where}.items():
+            if key not in self.frame.columns:
+                if key in where and as_text(wanted) != "":
+                    known = ", ".join(map(str, self.frame.columns))
+                    raise UserError(f"table {self.name}: no column {key!r} (columns: {known})")
+                continue
+            found &= self._has(key, wanted)
+        return np.flatnonzero(found)
+
+    def one(self, where: Mapping[str, object]) -> int:
+        """Return the place of the one line that a condition names.
+
+        where: column → the wanted value.
+
+        Raises NotMeasured where no line matches, and UserError where several do, naming the columns that
+        differ.
+        """
+        rows = self.select(where)
+        asked = ", ".join(f"{key}={as_text(value)}" for key, value in where.items())
+        if not len(rows):
+            raise NotMeasured(f"table {self.name} has no row for {asked}")
+        if len(rows) > 1:
+            some = self.frame.iloc[rows]
+            columns = [str(name) for name in some if name not in STATISTICS]
+            differ = [name for name in columns if len(set(some[name].astype(str))) > 1]
+            raise UserError(
+                f"table {self.name}: {len(rows)} rows match {asked} "
+                f"(they differ in {', '.join(differ) or 'nothing'})"
+            )
+        return int(rows[0])
+
+    @cached_property
+    def _places(self) -> Mapping[Any, Any]:
+        return self._trials.groupby("line").indices if self._trials is not None else {}
+
+    def trials(self, line: int) -> Trials | None:
+        """Return the single trials behind a line, failed ones included; None where they are not kept."""
+        if self._trials is None or line not in self._places:
+            return None
+        rows = self._trials.iloc[self._places[line]]
+        trials, clusters, values = (rows[name].tolist() for name in ("trial", "cluster", "value"))
+        if len(set(trials)) < len(trials):
+            return None
+        return Trials(dict(zip(trials, values, strict=True)), dict(zip(trials, clusters, strict=True)))
+
+
+@dataclass
+class Evidence:
+    """The evidence that one scale has of every experiment.
+
+    scale: the scale.
+    lines: experiment -> its table.
+    absent: experiment -> stem of a cell -> why it is absent.
+    shares: experiment -> stem -> what trained (victim, generator, ...) -> share of its full length.
+    falls: experiment -> stem -> by what share the loss of each trial fell in the last half of its run.
+    attacks: attack -> its parameters and parts at full size, which tell how its step size falls.
+    fact: gives a fact by its path.
+    exhibit: gives the tensors and facts of an experiment's exhibit.
+    known: all experiments that exist; None where a name that is not known is not a mistake.
+    device: where the scale was measured.
+    commit: the commit with which it was measured.
+    origins: experiment -> scale, device and commit of what is recorded.
+    """
+
+    scale: str
+    lines: Mapping[str, Lines]
+    absent: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    falls: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    attacks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fact: Callable[[str], Any] = lambda path: _unknown(path)
+    exhibit: Callable[[str], Any] = lambda name: _unknown(f"exhibit of {name}")
+    known: frozenset[str] | None = frozenset()
+    device: str = ""
+    commit: str = ""
+    origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+
+    def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
+        """Return scale, device and commit of the rows from which a quantity was read.
+
+        leaves: experiment and line of each row.
+        """
+        own = (self.scale, self.device, self.commit)
+        found = [self.origins.get(name, own) for name in {name for name, _ in leaves}] or [own]
+        scale, device, made = (
+            "; ".join(sorted({each for each in part if each})) for part in zip(*found, strict=True)
+        )
+        return scale, device, made
+
+    def column(self, name: str, leaves: Iterable[tuple[str, int]]) -> list[str]:
+        """Return the texts of a column in the rows from which a quantity was read, each once, sorted.
+
+        name: the column.
+        leaves: experiment and line of each row.
+        """
+        frames = [(self.lines[table].frame, line) for table, line in leaves if table in self.lines]
+        return sorted({str(frame.iloc[line][name]) for frame, line in frames if name in frame})
+
+    def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Lines:
+        """Return the table of an experiment.
+
+        experiment: the experiment.
+        where: the condition that is read from it. The reason is that of its cells, or of all cells where none
+        is known of them.
+
+        Raises NotMeasured with the known reason where there is no table, and UserError for a name that no
+        experiment has.
+        """
+        if experiment not in self.lines:
+            if self.known is not None and experiment not in self.known:
+                raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")
+            if known := self.why(experiment, where) or self.why(experiment):
+                raise LeftOut(known)
+            raise NotMeasured(f"no results of experiment {experiment}")
+        return self.lines[experiment]
+
+    def why(self, experiment: str, where: Mapping[str, object] | None = None) -> str:
+        """Return why cells of a condition (without `where`: all cells) are absent; empty if not known."""
+        where = where or {}
+        names = {str(where[key]) for key in PLACE if where.get(key)}
+        tested, found = str(where.get("tested", "")), []
+        for stem, reason in self.absent.get(experiment, {}).items():
+            study, _, on = stem.partition(" on ")
+            whole = not where or stem.startswith("every ")
+            if whole or (names <= set(study.split("/")) and on in ("", tested)):
+                found.append(reason)
+        reasons = list(dict.fromkeys(found))
+        if len(reasons) > REASONS + 1:
+            reasons[REASONS:] = [f"{len(reasons) - REASONS} more reasons"]
+        return "; ".join(reasons)
+
+    def missing(
+        self, experiment: str, otherwise: str, where: Mapping[str, object] | None = None
+    ) -> NotMeasured:
+        """Return the error for cells of a condition that were not measured: LeftOut where it is known why.
+
+        experiment: the experiment.
+        otherwise: the reason where it is not known.
+        where: as in `why`.
+        """
+        known = self.why(experiment, where)
+        return LeftOut(known) if known else NotMeasured(otherwise)
+
+    def read(self, experiment: str, metric: str, paper: Paper, **where: object) -> Measured:
+        """Return the mean of a metric in the one condition that `where` names.
+
+        experiment: the experiment whose table is read.
+        metric: the metric.
+        paper: the work, which says how long it ran what the row measures.
+        where: column → the wanted value.
+
+        Raises NotMeasured with the reason where there is no mean.
+        """
+        wanted = {"metric": metric, **where}
+        lines = self._elsewhere(experiment, wanted) or self.table(experiment, where)
+        experiment = lines.name
+        try:
+            line = lines.one(wanted)
+        except NotMeasured as missing:
+            others = self.why(experiment)
+            words = f"{missing} ({others})" if others else str(missing)
+            raise self.missing(experiment, words, where) from None
+        row = lines.frame.iloc[line]
+        mean, low, high, n = (float(row[key]) for key in ("mean", "ci_low", "ci_high", "n"))
+        if math.isnan(mean):
+            raise NotMeasured(f"table {experiment} has no value for {metric}")
+        trials = lines.trials(line)
+        independent = len(set(trials.clusters.values())) if trials else int(n)
+        if independent < FEWEST or math.isnan(low):
+            low = high = NAN
+        length, schedule, note = self._length(lines, line, paper, wanted)
+        return Measured(
+            mean, low, high, int(n), independent, length, False,
+            self._beats_null(lines, wanted, metric, mean, trials), trials,
+            frozenset({(experiment, line)}), (note,) if note else (), metric, True,
+            {"std": float(row["std"]) if "std" in row else NAN, "failure_rate": row.get("failure_rate")},
+            schedule,
+        )  # fmt: skip
+
+    def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
+        """Return another experiment's table that has the same cell, None without one: one cell is one job."""
+        if experiment in self.lines or not where.keys() >= CELL:
+            return None
+        found = [
+            each
+            for each in self.lines.values()
+            if where.keys() <= {*each.frame} and len(each.select(where)) == 1
+        ]
+        return found[0] if found else None
+
+    def _length(
+        self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
+    ) -> tuple[float, Schedule | None, str]:
+        """Return how far the run behind a line came.
+
+        These are the share of the published length that ran, the schedule of the step size, and words if the
+        share is less than one. A run that is shown to have settled counts as whole, and its schedule as at
+        its end, where it is else too short or its step size falls again.
+
+        where: the columns by which the line was found.
+        """
+        row = lines.frame.iloc[line]
+        shares, words = [1.0], []
+        names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
+        attack, steps, schedule = str(row.get("attack", "")), row.get("iterations"), None
+        full, own = published_for(paper.lengths, attack), as_text(row.get("baseline", "")) == ""
+        if own and steps is not None and not pd.isna(steps):
+            schedule = schedule_of(self.attacks.get(attack, {}), int(steps))
+            short = bool(full and steps < SHORTEST * full) or bool(schedule and schedule.ahead)
+            early = short and self._settled(lines, line, where, names)
+            how = ""
+            if early:
+                schedule, how = None, ", when it had settled"
+            elif full and schedule and schedule.full < full:
+                how = f", with the whole schedule of the step size squeezed into {schedule.full:,}"
+            if full:
+                shares.append(1.0 if early else float(steps) / full)
+                words += [f"after {steps:,.0f} of {full:,.0f} iterations{how}"] if steps < full else []
+        turns, asked = row.get("rounds"), published_for(paper.rounds, str(row.get("training", "")))
+        if asked and turns is not None and not pd.isna(turns):
+            shares.append(float(turns) / asked)
+            if turns < asked:
+                words.append(f"after {turns:,.0f} of {asked:,.0f} rounds")
+        trained: dict[str, float] = {}
+        for stem, parts in self.shares.get(lines.name, {}).items():
+            if names <= set(stem.split("/")):
+                trained |= {key: min(trained.get(key, 1.0), float(value)) for key, value in parts.items()}
+        for part, value in trained.items():
+            shares += [] if part in paper.unstated else [value]
+            words.append(f"{value:.2%} of the {part}'s full training")
+        return min(1.0, *shares), schedule, "; ".join(words)
+
+    def _settled(self, lines: Lines, line: int, where: Mapping[str, object], names: set[str]) -> bool:
+        """Return whether the run behind a line is shown to have settled, by losses and intermediate images.
+
+        names: the parts of the stems of its cells.
+        """
+        row, of_cells = lines.frame.iloc[line], self.falls.get(lines.name, {}).items()
+        losses = [fall for stem, found in of_cells if names <= set(stem.split("/")) for fall in found]
+        asked = {key: value for key, value in where.items() if key != "iterations"} | {"baseline": SNAPSHOT}
+        kept = lines.select(asked)
+        steps = lines.frame["iterations"].to_numpy()[kept]
+        early = steps[steps <= row["iterations"] / 2].max(initial=0)
+        first = [lines.trials(int(place)) for place in kept[steps == early]]
+        last = lines.trials(line)
+        moves: list[float] = []
+        if len(first) == 1 and first[0] and last and first[0].values.keys() == last.values.keys():
+            moves = [last.values[key] - value for key, value in first[0].values.items()]
+        return settled(losses, moves, tolerance_of(str(row["metric"]), float(row["mean"]))[0])
+
+    def _beats_null(
+        self, lines: Lines, where: Mapping[str, object], metric: str, mean: float, trials: Trials | None
+    ) -> bool | None:
+        """Return whether a mean is better than every null baseline of its condition; None without one.
+
+        What the attack made of other updates must be worse by more than a tolerance, image by image where
+        both have trials. An attack that only shows its prior knowledge is as good on other updates, up to
+        chance.
+        """
+        if (
+            where.get("baseline")
+            or metric not in METRICS
+            or METRICS[metric].of not in ("images", "candidates")
+        ):
+            return None
+        sign = 1 if METRICS[metric].higher_is_better else -1
+        dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
+        found = {name: lines.select({**dropped, "baseline": name}) for name in NULLS}
+        nulls = [float(lines.frame["mean"].iloc[line]) for places in found.values() for line in places]
+        nulls = [value for value in nulls if not math.isnan(value)]
+        if not nulls:
+            return None
+        for line in found[OTHER_UPDATE]:
+            theirs = lines.trials(int(line))
+            if trials and theirs and (both := trials.values.keys() & theirs.values.keys()):
+                gain = sum(trials.values[key] - theirs.values[key] for key in both) / len(both)
+                if sign * gain <= tolerance_of(metric, mean)[0]:
+                    return False
+        return sign * mean > max(sign * value for value in nulls)
+
+
+def _unknown(what: str) -> Any:
+    raise NotMeasured(f"{what} is not known")

@@ -1,0 +1,152 @@
+"""The evaluator of the expressions of papers/: Python's own, restricted in syntax and functions.
+
+No expression can use attributes, so none reaches anything that it is not given. Python evaluates the tree
+after every node is found to be of the allowed kinds.
+"""
+
+import ast
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from leakbench.base.errors import UserError
+from leakbench.papers.scorecard.quantity import NotMeasured
+
+_ALLOWED = {
+    ast.Constant, ast.Name, ast.Load, ast.Store, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.And, ast.Or,
+    ast.Compare, ast.Call, ast.keyword, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.GeneratorExp,
+    ast.DictComp, ast.comprehension, ast.IfExp, ast.Subscript, ast.JoinedStr, ast.FormattedValue,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.USub, ast.Not, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt,
+    ast.GtE, ast.In, ast.NotIn,
+}  # fmt: skip
+LONGEST = 5_000
+# The largest number of steps of all comprehensions of one expression together.
+MOST = 20_000
+# The function that leaves out those items of its list that nothing measured.
+TOLERANT = "there"
+FORMAT = r"(\.\d)?[efg]?"
+
+
+def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.expr:
+    """Return the syntax tree of an expression.
+
+    text: the expression.
+    where: file and key, for messages.
+    functions: the functions that it may call.
+    names: the names that it may use.
+
+    Raises UserError for anything but the syntax of the module, and for a function or name that does not
+    exist.
+    """
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise UserError(f"{where}: is no expression of at most {LONGEST:,} characters (see papers/README.md)")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        raise UserError(f"{where}: {problem} (mend the expression)") from problem
+    if shadowed := sorted(names & functions):
+        raise UserError(f"{where}: let: {shadowed[0]!r} is a function (choose another name)")
+    bound = {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in functions):
+            known = ", ".join(sorted(functions))
+            raise UserError(f"{where}: {ast.unparse(node.func)} is no function here (there are: {known})")
+        if isinstance(node, ast.Name) and id(node) not in called and node.id not in names | bound:
+            raise UserError(f"{where}: no name {node.id!r} (add it to `let`, or mend the expression)")
+        if type(node) not in _ALLOWED:
+            raise UserError(
+                f"{where}: {type(node).__name__} has no place in an expression (see papers/README.md)"
+            )
+        if isinstance(node, ast.keyword) and node.arg is None:
+            raise UserError(f"{where}: ** has no place in an expression (see papers/README.md)")
+        if isinstance(node, ast.FormattedValue) and not _fits(node.format_spec):
+            raise UserError(f"{where}: a format is such as .2f (mend the f-string)")
+        if isinstance(node, ast.Name) and node.id in bound & functions:
+            raise UserError(f"{where}: {node.id!r} is a function (choose another name)")
+    return tree
+
+
+def _fits(spec: ast.expr | None) -> bool:
+    """Return whether a format is a plain one, which cannot make a text long."""
+    return spec is None or re.fullmatch(FORMAT, ast.unparse(spec)[2:-1]) is not None
+
+
+class _Bounded(ast.NodeTransformer):
+    """Counts the steps of comprehensions, checks products, and delays the items of `there`."""
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        self.generic_visit(node)
+        node.iter = _call("_counted", node.iter)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        return _call("_times", node.left, node.right) if isinstance(node.op, ast.Mult) else node
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == TOLERANT:
+            (listed,) = node.args
+            if isinstance(listed, ast.List):
+                listed.elts = [_later(each) for each in listed.elts]
+            elif isinstance(listed, ast.ListComp | ast.GeneratorExp):
+                # The items are evaluated one by one, while their names have their values.
+                node.args = [ast.GeneratorExp(_later(listed.elt), listed.generators)]
+            else:
+                raise TypeError(f"{TOLERANT}() takes a list that is written out")
+        return node
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), [*arguments], [])
+
+
+def _later(item: ast.expr) -> ast.Lambda:
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(nothing, item)
+
+
+def _times(a: Any, b: Any) -> Any:
+    if isinstance(a, str | list | tuple) or isinstance(b, str | list | tuple):
+        raise TypeError("a text or list cannot be multiplied")
+    return a * b
+
+
+def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Return the measurable items. Raises the first item's NotMeasured where there are none."""
+    found: list[Any] = []
+    reasons: list[NotMeasured] = []
+    for item in items:
+        try:
+            found.append(item())
+        except NotMeasured as missing:
+            reasons.append(missing)
+    if not found:
+        raise reasons[0] if reasons else NotMeasured("there is nothing to combine")
+    return found
+
+
+def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names: Mapping[str, Any]) -> Any:
+    """Return the value of a parsed expression.
+
+    tree: the syntax tree, of `parse`.
+    functions: name → the function that it stands for.
+    names: name → its value.
+
+    Raises NotMeasured where nothing was measured, and TypeError and other errors for values that do not fit.
+    """
+    steps = itertools.count(1)
+
+    def counted(items: Iterable[Any]) -> Iterable[Any]:
+        for item in items:
+            if next(steps) > MOST:
+                raise ValueError(f"more than {MOST:,} steps")
+            yield item
+
+    code = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
+    own = {"__builtins__": {}, "_counted": counted, "_times": _times, TOLERANT: _there}
+    return eval(compile(code, "expression", "eval"), {**names, **functions, **own})

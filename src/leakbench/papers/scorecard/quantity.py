@@ -1,0 +1,379 @@
+"""Quantities with an interval, and the arithmetic of claims on them: differences, ratios, means, extremes.
+
+A quantity that was read from one row of a result table carries that row's single trials, so that a difference
+of two attacks on the same private images is a paired one.
+"""
+
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from leakbench.base.errors import NotMeasured
+from leakbench.metrics.interval import interval, paired
+from leakbench.papers.printed import as_text
+from leakbench.papers.verdicts.schedule import Schedule
+
+NAN = float("nan")
+# Both sides of an ordering ran equally long if their shares of the published length differ by at most this
+# much.
+EQUAL_BUDGET = 0.1
+
+
+class LeftOut(NotMeasured):
+    """A quantity that nothing measured because its cells are absent, for a reason that their run states."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The single trials behind a mean.
+
+    values: trial key -> value.
+    clusters: trial key -> its cluster (the update).
+    """
+
+    values: Mapping[str, float]
+    clusters: Mapping[str, str]
+
+    def combined(self, other: "Trials", operation: Callable[[float, float], float]) -> "Trials | None":
+        """Return the trials of a paired combination; None where the two sides are not the same trials."""
+        if self.values.keys() != other.values.keys():
+            return None
+        return Trials({k: operation(v, other.values[k]) for k, v in self.values.items()}, self.clusters)
+
+    def mapped(self, operation: Callable[[float], float]) -> "Trials":
+        """Return the trials with `operation` applied to each value."""
+        return Trials({key: operation(value) for key, value in self.values.items()}, self.clusters)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured quantity.
+
+    value: the mean, or what an expression makes of means; NaN where it is undefined, such as a ratio to zero.
+    low: the lower end of its 95 % interval; NaN where there are too few trials.
+    high: the upper end of its 95 % interval; NaN where there are too few trials.
+    n: measurements behind it as the table counts them, images or updates; the smallest of its parts.
+    independent: independent trials, updates or seeds; the smallest of its parts. Infinite for what is exact.
+    length: share of the published length (iterations, rounds, training) that ran; the smallest of its parts.
+    unequal: whether two sides of a comparison ran for shares of their published length more than EQUAL_BUDGET
+    apart.
+    beats_null: whether every mean behind it is better than its null baselines; None where there are none.
+    trials: the single trials behind it, None where they are not known.
+    leaves: the table rows from which it was read.
+    notes: what a reader must know of it, such as a stand-in.
+    metric: its metric, empty where it has none.
+    raw: whether it is one row of a table, so that its metric's range is its own.
+    extra: further statistics of the row.
+    schedule: how far its run came in the schedule of the step size; of its parts, the one whose step size
+    falls again. None where it has none, or where the run has settled.
+    """
+
+    value: float
+    low: float = NAN
+    high: float = NAN
+    n: int | None = None
+    independent: float = math.inf
+    length: float = 1.0
+    unequal: bool = False
+    beats_null: bool | None = None
+    trials: Trials | None = None
+    leaves: frozenset[Any] = frozenset()
+    notes: tuple[str, ...] = ()
+    metric: str = ""
+    raw: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    schedule: Schedule | None = None
+
+    def __add__(self, other: "Measured | float") -> "Measured":
+        return linear(self, as_measured(other), 1.0)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: "Measured | float") -> "Measured":
+        return linear(self, as_measured(other), -1.0)
+
+    def __rsub__(self, other: float) -> "Measured":
+        return linear(as_measured(other), self, -1.0)
+
+    def __neg__(self) -> "Measured":
+        return self * -1.0
+
+    def __mul__(self, other: "Measured | float") -> "Measured":
+        if isinstance(other, Measured):
+            raise TypeError("a product of two measured quantities has no interval here")
+        return replace(scaled(self, float(other)), raw=False)
+
+    __rmul__ = __mul__
+
+    # Quantities are compared by their values alone. A comparison that needs an interval is a claim of its
+    # own.
+    def __lt__(self, other: "Measured | float") -> bool:
+        return self.value < as_measured(other).value
+
+    def __le__(self, other: "Measured | float") -> bool:
+        return self.value <= as_measured(other).value
+
+    def __gt__(self, other: "Measured | float") -> bool:
+        return self.value > as_measured(other).value
+
+    def __ge__(self, other: "Measured | float") -> bool:
+        return self.value >= as_measured(other).value
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else as_text(self.value)
+
+    def __truediv__(self, other: "Measured | float") -> "Measured":
+        return ratio(self, other) if isinstance(other, Measured) else self * (1.0 / other)
+
+
+def exactly(value: float) -> Measured:
+    """Return a quantity without uncertainty: a count of layers, a configured value, a threshold."""
+    return Measured(float(value), float(value), float(value))
+
+
+def as_measured(value: "Measured | float") -> Measured:
+    """Return a quantity as it is, and a number as an exact quantity. Raises TypeError for anything else."""
+    if isinstance(value, Measured):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{reprlib.repr(value)} is no quantity")
+    return exactly(float(value))
+
+
+def from_trials(trials: Trials, like: Measured) -> Measured:
+    """Return the mean of trials with its interval, and everything else as in `like`."""
+    values = np.array(list(trials.values.values()))
+    labels = np.array([trials.clusters[key] for key in trials.values])
+    low, high = interval(values, labels, np.random.default_rng(0))
+    independent = len(set(labels.tolist()))
+    return replace(
+        like, value=float(values.mean()), low=low, high=high, independent=independent, trials=trials
+    )
+
+
+def _joined(parts: Sequence[Measured]) -> dict[str, Any]:
+    """Return what a combination takes over from its parts."""
+    nulls = [part.beats_null for part in parts if part.beats_null is not None]
+    counted = [part.n for part in parts if part.n is not None]
+    unfinished = (part.schedule for part in parts if part.schedule and part.schedule.ahead)
+    return {
+        "n": min(counted) if counted else None,
+        "independent": min(part.independent for part in parts),
+        "length": min(part.length for part in parts),
+        "schedule": next(unfinished, None),
+        "unequal": any(part.unequal for part in parts),
+        "beats_null": all(nulls) if nulls else None,
+        "leaves": frozenset().union(*(part.leaves for part in parts)),
+        "notes": tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        "metric": parts[0].metric if len({part.metric for part in parts if part.metric}) == 1 else "",
+    }
+
+
+def _compared(a: Measured, b: Measured) -> dict[str, Any]:
+    """Return what a comparison takes over from its two sides, and whether their budgets are equal."""
+    measured = not (math.isinf(a.independent) or math.isinf(b.independent))
+    apart = measured and abs(a.length - b.length) > EQUAL_BUDGET
+    shared = _joined([a, b])
+    return shared | {"unequal": shared["unequal"] or apart}
+
+
+def scaled(a: Measured, times: float) -> Measured:
+    """Return `times` times a quantity, such as a share in percent."""
+    low, high = sorted((times * a.low, times * a.high)) if not math.isnan(a.low) else (NAN, NAN)
+    trials = a.trials.mapped(lambda value: times * value) if a.trials else None
+    return replace(a, value=times * a.value, low=low, high=high, trials=trials)
+
+
+def linear(a: Measured, b: Measured, sign: float) -> Measured:
+    """Return a + sign b, paired where both have the same trials.
+
+    Otherwise the two are independent estimates, with the square-and-add interval (Newcombe 1998).
+
+    a: the first quantity.
+    b: the second quantity.
+    sign: 1 or -1.
+    """
+    shared = _compared(a, b)
+    if a.trials and b.trials and (both := a.trials.combined(b.trials, lambda x, y: x + sign * y)):
+        if sign > 0:
+            return from_trials(both, Measured(NAN, **shared))
+        value, low, high, independent = paired(a.trials.values, b.trials.values, a.trials.clusters)
+        return Measured(value, low, high, trials=both, **shared | {"independent": independent})
+    value = a.value + sign * b.value
+    other_low, other_high = (b.low, b.high) if sign > 0 else (-b.high, -b.low)
+    low = value - math.hypot(a.value - a.low, sign * b.value - other_low)
+    high = value + math.hypot(a.high - a.value, other_high - sign * b.value)
+    trials = None
+    if math.isinf(b.independent) and a.trials:
+        trials = a.trials.mapped(lambda x: x + sign * b.value)
+    elif math.isinf(a.independent) and b.trials:
+        trials = b.trials.mapped(lambda y: a.value + sign * y)
+    return Measured(value, low, high, trials=trials, **shared)
+
+
+def ratio(a: Measured, b: Measured) -> Measured:
+    """Return a / b of two quantities that are not negative.
+
+    The interval spans the corners of both, so it exceeds 95 %. The value is NaN where b is zero. The upper
+    end is infinite where b's interval reaches zero.
+    """
+    shared = _compared(a, b)
+    if b.value <= 0:
+        return Measured(NAN, **shared)
+    low = max(a.low, 0.0) / b.high if b.high else NAN
+    high = a.high / b.low if b.low > 0 else math.inf
+    return Measured(a.value / b.value, low, NAN if math.isnan(b.low) else high, **shared)
+
+
+def distinct(parts: Iterable[Measured]) -> list[Measured]:
+    """Return the parts that rest on other rows than every earlier part, so that a stand-in counts once.
+
+    Raises NotMeasured where there are no parts.
+    """
+    kept: list[Measured] = []
+    for part in map(as_measured, parts):
+        same = next((i for i, other in enumerate(kept) if part.leaves and part.leaves == other.leaves), None)
+        if same is None:
+            kept.append(part)
+        else:
+            notes = dict.fromkeys((*kept[same].notes, *part.notes))
+            kept[same] = replace(kept[same], notes=tuple(notes))
+    if not kept:
+        raise NotMeasured("there is nothing to combine")
+    return kept
+
+
+def mean(parts: Iterable[Measured]) -> Measured:
+    """Return the unweighted mean over conditions, such as a curve over the sizes of the local set."""
+    some = distinct(parts)
+    total = some[0]
+    for part in some[1:]:
+        total = total + part
+    return replace(scaled(total, 1 / len(some)), **_joined(some) | {"metric": some[0].metric})
+
+
+def least(parts: Iterable[Measured]) -> Measured:
+    """Return the smallest of several quantities: what must exceed a threshold for all to exceed it."""
+    return _extreme(parts, min)
+
+
+def greatest(parts: Iterable[Measured]) -> Measured:
+    """Return the largest of several quantities: what must stay below a threshold for all to do so."""
+    return _extreme(parts, max)
+
+
+def _extreme(parts: Iterable[Measured], of: Callable[[list[float]], float]) -> Measured:
+    some = distinct(parts)
+    if len(some) == 1:
+        return some[0]
+    ends = {key: [getattr(part, key) for part in some] for key in ("value", "low", "high")}
+    # Python's min and max keep or drop a NaN depending on the order. A part without an interval leaves the
+    # extreme without one.
+    found = {key: NAN if any(map(math.isnan, values)) else of(values) for key, values in ends.items()}
+    return Measured(found["value"], found["low"], found["high"], **_joined(some))
+
+
+def magnitude(a: Measured) -> Measured:
+    """Return the absolute value of a quantity."""
+    ends = sorted((abs(a.low), abs(a.high)))
+    low = 0.0 if a.low <= 0 <= a.high else ends[0]
+    return replace(a, value=abs(a.value), low=low, high=ends[1], trials=None, raw=False)
+
+
+def within(a: Measured, target: float, room: float) -> Measured:
+    """Return the room that is left between a quantity and the edge of target ± room: negative outside."""
+    away = magnitude(a - target)
+    return replace(room - away, trials=None)
+
+
+def share_above(parts: Iterable[Measured], threshold: float) -> Measured:
+    """Return the share (0 to 1) of conditions whose value exceeds a threshold.
+
+    The interval runs from the share of conditions whose whole interval exceeds the threshold to the share of
+    those whose interval reaches above it.
+
+    parts: the conditions.
+    threshold: the value to exceed.
+    """
+    return scaled(count_above(some := distinct(parts), threshold), 1 / len(some))
+
+
+def count_above(parts: Iterable[Measured], threshold: float) -> Measured:
+    """Return the number of conditions whose value exceeds `threshold`, with `share_above`'s interval."""
+    some = distinct(parts)
+    value, low, high = (
+        float(sum(getattr(p, key) > threshold for p in some)) for key in ("value", "low", "high")
+    )
+    unknown = any(math.isnan(part.low) for part in some)
+    return Measured(value, NAN if unknown else low, NAN if unknown else high, **_joined(some))
+
+
+def greatest_at(curve: Mapping[float, Measured]) -> Measured:
+    """Return the place at which a curve is greatest; the interval spans all places at which it may be.
+
+    curve: place → quantity.
+    """
+    top = max(curve, key=lambda x: curve[x].value)
+    unknown = any(math.isnan(point.low) for point in curve.values())
+    rivals = [x for x, point in curve.items() if point.high >= curve[top].low]
+    low, high = (NAN, NAN) if unknown else (float(min(rivals)), float(max(rivals)))
+    return Measured(float(top), low, high, **_joined(list(curve.values())))
+
+
+def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measured:
+    """Return Spearman's rank correlation of places and the values of a curve, without an interval.
+
+    xs: the places.
+    points: the quantity at each place.
+    """
+    from scipy.stats import spearmanr
+
+    found = float(spearmanr(list(xs), [point.value for point in points]).statistic)
+    return Measured(found, **_joined(list(points)))
+
+
+def won(a: Measured) -> Measured:
+    """Return the share of the trials behind a difference in which the difference is above 0.
+
+    Raises NotMeasured where single trials are not kept.
+    """
+    if a.trials is None:
+        raise NotMeasured("single samples are not kept")
+    found = from_trials(a.trials.mapped(lambda value: float(value > 0)), a)
+    return replace(found, metric="share", raw=False, beats_null=None)
+
+
+def first_near_end(curve: Mapping[float, Measured], room: float) -> Measured:
+    """Return the first place whose value is within `room` of the last value, without an interval.
+
+    curve: place → quantity, in order.
+    room: the largest distance.
+    """
+    *_, end = curve.values()
+    found = next(x for x, point in curve.items() if abs(point.value - end.value) <= room)
+    return Measured(float(found), **_joined(list(curve.values())) | {"metric": ""})
+
+
+def deviation(like: Measured, unit: float = 1.0) -> Measured:
+    """Return the standard deviation behind a mean, with its interval.
+
+    The deviation is that of a population, divided by n. n s² / σ² has a chi-squared distribution with n - 1
+    degrees of freedom.
+
+    like: the mean.
+    unit: the factor by which our unit is multiplied.
+
+    Raises NotMeasured for fewer than two trials.
+    """
+    from scipy.stats import chi2
+
+    std, n = like.extra["std"] * unit, int(like.independent)
+    if n < 2 or math.isnan(std):
+        raise NotMeasured("one update has no deviation")
+    low, high = (std * math.sqrt(n / chi2.ppf(tail, n - 1)) for tail in (0.975, 0.025))
+    found = replace(like, value=std, low=low, high=high, n=n, independent=n)
+    return replace(found, trials=None, metric="deviation", beats_null=None)

@@ -1,0 +1,375 @@
+"""The scorecard: every printed number and claim beside the longest evidence there is, with a verdict."""
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import pandas as pd
+
+from leakbench.base.core_time import in_words
+from leakbench.base.errors import UserError
+from leakbench.papers import join
+from leakbench.papers.entries import Entry, entries
+from leakbench.papers.printed import as_text
+from leakbench.papers.scorecard.checking import Evidence
+from leakbench.papers.scorecard.evidence import PLACE
+from leakbench.papers.scorecard.evidence import Evidence as Scale
+from leakbench.papers.scorecard.quantity import LeftOut, Measured, NotMeasured, deviation, scaled
+from leakbench.papers.verdicts.tolerances import possible, tolerance_of
+from leakbench.papers.verdicts.verdict import (
+    EXACT,
+    Ordering,
+    Sample,
+    Statement,
+    Verdict,
+    decide,
+    decide_outcome,
+    decide_text,
+)
+from leakbench.papers.work import Work
+
+COLUMNS = [
+    "id", "source", "work", "item", "class", "condition", "metric", "convention", "published", "measured",
+    "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
+    "seeds", "headline", "examined",
+]  # fmt: skip
+# An update is recognised where its mean SSIM and its share of identified images reach these.
+RECOGNISABLE, IDENTIFIED = 0.5, 0.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether an attack succeeds.
+
+    ssim: the mean SSIM.
+    identified: the share of identified images.
+    recognised: whether each update is recognised; one value, for the mean, where trials are not kept.
+    """
+
+    ssim: Measured
+    identified: Measured
+    recognised: Sequence[bool]
+
+    @property
+    def leaves(self) -> frozenset[Any]:
+        """Return the table rows from which the outcome was read."""
+        return self.ssim.leaves
+
+    def __str__(self) -> str:
+        return "success" if _recognised(self.ssim.value, self.identified.value) else "failure"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of one scale for a statement.
+
+    scale: the scale.
+    value: the quantity, outcome or text, None where nothing was measured.
+    verdict: the verdict on it.
+    left_out: whether nothing was measured for a reason that the run or the record states.
+    """
+
+    scale: Scale
+    value: Measured | Outcome | str | None
+    verdict: Verdict
+    left_out: bool = False
+
+
+def to_csv(card: pd.DataFrame) -> str:
+    """Return a scorecard as CSV text, with six significant digits of each number.
+
+    card: what `Card.frame` returns. Its column `measured` holds numbers and words.
+    """
+    measured = card["measured"].map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
+    return str(card.assign(measured=measured).to_csv(index=False, float_format="%.6g"))
+
+
+@dataclass
+class Card:
+    """Judges every statement of the works on the evidence of several scales.
+
+    works: the works.
+    scales: the evidence of each scale, the longest first.
+    run: what the run itself measured. Where it is none of `scales`, it decides nothing and is only shown.
+    costs: experiment -> stem of a cell -> core-seconds at the published size.
+    missing: data set -> why it is absent.
+    """
+
+    works: Sequence[Work]
+    scales: Sequence[Scale]
+    run: Scale
+    costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._entries = {entry.id: entry for work in self.works for entry in entries(work)}
+        self._prints = {key: entry.row for key, entry in self._entries.items() if entry.row}
+        self._known: dict[tuple[str, int], Measured | Outcome | str | NotMeasured] = {}
+        self._open: set[tuple[str, int]] = set()
+
+    def frame(self, about: str = "") -> pd.DataFrame:
+        """Return one row for every printed number and claim, with the columns COLUMNS, works in order.
+
+        about: an experiment; only the statements that rest on it then have a row.
+        """
+        asked = [entry for entry in self._entries.values() if not about or entry.reads(about)]
+        frame = pd.DataFrame(map(self._line, asked), columns=COLUMNS)
+        numbers = dict.fromkeys(("ci_low", "ci_high", "here"), "float64")
+        return frame.astype(numbers | dict.fromkeys(("n", "here_n"), "Int64"))
+
+    def value(self, key: str, scale: Scale) -> Measured | Outcome | str:
+        """Return what one scale measured of a statement.
+
+        key: the id of the statement.
+        scale: the evidence of the scale.
+
+        Raises NotMeasured where it measured nothing.
+        """
+        place = (key, id(scale))
+        if place not in self._known:
+            if place in self._open:
+                raise UserError(f"{key}: is measured by way of itself (mend the expressions)")
+            self._open.add(place)
+            try:
+                self._known[place] = self._measure(self._entries[key], scale)
+            except NotMeasured as missing:
+                self._known[place] = missing
+            finally:
+                self._open.discard(place)
+        found = self._known[place]
+        if isinstance(found, NotMeasured):
+            raise found
+        return found
+
+    def _view(self, entry: Entry, scale: Scale) -> Evidence:
+        """Return the evidence of a scale as one statement reads it."""
+
+        def named(key: str) -> Measured:
+            if key not in self._entries:
+                raise UserError(f"{entry.where}: measured: no row or claim {key!r} (mend the id)")
+            found = self.value(key, scale)
+            if not isinstance(found, Measured):
+                raise NotMeasured(f"{key} is measured as a text")
+            return found
+
+        # A number is never judged on a stand-in.
+        stand_ins = {} if entry.row else entry.work.paper.stand_ins
+        return Evidence(
+            scale, entry.work, named, self._prints, entry.where, entry.reading.where, entry.row, stand_ins,
+            entry.let,
+        )  # fmt: skip
+
+    def _measure(self, entry: Entry, scale: Scale) -> Measured | Outcome | str:
+        view, reading, unit = self._view(entry, scale), entry.reading, 1.0
+        match reading.way:
+            case "absent":
+                raise NotMeasured(reading.text)
+            case "fact":
+                value = view.fact(reading.text)
+                return "/".join(map(as_text, value)) if isinstance(value, list) else as_text(value)
+            case "outcome":
+                return _outcome(view)
+            case "check":
+                words = join.words_of(entry.row) if entry.row else {}
+                found = _checked(entry, view, words)
+            case "quantity":
+                found, unit = view.evaluate(reading.text), reading.unit
+            case "deviation":
+                found = deviation(_mean(view, reading), reading.unit)
+            case _:
+                found = _mean(view, reading)
+        if entry.row and isinstance(found, str):
+            return found
+        return scaled(view.quantity(found), unit)
+
+    def _line(self, entry: Entry) -> dict[str, Any]:
+        alone = entry.reading.label in ("setting", "arithmetic")
+        tried = [self._judge(entry, scale) for scale in ([self.run] if alone else self.scales)]
+        own = next((found for found in tried if found.scale is self.run), None)
+        own = own or self._judge(entry, self.run)
+        # A shorter run does not decide what a longer run left open.
+        found = next((f for f in tried if f.verdict.weighed), None)
+        found = found or next((f for f in tried if f.value is not None), None)
+        # The reason of the longest run says more than that a shorter run is short.
+        found = found or next((f for f in tried if f.left_out), own)
+        if isinstance(found.value, Measured) and not found.value.leaves:
+            found = own if own.value is not None else found
+        value, reason = found.value, found.verdict.reason
+        line: dict[str, Any] = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
+        line |= {**entry.words, "verdict": found.verdict.word, "headline": "", "examined": ""}
+        if found.verdict.word == "differs":
+            line["examined"] = str(entry.work.differs.get(entry.id, "Not examined yet."))
+        if value is None:
+            return line | {"reason": self._absence(entry, reason)}
+        leaves = frozenset() if isinstance(value, str) else value.leaves
+        scale, device, commit = found.scale.origin(leaves)
+        line |= {"scale": scale, "device": device, "commit": commit, "reason": reason}
+        seeds = {int(seed) for text in found.scale.column("seeds", leaves) for seed in text.split()}
+        line["seeds"] = " ".join(map(str, sorted(seeds)))
+        if isinstance(value, Outcome):
+            return line | {"measured": str(value), "n": len(value.recognised)}
+        if isinstance(value, str):
+            return line | {"measured": value}
+        line |= {"measured": value.value, "n": value.n}
+        metric, unit = value.metric if value.raw else "", entry.reading.unit
+        line["ci_low"], line["ci_high"] = possible(metric, value.low, value.high, unit)
+        if not math.isnan(value.low):
+            line["headline"] = entry.words.get("headline", "").format(value=value.value)
+        if found.scale is not self.run and isinstance(own.value, Measured):
+            line |= {"here": own.value.value, "here_n": own.value.n, "agrees": _agree(own.value, value)}
+        return line
+
+    def _judge(self, entry: Entry, scale: Scale) -> Found:
+        try:
+            value = self.value(entry.id, scale)
+        except NotMeasured as missing:
+            verdict = Verdict("not-run", str(missing) or "nothing measures it", weighed=False)
+            return Found(scale, None, verdict, isinstance(missing, LeftOut))
+        notes, verdict = [entry.reading.note], self._decide(entry, value, scale)
+        if entry.reading.needs:
+            try:
+                lacking, known = self._view(entry, scale).holds(entry.reading.needs), True
+            except NotMeasured as missing:
+                lacking, known = str(missing), False
+            if lacking:
+                verdict = Verdict("inconclusive", lacking, weighed=verdict.weighed and known)
+        if isinstance(value, Outcome):
+            notes.append(
+                f"SSIM {value.ssim.value:.2f}, {value.identified.value:.0%} identified "
+                f"(success from {RECOGNISABLE:g} and {IDENTIFIED:.0%})"
+            )
+        measured = value.ssim if isinstance(value, Outcome) else value
+        if isinstance(measured, Measured):
+            notes += measured.notes
+            notes += entry.work.paper.parts(scale.column("dataset", measured.leaves))
+        words = "; ".join(dict.fromkeys(filter(None, notes)))
+        return Found(scale, value, replace(verdict, reason=verdict.reason + (words and f" ({words})")))
+
+    def _decide(self, entry: Entry, value: Measured | Outcome | str, scale: Scale) -> Verdict:
+        row, reading, number = entry.row, entry.reading, entry.against
+        if isinstance(value, Outcome):
+            printed: Any = entry.words["published"]
+            return decide_outcome(value.recognised, printed, value.ssim.length, value.ssim.schedule)
+        if isinstance(value, str):
+            return decide_text(value, entry.words["published"])
+        if row is None and value.unequal:
+            reason = "the two sides ran for different shares of their published length"
+            return Verdict("inconclusive", reason, weighed=False)
+        if math.isnan(number.value):
+            raise UserError(
+                f"{entry.where}: prints {entry.words['published']!r}, with which no number can be compared "
+                "(say with `tells`, `fact` or `absent` how it is measured)"
+            )
+        tolerance, bounds, monotone = tolerance_of(value.metric or "other", number.value, reading.unit)
+        # A combination of rows has no bounds.
+        bounds = bounds if value.raw else (-math.inf, math.inf)
+        sign, ordering = self._ordering(entry, value, scale)
+        std = None if row is None or math.isnan(row.std) else row.std * reading.spread
+        asked = Statement(
+            entry.relation, number.value, 0.0 if number.bound else number.rounding, std, reading.repeats,
+            tolerance if reading.tolerance is None else reading.tolerance, bounds, monotone, reading.success,
+            sign,
+        )  # fmt: skip
+        count, null = _count(value), value.beats_null
+        sample = Sample(
+            value.value, value.low, value.high, count, value.length, null, ordering, value.schedule
+        )
+        return decide(asked, sample)
+
+    def _ordering(
+        self, entry: Entry, value: Measured, scale: Scale
+    ) -> tuple[Literal[-1, 0, 1], Ordering | None]:
+        """Return the printed sign of a row minus the row it is ordered against, and our difference."""
+        if not entry.reading.against:
+            return 0, None
+        number, other = entry.against.value, self._prints[entry.reading.against].number.value
+        sign: Literal[-1, 0, 1] = 1 if number > other else -1 if number < other else 0
+        with contextlib.suppress(NotMeasured):
+            beside = self.value(entry.reading.against, scale) if sign else None
+            if isinstance(beside, Measured):
+                apart = value - beside
+                return sign, Ordering(
+                    apart.value, apart.low, apart.high, _count(apart), not apart.unequal, apart.length,
+                    apart.schedule,
+                )  # fmt: skip
+        return sign, None
+
+    def _absence(self, entry: Entry, reason: str) -> str:
+        """Return why nothing was measured: the reason, data that is absent too, and what a run would cost."""
+        read = entry.row is None or entry.reading.way in ("mean", "deviation", "outcome")
+        where, words = entry.reading.where if read else {}, [reason]
+        for name in (where.get("dataset"), where.get("tested")):
+            why = self.missing.get(str(name)) or self.missing.get(str(name).rpartition("-")[0])
+            if why and why not in reason:
+                words.append(f"{name} is absent too: {why}")
+        names = {str(where[key]) for key in PLACE if where.get(key)}
+        cells = self.costs.get(str(where.get("experiment")), {})
+        seconds = sum(cost for stem, cost in cells.items() if names <= set(stem.split("/")))
+        if seconds:
+            words.append(f"about {in_words(seconds)} at the published size")
+        return "; ".join(words)
+
+
+def _checked(entry: Entry, view: Evidence, words: Mapping[str, str]) -> Any:
+    """Return the result of a function of a work's checks.py.
+
+    Raises UserError where the function fails with an error other than UserError and NotMeasured.
+    """
+    name = entry.reading.text
+    check = entry.work.check(name, entry.where)
+    try:
+        return check(view, words)
+    except (UserError, NotMeasured):
+        raise
+    except (Exception, SystemExit) as problem:
+        told = f"{name}: {type(problem).__name__}: {problem}"
+        raise UserError(f"{entry.where}: check: {told} (mend {entry.work.folder / 'checks.py'})") from problem
+
+
+def _count(value: Measured) -> int:
+    return EXACT if math.isinf(value.independent) else int(value.independent)
+
+
+def _mean(view: Evidence, reading: join.Reading) -> Measured:
+    """Return our mean of a printed row in the printed unit, or what may stand for it, with notes."""
+    try:
+        found = view.at()
+    except NotMeasured:
+        if not reading.otherwise:
+            raise
+        found = view.at(**reading.otherwise)
+        other = "; ".join(
+            f"{each} in place of {reading.where.get(key)}" for key, each in reading.otherwise.items()
+        )
+        found = replace(found, notes=(*found.notes, other))
+    if reading.beside:
+        words = ", ".join(map(str, reading.beside.values()))
+        with contextlib.suppress(NotMeasured):
+            second = scaled(view.at(**reading.beside), reading.unit)
+            found = replace(found, notes=(*found.notes, f"by {words} {second.value:.4g}, n = {second.n}"))
+    return scaled(found, reading.unit)
+
+
+def _recognised(ssim: Any, identified: Any) -> Any:
+    return (ssim >= RECOGNISABLE) & (identified >= IDENTIFIED)
+
+
+def _outcome(view: Evidence) -> Outcome:
+    """Return whether an attack succeeds in a statement's condition."""
+    ssim, identified = (view.at(metric=metric, convention="standard") for metric in ("ssim", "identified"))
+    if not (ssim.trials and identified.trials):
+        return Outcome(ssim, identified, [_recognised(ssim.value, identified.value)])
+    means = (
+        pd.Series(trials.values).groupby(pd.Series(trials.clusters)).mean()
+        for trials in (ssim.trials, identified.trials)
+    )
+    return Outcome(ssim, identified, _recognised(*means).tolist())
+
+
+def _agree(own: Measured, other: Measured) -> str:
+    """Return "yes" or "no", whether two intervals overlap; empty where one has none."""
+    if math.isnan(own.low) or math.isnan(other.low):
+        return ""
+    return "yes" if own.low <= other.high and other.low <= own.high else "no"

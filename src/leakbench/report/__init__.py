@@ -1,9 +1,0 @@
-"""The report, one page: the scorecard first, then every experiment.
-
-Each experiment has its published and its measured numbers side by side.
-"""
-
-from leakbench.report.page import page
-from leakbench.report.section import Section
-
-__all__ = ["Section", "page"]

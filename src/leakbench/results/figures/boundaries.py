@@ -1,0 +1,82 @@
+"""Decision boundaries in the plane: a small map for each training, and the points of clients and test set."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import SubFigure
+
+from leakbench.results.figures import words
+from leakbench.results.figures.result import Result
+from leakbench.results.figures.rows import word
+from leakbench.results.figures.sheet import INK, Body
+
+# How many maps a row has, and the height in inches of a map with its title.
+ACROSS, HEIGHT = 5, 2.1
+CLASSES = sns.color_palette("colorblind", 2)
+SHADES = LinearSegmentedColormap.from_list("classes", [CLASSES[0], "white", CLASSES[1]])
+
+
+def boundaries(result: Result) -> Body | None:
+    """Draw the points of each client and of the test set, as in Figure 4.2, then a map for each training.
+
+    The shade shows the probability of the second class, and the line shows where both classes are equally
+    likely. Above each map stands the accuracy on all test points. Where a training has several clients, the
+    share of the plane that is classified otherwise than by centralised training follows.
+    """
+    drawn = result.facts.get("boundaries", [])
+    if not drawn:
+        return None
+    # The training with the most clients shows the points of each. Centralised training has one client, which
+    # holds all points.
+    first = max(range(len(drawn)), key=lambda place: drawn[place]["clients"])
+    groups = [(f"points of client {client}", str(client)) for client in range(drawn[first]["clients"])]
+    groups.append(("test points", "test"))
+    down = math.ceil((len(groups) + len(drawn)) / ACROSS)
+    seeds = len({about["seed"] for about in drawn}) > 1
+
+    def paint(body: SubFigure) -> None:
+        grid: Any = body.subplots(down, ACROSS, squeeze=False, subplot_kw={"xticks": [], "yticks": []})
+        places = iter(grid.flat)
+        for name, group in groups:
+            _points(axes := next(places), result.tensors[f"{first}/points/{group}"], drawn[first]["extent"])
+            axes.set_title(name, fontsize=6.6)
+        for number, about in enumerate(drawn):
+            axes = next(places)
+            _surface(axes, result.tensors[f"{number}/surface"], about["extent"])
+            _points(axes, result.tensors[f"{number}/points/test"], about["extent"], 0.5)
+            name = word(result, "training", about["training"]) + (f", seed {about['seed']}" if seeds else "")
+            axes.set_title(f"{name}\n{_measured(about)}", fontsize=6.6)
+        for axes in places:
+            axes.remove()
+
+    rounds = words.listed(sorted({about["round"] for about in drawn}))
+    note = f"n = 1 run each, the model of the last round ({rounds}); "
+    note += "apart: the share of the plane that is classified otherwise than by centralised training"
+    return Body(down * HEIGHT, note, paint)
+
+
+def _surface(axes: Axes, surface: np.ndarray, extent: Any) -> None:
+    axes.imshow(
+        surface, origin="lower", extent=extent, cmap=SHADES, vmin=0, vmax=1, alpha=0.55, aspect="auto"
+    )
+    if surface.min() < 0.5 < surface.max():
+        axes.contour(surface, levels=[0.5], extent=extent, colors=[INK], linewidths=1)
+
+
+def _points(axes: Axes, points: np.ndarray, extent: Sequence[float], size: float = 2.0) -> None:
+    x, y, label = points.T
+    sns.scatterplot(x=x, y=y, hue=label, palette=CLASSES, s=size, linewidth=0, legend=False, ax=axes)
+    left, right, low, high = extent
+    axes.set(xlim=(left, right), ylim=(low, high))
+    axes.grid(visible=False)
+
+
+def _measured(about: dict[str, Any]) -> str:
+    text = f"{about['accuracy']:.1%} right"
+    apart = about.get("apart") is not None and about["clients"] > 1
+    return f"{text}, {about['apart']:.1%} apart" if apart else text

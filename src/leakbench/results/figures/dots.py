@@ -1,0 +1,240 @@
+"""Dots with their intervals, and the printed numbers beside them.
+
+Each condition has a line, each metric has a column, and each group has a colour.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
+
+from leakbench.results.figures import words
+from leakbench.results.figures.legend import (
+    MARKERS,
+    add_legend,
+    bounded,
+    colours,
+    compare,
+    compared,
+    entry,
+    legend_height,
+    scatter,
+)
+from leakbench.results.figures.result import Result
+from leakbench.results.figures.rows import chosen, counted, levels, named, ordered, word
+from leakbench.results.figures.sheet import GREY, MUTED, Body
+
+# In inches: a line of one colour, what each further colour adds, a heading, the axis. LETTERS: how many
+# letters of a line's name stand beside each other. LETTERS_BELOW: how many letters fit below all panels.
+LINE, FURTHER, HEADING, AXIS, LETTERS, LETTERS_BELOW = 0.2, 0.055, 0.3, 0.5, 46, 110
+
+
+def dots(
+    result: Result,
+    *,
+    metrics: tuple[str, ...],
+    y: tuple[str, ...] = ("attack",),
+    hue: tuple[str, ...] = (),
+    blocks: tuple[str, ...] = (),
+    panels: str = "metric",
+    where: dict[str, str | float | list[str | float]] | None = None,
+    columns: dict[str, dict[str, str | float | list[str | float]]] | None = None,
+    text: dict[str, str] | None = None,
+    convention: str = "standard",
+    against: tuple[str, ...] = (),
+    chance: dict[str, float] | None = None,
+    level: dict[str, float] | None = None,
+    log: tuple[str, ...] = (),
+    inked: tuple[str, ...] = (),
+    zoom: tuple[str, ...] = (),
+    runs: str = "",
+) -> Body | None:
+    """Draw a dot with its interval for each condition and metric.
+
+    metrics: the metrics that are drawn.
+    y: columns that name a line.
+    hue: columns whose values each have a colour.
+    blocks: columns whose values are headings above their lines.
+    panels: the column whose values have axes side by side.
+    where: column → the value, or list of values, of the rows that are drawn.
+    columns: new column → how it follows from other columns (`derived` in `drawing/rows.py`).
+    text: value → the words that are shown in its place.
+    convention: the convention of the rows; a metric without rows of this convention keeps all its rows.
+    against: null baselines, drawn as grey marks.
+    chance: panel → number of guesses; a line marks their share of the data set's classes.
+    level: panel → a value that a line marks; the legend names the panel as a metric.
+    log: panels with a logarithmic axis.
+    inked: groups that are black, by their words in the legend.
+    zoom: panels whose axes need not start at 0.
+    runs: the name of a list among the exhibit's facts; its records are single runs, drawn as small dots.
+    """
+    rows = chosen(
+        result, metrics, where=where, columns=columns, convention=convention, baselines=["", *against]
+    )
+    if runs:
+        rows = pd.concat([rows, _runs(result, runs, metrics)], ignore_index=True)
+    own = rows[rows["baseline"] == ""]
+    if own.empty:
+        return None
+    rows = ordered(result, rows, [*blocks, *y, *hue], columns)
+    rows = rows.assign(
+        line=named(result, rows, y, text),
+        hue=named(result, rows, hue, text),
+        block=named(result, rows, blocks, text),
+    )
+    own = rows[rows["baseline"] == ""]
+    rows = rows.merge(own[["block", "line"]].drop_duplicates())
+    measured = [metric for metric in metrics if metric in set(own["metric"])]
+    across = measured if panels == "metric" else levels(result, own, panels, columns)
+    names = list(dict.fromkeys(own["hue"]))
+    palette = colours(names, inked)
+    lined = {
+        str(block): list(dict.fromkeys(part["line"])) for block, part in own.groupby("block", sort=False)
+    }
+    rows = rows.assign(shift=_shifts(own, rows, names))
+    pitch = LINE + FURTHER * (own.groupby(["block", "line"])["hue"].nunique().max() - 1)
+    heights = [pitch * len(lines) + HEADING for lines in lined.values()]
+    markers = dict(zip(names, MARKERS, strict=False))
+    several = [name for name in names if name and len(names) > 1]
+    entries = [entry(name, color=palette[name], marker=markers[name]) for name in several]
+    entries += compared(rows) + _levels(chance, level, result)
+    small = _small(own, "run" in set(rows["baseline"]))
+
+    def paint(body: SubFigure) -> None:
+        grid: Any = body.subplots(
+            len(lined), len(across), squeeze=False, sharex="col", gridspec_kw={"height_ratios": heights}
+        )
+        for down, (block, lines) in enumerate(lined.items()):
+            for column, value in enumerate(across):
+                axes = grid[down][column]
+                part = rows[(rows["block"] == block) & (rows[panels] == value)]
+                places = {line: place for place, line in enumerate(lines)}
+                _marked(axes, result, part, value, chance or {}, level or {})
+                _dots(axes, part.assign(place=part["line"].map(places)), palette, markers)
+                _dress(axes, lines, column == 0, down == len(lined) - 1)
+            if block:
+                grid[down][0].set_title(block, fontsize=8, fontweight="bold", x=0)
+        for column, value in enumerate(across):
+            _limits(grid[-1][column], value, log, zoom)
+            letters = LETTERS_BELOW // len(across)
+            grid[-1][column].set_xlabel(textwrap.fill(word(result, panels, value, text), letters))
+        add_legend(body, entries)
+
+    height = sum(heights) + AXIS + legend_height(entries)
+    return Body(height, counted(rows) + small, paint)
+
+
+def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
+    """Return how far each row stands below the middle of its line.
+
+    The groups of a line stand a little below each other, in the order of `names`, around the middle.
+
+    own: the rows of attacks and studies.
+    rows: these rows and those of baselines.
+    """
+    found: dict[tuple[str, str, str], float] = {}
+    for (block, line), part in own.groupby(["block", "line"], sort=False):
+        there = [name for name in names if name in set(part["hue"])]
+        step = min(0.7 / len(there), 0.24)
+        for number, name in enumerate(there):
+            found[str(block), str(line), name] = (number - (len(there) - 1) / 2) * step
+    keys = zip(rows["block"], rows["line"], rows["hue"], strict=True)
+    return pd.Series([found.get(key, 0.0) for key in keys], rows.index)
+
+
+def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict[str, str]) -> None:
+    """Draw measured dots with their intervals, and the marks with which they are compared."""
+    rows = rows.assign(place=rows["place"] + rows["shift"])
+    own = rows[rows["baseline"].isin(["", "run"])]
+    several = bool(own["client"].isna().any())
+    own = own.assign(faint=(own["client"].notna() & several) | (own["baseline"] == "run"))
+    whole = own[~own["faint"]]
+    ends = whole["place"], whole["ci_low"], whole["ci_high"]
+    axes.hlines(*ends, color=list(whole["hue"].map(palette)), linewidth=1.2, zorder=2)
+    sizes = {"size": "faint", "sizes": {True: 9, False: 24}}
+    look = {"hue": "hue", "palette": palette, "style": "hue", "markers": markers, "linewidth": 0, "zorder": 3}
+    scatter(axes, own, "mean", "place", **sizes, **look)
+    compare(axes, rows, "mean", "place", palette)
+
+
+def _dress(axes: Axes, lines: Sequence[str], first: bool, last: bool) -> None:
+    """Name the lines at the left of the first column, and the values below the last row."""
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set(ylabel="", xlabel="")
+    labels = [textwrap.fill(line, LETTERS) for line in lines] if first else [""] * len(lines)
+    axes.set_yticks(range(len(lines)), labels)
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", labelbottom=last, length=2 if last else 0)
+    axes.spines["left"].set_visible(False)
+    axes.spines["bottom"].set_visible(last)
+
+
+def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> None:
+    """Set the range of values that a column of axes shows, after all its dots are drawn."""
+    if value in log:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    elif value not in zoom and bounded(value):
+        axes.set_xlim(-0.02, 1.03)
+    elif value not in zoom and axes.get_xlim()[0] > 0 and not str(value).startswith("psnr"):
+        axes.set_xlim(left=0)
+
+
+def _small(own: pd.DataFrame, runs: bool) -> str:
+    """Return what the small print says of several dots of one group in one line.
+
+    own: the rows of attacks and studies.
+    runs: whether single runs are drawn beside them.
+    """
+    if runs:
+        return "; small dots: single runs"
+    clients = own.groupby(["block", "line", "hue", "metric"])["client"]
+    if ((clients.count() > 0) & (clients.size() > clients.count())).any():
+        return "; small dots: single clients"
+    return "; each client has a dot of its own" if (clients.nunique() > 1).any() else ""
+
+
+def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """Return the records of an exhibit's list as rows of the baseline "run", and their means.
+
+    Only metrics that the table lacks have such rows: the table's numbers may be of other models of the same
+    runs, such as those that were best on a test.
+    """
+    records = pd.DataFrame(result.facts.get(key, []))
+    if records.empty:
+        return records
+    conditions = ["dataset", "victim", "training", "defence"]
+    found = [m for m in metrics if m in records and m not in set(result.rows["metric"])]
+    long = records.melt(conditions, found, var_name="metric", value_name="mean").dropna(subset="mean")
+    means = long.groupby([*conditions, "metric"], as_index=False, sort=False)
+    whole = means["mean"].agg(["mean", "size"]).rename(columns={"size": "n"}).assign(baseline="", unit="run")
+    return pd.concat([long.assign(baseline="run"), whole])
+
+
+def _marked(
+    axes: Axes,
+    result: Result,
+    rows: pd.DataFrame,
+    value: Any,
+    chance: Mapping[str, float],
+    level: Mapping[str, float],
+) -> None:
+    """Draw the lines of chance and of a stated level."""
+    classes = result.facts.get("classes", {}).get(rows["dataset"].iloc[0] if len(rows) else "")
+    if value in chance and classes:
+        axes.axvline(chance[value] / classes, color=GREY, linestyle=":", linewidth=1.4)
+    if value in level:
+        axes.axvline(level[value], color=MUTED, linestyle="--", linewidth=1)
+
+
+def _levels(chance: Any, level: Mapping[str, float] | None, result: Result) -> list[Line2D]:
+    found = [entry("chance", color=GREY, linestyle=":")] if chance and result.facts.get("classes") else []
+    for metric, value in (level or {}).items():
+        label = f"{words.called('metric', metric)} by chance: {value:g}"
+        found.append(entry(label, color=MUTED, linestyle="--", linewidth=1))
+    return found

@@ -1,0 +1,193 @@
+"""The texts and the table that the page of an experiment has around its figure.
+
+These are the claim, the protocol, the threat model, the table, the verdicts and the origin.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from leakbench.base.artefacts import read_csv
+from leakbench.base.processes.process import commit
+from leakbench.results.figures import words
+from leakbench.results.figures.result import Result
+from leakbench.results.figures.rows import missing, ordered, word
+
+KINDS = {
+    "dataset": "Data sets",
+    "victim": "Victims",
+    "federation": "Federations",
+    "training": "Trainings",
+    "attack": "Attacks",
+    "defence": "Defences",
+}
+# The columns of a table that distinguish its rows, as far as they vary.
+CONDITION = (
+    *KINDS,
+    "checkpoint",
+    "client",
+    "key",
+    "tested",
+    "local_samples",
+    "threshold",
+    "pass",
+    "round",
+    "convention",
+)
+VERDICTS = (
+    "id",
+    "verdict",
+    "metric",
+    "published",
+    "measured",
+    "ci_low",
+    "ci_high",
+    "n",
+    "reason",
+)
+# A table with more rows is too long for a page; the CSV file has all of them.
+LONGEST = 60
+
+
+def claim(result: Result, paper: Sequence[str] = ()) -> str:
+    """Return the title, what the experiment shows, and the paper that says so, as Markdown.
+
+    paper: no file, or one paper.yaml.
+    """
+    spec = result.spec
+    lines = [f"# {spec['title']}", "", f"**{_said(spec)}** {spec['shows']}"]
+    for path in paper:
+        about = yaml.safe_load(Path(path).read_text())
+        cited = ", ".join(str(about[key]) for key in ("authors", "title", "year") if about.get(key))
+        lines += ["", f"*{cited}.* {about.get('link', '')}".rstrip()]
+        if about.get("claims"):
+            lines += ["", f"The work claims: {about['claims']}"]
+    return "\n".join(lines)
+
+
+def protocol(result: Result) -> str:
+    """Return how the experiment was measured, as Markdown."""
+    facts, rows = result.facts, result.rows
+    own = rows[rows["baseline"] == ""]
+    lines = ["## Protocol", ""]
+    if result.recorded:
+        lines += [f"This run leaves cells to a longer one, {result.recorded}, which is shown here.", ""]
+    for kind, title in KINDS.items():
+        met = set(own[kind]) if kind in own else set()
+        names = [name for name in result.parts(kind) if name in met] or [str(name) for name in sorted(met)]
+        # Variants of one file share one summary, so their titles stand in one line.
+        alike: dict[str, list[str]] = {}
+        for name in names:
+            alike.setdefault(_beside(result, kind, name, own), []).append(word(result, kind, name))
+        if names:
+            lines += [
+                f"- {title}:",
+                *(f"  - {', '.join(called)}{beside}" for beside, called in alike.items()),
+            ]
+    counts = [f"{words.span(part['n'])} {unit}s" for unit, part in own.groupby("unit")] if len(own) else ["0"]
+    lines.append(f"- n behind each number: {', '.join(counts)}")
+    lines.append(
+        f"- Seeds: {words.listed(facts.get('seeds', [])) or 'not stated'}; scale: {result.spec['scale']}"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(facts.get("versions", {}).items()))
+    lines.append(f"- Device: {facts.get('device', 'not stated')}; {versions}")
+    lines.append(
+        f"- Digest of the code: `{facts.get('code', '')[:16]}`, "
+        f"of the specification: `{facts.get('spec', '')[:16]}`"
+    )
+    if reasons := missing(result):
+        lines.append(f"- Not measured: {reasons}")
+    return "\n".join(lines)
+
+
+def threat_model(result: Result) -> str:
+    """Return what the attacker knows and does, as Markdown."""
+    knows = words.merged(result.facts.get("knows", {}))
+    if not knows:
+        return "## Threat model\n\nNothing is attacked here."
+    return "\n".join(["## Threat model", "", *(f"- {field}: {value}" for field, value in knows.items())])
+
+
+def table(result: Result) -> pd.DataFrame:
+    """Return what was measured, with a row for each condition and a column for each metric.
+
+    Each number has its 95 % interval and n. The table ends after LONGEST rows.
+    """
+    rows = result.rows[result.rows["baseline"] == ""]
+    columns = [c for c in CONDITION if c in rows and rows[c].nunique(dropna=False) > 1]
+    if rows.empty:
+        return pd.DataFrame(index=pd.Index([], name="nothing was measured"))
+    if (rows.groupby("metric")["convention"].nunique() == 1).all():
+        columns = [column for column in columns if column != "convention"]
+    rows = ordered(result, rows, columns)
+    named = {column: [word(result, column, value) for value in rows[column]] for column in columns}
+    metric = [words.called("metric", str(name)) for name in rows["metric"]]
+    cells = rows.assign(**named, metric=metric, measured=[_measured(row) for row in rows.to_dict("records")])
+    columns = columns or ["scale"]
+    wide = cells.groupby([*columns, "metric"], sort=False)["measured"].first().unstack("metric", sort=False)
+    return wide.fillna("").head(LONGEST)
+
+
+def _measured(row: Mapping[Any, Any]) -> str:
+    ends = f" [{row['ci_low']:.3g}, {row['ci_high']:.3g}]" if row["ci_low"] == row["ci_low"] else ""
+    return f"{row['mean']:.4g}{ends} (n = {row['n']:g})"
+
+
+def beyond(result: Result, path: str) -> str:
+    """Return which files hold all numbers, as Markdown.
+
+    path: the table of the run itself.
+    """
+    kept = f"`reference/{result.spec['scale']}/{Path(path).name}`"
+    shown = f"{kept}; those of this run alone: " if result.recorded else ""
+    return f"All numbers, with nulls and snapshots: {shown}`{_short(path)}`."
+
+
+def verdicts(result: Result, scorecard: Sequence[str] = ()) -> str:
+    """Return the verdicts that rest on this experiment alone, as Markdown or as an HTML table.
+
+    scorecard: no file, or the CSV of these verdicts.
+    """
+    for path in scorecard:
+        rows = read_csv(Path(path), keep_default_na=False, dtype=str)
+        shown = rows[[column for column in VERDICTS if column in rows]]
+        return (
+            str(shown.to_html(index=False)) if len(rows) else "No statement is about this experiment alone."
+        )
+    return f"They stand in `results/{result.spec['scale']}/scorecard.csv`, once the whole scale has run."
+
+
+def origin(result: Result, table: str) -> str:
+    """Return the command that makes the figure, and the commit at which it was made, as Markdown.
+
+    table: the table of the run itself, whose file has the name of the experiment.
+    """
+    name, scale = Path(table).stem, result.spec["scale"]
+    config = "" if scale == "quick" else f" --config scale={scale}"
+    lines = ["## Made by", "", f"    snakemake --cores 1 results/{scale}/figures/{name}.png{config}"]
+    if made_at := commit():
+        lines += ["", f"at commit `{made_at}`."]
+    return "\n".join(lines)
+
+
+def _said(spec: dict[str, Any]) -> str:
+    return "Asked:" if spec["work"] == "leakbench" else f"Claimed ({spec['item']}):"
+
+
+def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:
+    """Return a part's summary and, for an attack, how long it ran."""
+    summary = str(result.parts(kind).get(name, {}).get("summary", "")).rstrip(".")
+    notes = [summary] if summary else []
+    if kind == "attack":
+        whole, taken = result.value("attack", name, "iterations"), words.steps(own[own["attack"] == name])
+        notes += [f"{taken} of {whole:,}" if whole and taken else taken] if taken else []
+    return f": {'; '.join(notes)}" if notes else ""
+
+
+def _short(path: str) -> str:
+    """Return a path from results/ on."""
+    parts = Path(path).parts
+    return "/".join(parts[parts.index("results") :]) if "results" in parts else Path(path).name

@@ -1,0 +1,177 @@
+"""The table, the pictures and the printed numbers of one experiment, from which its figure is drawn.
+
+If a run leaves cells of the experiment to a recorded run, the figure is drawn from the recorded run.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.base.artefacts import Facts, read_csv, read_tensors
+from leakbench.base.cellname import CELL
+from leakbench.base.errors import UserError
+from leakbench.papers.reference import EXHIBIT, TEXT, Kept, tables
+from leakbench.papers.verdicts.tolerances import possible
+
+TENSORS = ("truth", "guess", "usable", "sample", "score")
+# The name of a fact in a record → the name of the same fact in an exhibit.
+FACTS = {"device": "device", "seeds": "seeds", "versions": "versions", "knows": "knows", "code": "code"}
+FACTS |= {"specs": "spec", "absent": "absent_cells"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The pictures of one cell.
+
+    about: what the pictures are (dataset, victim, local_samples, rule, target, knows, ...).
+    truth: float32 [k, C, H, W] in [0, 1], the private images.
+    guess: float32 [m, C, H, W] as reconstructed, in any range.
+    usable: bool [m], whether the attack got anything for a guess.
+    sample: int64 [m], the sample that a guess resembles most, -1 for none.
+    score: float32 [m], the Pearson r of a guess with its sample.
+    """
+
+    about: dict[str, Any]
+    truth: np.ndarray
+    guess: np.ndarray
+    usable: np.ndarray
+    sample: np.ndarray
+    score: np.ndarray
+
+
+@dataclass(frozen=True)
+class Result:
+    """One experiment.
+
+    rows: the table that the `table` verb writes.
+    panels: the pictures of the exhibit.
+    facts: the facts of the exhibit.
+    tensors: the tensors of the exhibit.
+    spec: title, shows, work, item, scale, figure, and under `parts` what the experiment names, in its order.
+    marks: the printed numbers that belong to rows of the table, in the unit of the table.
+    recorded: if a recorded run is shown in place of this run, when, where and from what it was recorded;
+    otherwise empty.
+    """
+
+    rows: pd.DataFrame
+    panels: list[Panel]
+    facts: Facts
+    tensors: dict[str, np.ndarray]
+    spec: dict[str, Any]
+    marks: pd.DataFrame = field(default_factory=pd.DataFrame)
+    recorded: str = ""
+
+    def parts(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Return name → entry of the parts of a kind (dataset, victim, attack, ...) in the experiment."""
+        return {part["name"]: part for part in self.spec.get("parts", {}).get(kind, [])}
+
+    def value(self, kind: str, name: str, parameter: str) -> Any:
+        """Return a parameter's value of a part at its full size, or None if the part has none.
+
+        kind: the kind of the part (dataset, victim, attack, ...).
+        name: the name of the part.
+        parameter: the name of the parameter, or its path, such as objective.layer-weights.beta.
+        """
+        value: Any = self.parts(kind).get(name, {}).get("parameters", {})
+        for key in parameter.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+
+def read_result(
+    table: str, exhibit: str, spec: str, marks: Sequence[str] = (), recorded: Sequence[str] = ()
+) -> Result:
+    """Read the files from which one experiment's figure is drawn.
+
+    table: CSV.
+    exhibit: safetensors, which may hold no pictures.
+    spec: JSON.
+    marks: no file, or one CSV of printed numbers, which may be empty.
+    recorded: no file, or the recorded table that is shown in place of `table`, with the files beside it
+    (`reference.fuller` chooses it).
+
+    Raises UserError naming the file and what it lacks.
+    """
+    tensors, facts = read_tensors(Path(exhibit))
+    panels = _panels(exhibit, tensors, facts)
+    shown = json.loads(Path(spec).read_text())
+    printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
+    rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
+    own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
+    kept = tables(map(Path, recorded))
+    found = _of_record(own, kept[0]) if kept else own
+    return replace(found, rows=_cut(found.rows))
+
+
+def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -> list[Panel]:
+    """Return the pictures of an exhibit. Raises UserError naming the file and what it lacks."""
+    panels = []
+    for number, about in enumerate(facts.get("panels", [])):
+        for name in TENSORS:
+            if f"{number}/{name}" not in tensors:
+                raise UserError(
+                    f"{path}: tensor '{number}/{name}' is missing (every panel has {', '.join(TENSORS)})"
+                )
+        panels.append(Panel(about, *(tensors[f"{number}/{name}"] for name in TENSORS)))
+    return panels
+
+
+def _cut(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a table, with intervals cut as `possible` cuts them."""
+    if not {"ci_low", "ci_high"} <= {*rows.columns}:
+        return rows
+    cut = rows.copy()
+    for metric, at in rows.groupby("metric").groups.items():
+        least, most = possible(str(metric), -math.inf, math.inf)
+        cut.loc[at, "ci_low"] = rows.loc[at, "ci_low"].clip(lower=least)
+        cut.loc[at, "ci_high"] = rows.loc[at, "ci_high"].clip(upper=most)
+    return cut
+
+
+def _of_record(own: Result, kept: Kept) -> Result:
+    """Return a recorded run in place of a run of another scale.
+
+    The pictures are those of the recorded exhibit, or else those at the median that the record keeps.
+    """
+    tensors, facts = read_tensors(exhibit) if (exhibit := kept.beside(EXHIBIT)) else ({}, {})
+    panels = _panels(exhibit or kept.table, tensors, facts)
+    if not tensors and (medians := kept.beside(".safetensors")):
+        panels = [_median(cell, pair) for cell, pair in read_tensors(medians)[0].items()]
+    made = {name: kept.record[key] for key, name in FACTS.items() if key in kept.record}
+    return replace(
+        own,
+        rows=kept.rows.fillna({"key": ""} if "key" in kept.rows else {}),
+        panels=panels,
+        facts=own.facts | facts | made,
+        tensors=own.tensors | tensors,
+        spec=own.spec | {"scale": kept.scale},
+        recorded=kept.said(),
+    )
+
+
+def _median(cell: str, pair: np.ndarray) -> Panel:
+    """Return the picture at the median that a record keeps of a cell.
+
+    cell: the five names of `cells.CELL`, joined with "/".
+    pair: uint8 [2, rows, columns, channels], the private image and its reconstruction.
+    """
+    truth, guess = (pair.transpose(0, 3, 1, 2) / np.float32(255)).astype(np.float32)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        score = np.corrcoef(truth.ravel(), guess.ravel())[0, 1]
+    about = dict(zip(CELL, cell.split("/"), strict=True)) | {"rule": "median", "target": "images"}
+    one = np.array([0])
+    return Panel(about, truth[None], guess[None], one == 0, one, np.array([score], np.float32))
+
+
+def _rows(path: str, columns: Sequence[str]) -> pd.DataFrame:
+    rows: pd.DataFrame = read_csv(Path(path), dtype=TEXT)
+    for column in columns:
+        if column not in rows:
+            raise UserError(f"{path}: column '{column}' is missing (the rule that writes it has it)")
+    return rows

@@ -1,0 +1,242 @@
+"""The rows of a table that a drawing shows.
+
+The rows have the columns that the drawing derives, and the printed numbers stand beside them as rows.
+"""
+
+import fnmatch
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from leakbench.base.cellname import CELL
+from leakbench.results.figures import words
+from leakbench.results.figures.result import Result
+
+# A PSNR above this means "the same image": more decibels would only squeeze all other values.
+DECIBELS = 60.0
+# A run of less than this share of its published length shows nothing, so it is not drawn.
+SHORTEST = 0.01
+# An interval needs at least this many values.
+FEWEST = 3
+PRINTED = "printed"
+MEASURED = {"mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "value", "id"}
+Columns = Mapping[str, Mapping[str, Any]]
+
+
+def chosen(
+    result: Result,
+    metrics: Sequence[str],
+    *,
+    where: Mapping[str, Any] | None = None,
+    columns: Columns | None = None,
+    convention: str = "standard",
+    baselines: Sequence[str] = ("",),
+) -> pd.DataFrame:
+    """Return the rows of some metrics and baselines that a drawing shows.
+
+    Printed numbers are rows of the baseline PRINTED. Runs that were too short are left out, PSNR ends at
+    DECIBELS, and intervals of fewer than FEWEST values are left out.
+
+    result: the experiment.
+    metrics: the metrics that are kept.
+    where: column → the value, or list of values, that is kept.
+    columns: new column → how it follows from others (see `derived`).
+    convention: the convention that is kept; a metric without rows of this convention keeps all its rows.
+    baselines: the baselines that are kept; "" is the attack itself.
+    """
+    parts = [result.rows, _printed(result)]
+    # The columns of an empty table have no type, and would change the types of the other table.
+    rows = pd.concat([part for part in parts if len(part)] or parts)
+    for column in ("attack", "training", "client", "iterations"):
+        if column not in rows:
+            rows = rows.assign(**{column: math.nan})
+    rows = rows[rows["metric"].isin(list(metrics)) & rows["baseline"].isin([*baselines, PRINTED])]
+    # A metric that only a paper uses has rows of that paper's convention alone.
+    other = ~rows["metric"].isin(rows.loc[rows["convention"] == convention, "metric"])
+    rows = rows[(rows["convention"] == convention) | other].reset_index(drop=True)
+    if set(CELL) <= set(rows.columns):
+        cells = pd.MultiIndex.from_frame(rows[list(CELL)])
+        rows = rows[~cells.isin([cell for cell, _ in too_short(result)]) | rows["iterations"].isna()]
+    for column, how in (columns or {}).items():
+        rows = derived(result, rows, column, how)
+    for column, wanted in (where or {}).items():
+        rows = rows[rows[column].isin(wanted if isinstance(wanted, list | tuple) else [wanted])]
+    decibels = rows["metric"].str.startswith("psnr")
+    ends = ["mean", "ci_low", "ci_high"]
+    rows.loc[decibels, ends] = rows.loc[decibels, ends].clip(upper=DECIBELS)
+    rows.loc[~(rows["n"] >= FEWEST), ["ci_low", "ci_high"]] = math.nan
+    return rows
+
+
+def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows with a new column.
+
+    result: the experiment.
+    rows: rows of its table.
+    column: the name of the new column.
+    how: the key `by` names the column, or the columns, from which the new column follows. Every other key is
+    a glob of a value of that column → the new value, or a list of values for a row that stands in several
+    places. The values of several columns are joined with " | ". The key `else` has the new value of all other
+    values, which otherwise stay as they are. The key `parameter` takes a value of the part in place of its
+    name (see `Result.value`).
+    """
+    by = [how["by"]] if isinstance(how["by"], str) else list(how["by"])
+    names = rows[by].apply(lambda row: " | ".join(words.plain(value) for value in row), axis=1)
+    known = {key: value for key, value in how.items() if key not in ("by", "else", "parameter")}
+
+    def became(name: str) -> Any:
+        for glob, value in known.items():
+            if fnmatch.fnmatchcase(name, glob):
+                return value
+        if "parameter" in how:
+            return result.value(by[0], name, how["parameter"])
+        return how.get("else", name)
+
+    found: list[Any] = [became(name) for name in names]
+    return rows.assign(**{column: pd.Series(found, index=rows.index, dtype=object)}).explode(
+        column, ignore_index=True
+    )
+
+
+def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | None = None) -> list[Any]:
+    """Return the values of a column in order.
+
+    Numbers are sorted by size. Other values stand in the order in which the derivation of the column, or else
+    the experiment, lists them.
+
+    result: the experiment.
+    rows: rows of its table.
+    column: the name of the column.
+    columns: new column → how it follows from others (see `derived`).
+    """
+    there = list(dict.fromkeys(rows[column].dropna()))
+    how = (columns or {}).get(column, {})
+    listed: list[Any] = []
+    for value in [value for key, value in how.items() if key not in ("by", "parameter")]:
+        listed += value if isinstance(value, list) else [value]
+    listed += words.KEYS if column == "key" else list(result.parts(column))
+    if all(isinstance(value, int | float) for value in there):
+        return sorted(there)
+    place = {value: number for number, value in reversed(list(enumerate(listed)))}
+    return sorted(there, key=lambda value: place.get(value, len(place)))
+
+
+def named(
+    result: Result, rows: pd.DataFrame, columns: Sequence[str], text: Mapping[str, str] | None = None
+) -> pd.Series:
+    """Return the name of each row: the words for its values in some columns, joined with " · ".
+
+    The name is empty if no value needs a word.
+
+    result: the experiment.
+    rows: rows of its table.
+    columns: the columns that make up the name.
+    text: value → the words that are shown in its place.
+    """
+    if not columns:
+        return pd.Series("", index=rows.index, dtype=object)
+    parts = [rows[column].map(lambda value, c=column: word(result, c, value, text)) for column in columns]
+    return pd.concat(parts, axis=1).apply(lambda row: " · ".join(filter(None, row)), axis=1)
+
+
+def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None = None) -> str:
+    """Return the words for a value of a column.
+
+    These are the experiment's own words, or else the title of the part that the value names, or else those of
+    `words.called`.
+
+    result: the experiment.
+    column: the name of the column.
+    value: one of its values.
+    text: value → the experiment's own words.
+    """
+    plain = words.plain(value)
+    if text and plain in text:
+        return text[plain]
+    part = result.parts("dataset" if column == "tested" else column).get(plain, {})
+    return str(part.get("title", "")) or words.called(column, plain)
+
+
+def ordered(
+    result: Result, rows: pd.DataFrame, by: Sequence[str], columns: Columns | None = None
+) -> pd.DataFrame:
+    """Return the rows sorted by some columns, each in the order of `levels`.
+
+    result: the experiment.
+    rows: rows of its table.
+    by: the columns, the most important first.
+    columns: new column → how it follows from others (see `derived`).
+    """
+    keys = {c: {value: n for n, value in enumerate(levels(result, rows, c, columns))} for c in by}
+    places = rows[list(by)].apply(lambda series: series.map(keys[str(series.name)]).fillna(-1))
+    return rows.loc[places.sort_values(list(by), kind="stable").index] if len(by) else rows
+
+
+def too_short(result: Result) -> list[tuple[tuple[str, ...], str]]:
+    """Return the cells whose attacks ran for less than SHORTEST of their published length.
+
+    Each cell comes with the words that say how long its attack ran.
+    """
+    rows = result.rows
+    if not {*CELL, "iterations"} <= set(rows.columns):
+        return []
+    longest = rows[rows["baseline"] == ""].groupby(list(CELL))["iterations"].max()
+    out = []
+    for cell, taken in longest.dropna().items():
+        assert isinstance(cell, tuple)
+        whole = result.value("attack", cell[-1], "iterations") or 0
+        if taken < SHORTEST * whole:
+            out.append((cell, f"{word(result, 'attack', cell[-1])} ({taken:g} of {whole:,} steps)"))
+    return out
+
+
+def missing(result: Result) -> str:
+    """Return in words why cells are missing.
+
+    Data sets that are not here are named by their titles. Other reasons are given as they are.
+    """
+    reasons: list[str] = list(dict.fromkeys(result.facts.get("absent_cells", {}).values()))
+    named = {reason: reason.split()[0].rstrip(":") for reason in reasons}
+    absent = [name for name in dict.fromkeys(named.values()) if name in result.parts("dataset")]
+    sets = ", ".join(word(result, "dataset", name) for name in absent)
+    others = [reason for reason in reasons if named[reason] not in absent]
+    return "; ".join([*([f"the data sets {sets} are not here"] if absent else []), *others])
+
+
+def counted(rows: pd.DataFrame, intervals: bool = True) -> str:
+    """Return the small print of a drawing: how many values, of what, and how many steps its rows rest on.
+
+    intervals: whether the drawing shows intervals.
+    """
+    own = rows[rows["baseline"].isin(["", "snapshot"])]
+    if own.empty:
+        return "n = 0"
+    text = "; ".join(
+        f"n = {words.span(part['n'])} {unit}{'s' if part['n'].max() > 1 else ''} behind each point"
+        for unit, part in own.groupby("unit", sort=False)
+    )
+    text += f" {steps}" if (steps := words.steps(own[own["baseline"] == ""])) else ""
+    if "rounds" in own and own["rounds"].notna().any():
+        text += f" after {words.span(own['rounds'])} rounds over {words.span(own['images'])} images"
+    if intervals:
+        known = own["ci_low"].notna().any()
+        text += "; bars and bands: 95 % interval" if known else "; too few values for an interval"
+    whole = rows["metric"].str.startswith("psnr") & (rows["mean"] >= DECIBELS)
+    return text + (f"; PSNR is cut at {DECIBELS:g} dB" if whole.any() else "")
+
+
+def _printed(result: Result) -> pd.DataFrame:
+    """Return the row of the table that each printed number belongs to, with that number as the mean."""
+    rows, out = result.rows[result.rows["baseline"] == ""], []
+    conditions = [c for c in rows if c not in MEASURED | {"baseline", "unit", "seeds", "scale"}]
+    for mark in result.marks.to_dict("records"):
+        known = {c: v for c, v in mark.items() if c in conditions and not pd.isna(v)}
+        same = (rows[list(known)] == pd.Series(known)).all(axis=1)
+        # If a mark leaves a column open, a row with a gap in that column is preferred: the row of all clients
+        # to that of client 0.
+        gaps = rows[same].isna().sum(axis=1).sort_values(ascending=False, kind="stable")
+        found = rows.loc[gaps.index[:1]]
+        out.append(found.assign(baseline=PRINTED, mean=mark["value"], ci_low=math.nan, ci_high=math.nan))
+    return pd.concat(out) if out else rows.head(0)

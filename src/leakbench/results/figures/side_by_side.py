@@ -1,0 +1,140 @@
+"""The same private images as several attacks reconstructed them: conditions down, attacks across."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leakbench.base.cellname import CELL
+from leakbench.results.figures import words
+from leakbench.results.figures.medians import at_medians, medians
+from leakbench.results.figures.result import Panel, Result
+from leakbench.results.figures.rows import too_short, word
+from leakbench.results.figures.sheet import Body
+from leakbench.results.figures.tile import (
+    APART,
+    GAP,
+    ROOM,
+    THRESHOLD,
+    Line,
+    Strip,
+    Tile,
+    left_of,
+    pearson,
+    tiled,
+)
+
+# Inches: the sides that a tile may have.
+SMALLEST, LARGEST = 0.31, 0.8
+CONDITION = ("dataset", "victim", "defence")
+# Further columns, which are named where those of CONDITION do not distinguish all panels.
+FURTHER = ("local_samples", "checkpoint", "federation")
+RANKS = ("worst ", "median ", "best ")
+
+
+def side_by_side(
+    result: Result,
+    *,
+    blocks: tuple[str, ...] = ("dataset",),
+    most: int = 8,
+    where: dict[str, str | float | list[str | float]] | None = None,
+) -> Body | None:
+    """Draw a line for each condition: the private images, then each attack's reconstructions.
+
+    Lines with the same private images form a group, which shows these images once. If every group has one
+    condition only and the attacks do not fit beside each other, each attack has a line. Below each
+    reconstruction is its Pearson r; r >= 0.98 has a red frame. Attacks that ran for less than 1 % of their
+    published length are not shown.
+
+    blocks: columns whose values each have a group.
+    most: the largest number of images of an update that are shown.
+    where: column → the value, or list of values, of the panels that are shown.
+    """
+    short = {cell for cell, _ in too_short(result)}
+    found: dict[Any, list[Panel]] = {}
+    for panel in result.panels:
+        if len(panel.truth) and _values(panel, CELL) not in short and _fits(panel.about, where or {}):
+            found.setdefault((*_values(panel, blocks), panel.truth.tobytes()), []).append(panel)
+    if not found:
+        return None
+    if at_medians(panels := [panel for own in found.values() for panel in own]):
+        return medians(result, panels)
+    laid = [(*_laid(result, own), own[0].truth) for own in found.values()]
+    count = min(most, max(len(truth) for *_, truth in laid))
+    across = 1 + max(len(attacks) for _, _, attacks, _ in laid)
+    alone = all(len(lines) == 1 for _, lines, _, _ in laid)
+    stacked = alone and _side(ROOM, across, count) < 2 * SMALLEST
+    if stacked:
+        names = [word(result, "attack", attack) for _, _, attacks, _ in laid for attack in attacks]
+        left, across = left_of(["private", *names]), 1
+    else:
+        left = 0.0 if alone else left_of(name for _, lines, _, _ in laid for name in lines)
+    while count > 1 and _side(ROOM - left, across, count) < SMALLEST:
+        count -= 1
+    groups = []
+    for heading, lines, attacks, truth in laid:
+        strips = {name: [_tiles(line.get(a), count) for a in attacks] for name, line in lines.items()}
+        private: list[Tile | None] = [Tile(image) for image in truth[:count]]
+        called = [word(result, "attack", attack) for attack in attacks]
+        drawn: list[Line] = []
+        if stacked:
+            (own,) = strips.values()
+            drawn = [
+                (name, [Strip("", tiles)])
+                for name, tiles in zip(["private", *called], [private, *own], strict=True)
+            ]
+        else:
+            for name, own in strips.items():
+                heads = [""] * len(called) if drawn else called
+                first = Strip("", [None] * count) if drawn else Strip("private", private)
+                drawn.append(("" if alone else name, [first, *map(Strip, heads, own)]))
+        groups.append((heading, drawn))
+    shown = words.span(min(len(truth), count) for *_, truth in laid)
+    steps = words.steps(result.rows[result.rows["baseline"] == ""])
+    note = f"n = {shown} images of each attack {steps}".rstrip()
+    note += f"; below each reconstruction: Pearson r; red frame: r ≥ {THRESHOLD}"
+    return tiled(groups, min(LARGEST, _side(ROOM - left, across, count)), note=note)
+
+
+def _side(room: float, across: int, count: int) -> float:
+    """Return the side of a tile where `across` strips of `count` tiles share a line of `room` inches."""
+    return (room - APART * (across - 1)) / (across * count) - GAP
+
+
+def _laid(result: Result, panels: Sequence[Panel]) -> tuple[str, dict[str, dict[str, Panel]], list[str]]:
+    """Return what all panels of a group share, the panels by line and attack, and the attacks in order."""
+    varied = [c for c in CONDITION if len({_values(panel, [c]) for panel in panels}) > 1]
+    if len({_values(panel, ["attack", *varied]) for panel in panels}) < len(panels):
+        varied += [c for c in FURTHER if len({_values(panel, [c]) for panel in panels}) > 1]
+    lines: dict[str, dict[str, Panel]] = {}
+    for panel in panels:
+        lines.setdefault(_named(result, panel, varied), {})[panel.about["attack"]] = panel
+    order = {name: place for place, name in enumerate(result.parts("attack"))}
+    attacks = sorted(
+        {panel.about["attack"]: None for panel in panels}, key=lambda a: order.get(a, len(order))
+    )
+    return _named(result, panels[0], [c for c in CONDITION if c not in varied]), lines, attacks
+
+
+def _named(result: Result, panel: Panel, columns: Sequence[str]) -> str:
+    known = dict(zip(columns, _values(panel, columns), strict=True))
+    names = [word(result, c, v) for c, v in known.items() if (c, v) != ("defence", "none")]
+    return " · ".join(names) or "no defence"
+
+
+def _tiles(panel: Panel | None, count: int) -> list[Tile | None]:
+    """Return `count` tiles of an attack's reconstructions, with gaps where the attack has none."""
+    tiles: list[Tile | None] = []
+    if panel is None:
+        return [None] * count
+    for place, image in enumerate(panel.guess[:count]):
+        score, usable = float(panel.score[place]), bool(panel.usable[place])
+        rank = RANKS[place] if panel.about.get("rule") == "worst-median-best" else ""
+        tiles.append(Tile(image if usable else None, rank + pearson(score), usable and score >= THRESHOLD))
+    return [*tiles, *[None] * (count - len(tiles))]
+
+
+def _values(panel: Panel, columns: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(panel.about.get(column, "none") for column in columns)
+
+
+def _fits(about: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(about.get(c) in (v if isinstance(v, list | tuple) else [v]) for c, v in where.items())

@@ -1,0 +1,178 @@
+"""Images as tiles, in strips and lines.
+
+Tiles that belong together form a strip. Strips stand beside each other in lines.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import SubFigure
+from matplotlib.patches import Rectangle
+
+from leakbench.results.figures.sheet import FAINT, INK, MARGIN, MUTED, WIDTH, Body
+
+THRESHOLD = 0.98
+# The frame of a leak is red, because a leak is bad for the person on the image.
+REVEALED = "#cf222e"
+# Rounding of a division leaves values just beyond [0, 1]; such values alone are no reason to rescale.
+SLACK = 0.02
+# In inches: the room of a line, the space between tiles and between strips, a heading, a line of a name and a
+# letter of it, the label below a tile, a line of the legend.
+ROOM, GAP, APART = WIDTH - 2 * MARGIN, 0.06, 0.15
+HEADING, NAME, LETTER, LABEL, LEGEND = 0.22, 0.13, 0.066, 0.19, 0.14
+# Letters of a name at the left, before it is folded.
+LETTERS = 26
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One image of a drawing.
+
+    image: [C, H, W] in any range, or None for a neuron that sent nothing.
+    label: the text below the image.
+    marked: whether the frame of the image is red.
+    """
+
+    image: np.ndarray | None
+    label: str = ""
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Tiles that belong together.
+
+    name: the text above the tiles.
+    tiles: from left to right, None for a gap.
+    """
+
+    name: str
+    tiles: Sequence[Tile | None]
+
+
+# A line: the text at its left, and its strips.
+Line = tuple[str, Sequence[Strip]]
+
+
+def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Return an image [C, H, W] of any range as [H, W] or [H, W, 3] in [0, 1], and whether it was rescaled.
+
+    An image that stays in [0, 1] is shown as it is. Any other is stretched linearly from its own minimum
+    (black) to its own maximum (white), all channels together. Values that are not finite count as 0.
+    """
+    values = np.nan_to_num(np.asarray(image, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = values.min(), values.max()
+    rescaled = bool(low < -SLACK or high > 1 + SLACK)
+    if rescaled:
+        values = (values - low) / (high - low) if high > low else np.full_like(values, 0.5)
+    values = values.clip(0, 1)
+    return (values[0] if len(values) == 1 else values[:3].transpose(1, 2, 0)), rescaled
+
+
+def pearson(score: float) -> str:
+    """Return a correlation as text, with three decimal places.
+
+    Rounding must not lift a correlation over the threshold, so 0.9796 becomes 0.979.
+    """
+    value = float(score)
+    if not np.isfinite(value):
+        return "undefined"
+    shown = round(value, 3)
+    if value < THRESHOLD <= shown:
+        shown = THRESHOLD - 0.001
+    return f"{shown:.3f}".replace("-", "−")
+
+
+def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
+    """Return a drawing of groups of lines, each group under its heading.
+
+    A line that is too long for the figure goes on below.
+
+    groups: pairs of a heading and its lines.
+    side: the side of a tile in inches.
+    note: for the small print.
+    legend: the text below all tiles.
+    """
+    tiles: list[tuple[float, float, Tile]] = []
+    texts: list[tuple[float, float, str, dict[str, Any]]] = []
+    bold: dict[str, Any] = {"color": INK, "fontweight": "bold"}
+    left, y = left_of(name for _, lines in groups for name, _ in lines), 0.0
+    for heading, lines in groups:
+        texts.append((0, y, heading, bold | {"fontsize": 8.4}))
+        y += HEADING
+        for beside, strips in lines:
+            for row in _rows(strips, side, ROOM - left):
+                names = [textwrap.wrap(strip.name, _letters(strip, side)) for _, strip in row]
+                top = y + NAME * max(map(len, names)) + 0.02
+                texts.append((0, top + side / 2, textwrap.fill(beside, LETTERS), {"va": "center"}))
+                for (x, strip), name in zip(row, names, strict=True):
+                    texts.append((left + x, y, "\n".join(name), bold))
+                    places = (left + x + place * (side + GAP) for place in range(len(strip.tiles)))
+                    tiles += [
+                        (place, top, tile) for place, tile in zip(places, strip.tiles, strict=True) if tile
+                    ]
+                beside, y = "", top + side + LABEL
+        y += 0.1
+    wrapped = textwrap.wrap(legend, 150)
+    texts.append((0, y, "\n".join(wrapped), {"fontsize": 6.8}))
+    height = y + LEGEND * len(wrapped) + 0.05
+
+    def paint(body: SubFigure) -> None:
+        # One invisible axes whose units are inches, downwards from the top.
+        axes = body.add_axes((0, 0, 1, 1))
+        axes.axis("off")
+        for x, y, text, look in texts:
+            axes.text(x, y, text, {"fontsize": 6.5, "va": "top", "color": MUTED} | look)
+        for x, y, tile in tiles:
+            centre = x + side / 2
+            frame = Rectangle((x, y), side, side, facecolor="none", edgecolor=FAINT, linewidth=0.6)
+            if tile.image is None:
+                frame.set(facecolor="black", edgecolor="black")
+                axes.text(centre, y + side / 2, "none", color="white", fontsize=6, ha="center", va="center")
+            else:
+                pixels, extent = displayable(tile.image)[0], (x, x + side, y + side, y)
+                axes.imshow(pixels, vmin=0, vmax=1, interpolation="nearest", extent=extent, aspect="auto")
+            if tile.marked:
+                frame.set(edgecolor=REVEALED, linewidth=1.8)
+            axes.add_patch(frame)
+            size = min(6.3, 115 * (side + GAP) / max(1, len(tile.label)))
+            below = {"color": MUTED, "ha": "center", "va": "top", "fontsize": size}
+            axes.text(centre, y + side + 0.02, tile.label, below)
+        axes.set(xlim=(-MARGIN, WIDTH - MARGIN), ylim=(height, 0))
+
+    return Body(height, note, paint)
+
+
+def left_of(names: Iterable[str]) -> float:
+    """Return the width in inches that the names at the left of lines take."""
+    longest = max(map(len, names), default=0)
+    return LETTER * min(longest, LETTERS) + APART if longest else 0.0
+
+
+def _letters(strip: Strip, side: float) -> int:
+    """Return how many letters of a strip's name fit above its tiles in one line."""
+    return int((max(1, len(strip.tiles)) * (side + GAP) + APART) / LETTER)
+
+
+def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tuple[float, Strip]]]:
+    """Yield a line row by row: how far from the left each strip starts, and the strip.
+
+    A strip that is too long goes on below its own beginning, without its name.
+    """
+    row: list[tuple[float, Strip]] = []
+    pitch, x = side + GAP, 0.0
+    for strip in strips:
+        if row and x + min(len(strip.tiles) * pitch, room / 2) > room + GAP:
+            yield row
+            row, x = [], 0.0
+        fitting = max(1, int((room + GAP - x) / pitch + 1e-6))
+        for start in range(0, len(strip.tiles), fitting):
+            if start:
+                yield row
+                row = []
+            row.append((x, Strip("" if start else strip.name, strip.tiles[start : start + fitting])))
+        x += min(len(strip.tiles), fitting) * pitch + APART
+    yield row

@@ -1,0 +1,143 @@
+"""The scorecard as the page shows it: rows for its table, and counts by work and word."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from leakbench.results.report.numbers import count, interval, number
+
+VERDICTS = {
+    "reproduced": "the number lies within its tolerance, or the claim holds through the whole interval",
+    "direction": "the number does not reproduce, but the ordering that it belongs to holds",
+    "differs": "the whole interval lies beyond the tolerance, or the claim fails through all of it",
+    "inconclusive": "measured, but too little to tell: few trials, a short run, or a wide interval",
+    "not-run": "nothing was measured, for the reason given",
+}
+# The headline counts rows of this class alone; the other classes are shown apart.
+RESULT = "result"
+CLASSES = {
+    "setting": "Settings: what a paper states of its set-up, beside our configuration",
+    "arithmetic": "Arithmetic: whether printed numbers follow from each other",
+    "doubt": "Doubts and expectations of our own: reproduced means that the doubt holds",
+}
+# The columns of the page's table: key of a line -> title; those in HIDDEN serve only search and filters.
+COLUMNS = {
+    "item": "Paper and item", "what": "Quantity", "published": "Published",
+    "measured": "Measured [95 % interval]", "n": "n", "word": "Verdict", "reason": "Reason",
+    "convention": "Convention", "class": "Class", "scale": "Scale", "work": "Paper", "condition": "Condition",
+    "interval": "Interval", "origin": "Origin", "examined": "Why it differs", "id": "Row",
+}  # fmt: skip
+HIDDEN = ("convention", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
+NUMBERS = ("measured", "n")
+# The columns that are sorted by size; text comes after all numbers.
+BY_SIZE = ("published", *NUMBERS)
+
+
+# One row of the scorecard, ready to print: key -> text.
+Line = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The results of one work, or all rows of another class.
+
+    key: the name of the work, or "class-" and the name of the class.
+    name: the title on the page.
+    counts: verdict -> number of rows.
+    reasons: why rows were not run, and how often, the most frequent reason first.
+    """
+
+    key: str
+    name: str
+    counts: dict[str, int]
+    reasons: list[tuple[str, int]]
+
+    @property
+    def total(self) -> int:
+        """Number of rows."""
+        return sum(self.counts.values())
+
+
+def lines(scorecard: pd.DataFrame) -> list[Line]:
+    """Return the line of every row of the scorecard, in order.
+
+    Raises ValueError for a verdict that is not in VERDICTS.
+    """
+    rows = scorecard.to_dict("records")
+    for row in rows:
+        if row["verdict"] not in VERDICTS:
+            raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")
+    return [_line(row) for row in rows]
+
+
+def cells(rows: Iterable[Line]) -> list[list[str]]:
+    """Return the cells of the page's table, in the order of COLUMNS."""
+    return [[row[key] for key in COLUMNS] for row in rows]
+
+
+def columns() -> list[dict[str, Any]]:
+    """Return the facts about each column that the page's script needs."""
+    return [
+        {
+            "key": key, "title": title, "visible": key not in HIDDEN, "number": key in NUMBERS,
+            "by_size": key in BY_SIZE,
+        }
+        for key, title in COLUMNS.items()
+    ]  # fmt: skip
+
+
+def groups(rows: Sequence[Line], titles: Mapping[str, str]) -> list[Group]:
+    """Group results by work, in order of appearance, then all other rows by class.
+
+    rows: the lines of the scorecard.
+    titles: name of a work -> its title.
+    """
+    found: dict[str, list[Line]] = {}
+    for line in rows:
+        key = line["work"] if line["class"] == RESULT else f"class-{line['class']}"
+        found.setdefault(key, []).append(line)
+    apart = [f"class-{label}" for label in CLASSES]
+    order = [*(key for key in found if key not in apart), *(key for key in apart if key in found)]
+    names = {**titles, **{f"class-{label}": words for label, words in CLASSES.items()}}
+    return [_group(key, names.get(key, key), found[key]) for key in order]
+
+
+def _group(key: str, name: str, rows: list[Line]) -> Group:
+    words = Counter(line["word"] for line in rows)
+    reasons = Counter(line["reason"] for line in rows if line["word"] == "not-run")
+    return Group(key, name, {verdict: words[verdict] for verdict in VERDICTS}, reasons.most_common())
+
+
+def _line(row: dict[Any, Any]) -> Line:
+    row = {key: "" if pd.isna(value) else value for key, value in row.items()}
+    origin = ", ".join(str(row[key]) for key in ("scale", "device", "commit") if row[key] != "")
+    if row["here"] != "":
+        meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(str(row["agrees"]), "")
+        origin += f"; this run alone {number(row['here'])} (n = {count(row['here_n'])}){meets}"
+    same = (
+        "id",
+        "work",
+        "class",
+        "item",
+        "condition",
+        "convention",
+        "reason",
+        "scale",
+        "headline",
+        "seeds",
+        "examined",
+    )
+    return {
+        **{key: str(row[key]) for key in same},
+        "what": str(row["metric"]).replace("_", " "),
+        "word": str(row["verdict"]),
+        "published": number(row["published"]) if row["metric"] == "claim" else str(row["published"]),
+        "measured": number(row["measured"]),
+        "interval": interval(row["ci_low"], row["ci_high"]),
+        "headline_interval": interval(row["ci_low"], row["ci_high"], percent="%" in str(row["headline"])),
+        "n": count(row["n"]),
+        "origin": origin,
+    }

@@ -1,0 +1,121 @@
+"""Assembles the page of the report."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from leakbench.results.figures.words import merged, span
+from leakbench.results.report.card import VERDICTS, Line, cells, columns, groups, lines
+from leakbench.results.report.leaks import ATTACKERS, STRONGER, Map
+from leakbench.results.report.results import results
+from leakbench.results.report.script import digest, packed, script, style
+from leakbench.results.report.section import Section, picture
+from leakbench.results.report.seeds import held
+from leakbench.results.report.seeds import seeds as by_seed
+from leakbench.results.report.templates import environment
+
+
+def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
+    """Return the whole report as one HTML page.
+
+    The page loads nothing from the network and runs one known script. Everything is escaped.
+
+    scorecard: the rows of scorecard.csv; numbers may be text.
+    sections: the experiments.
+    facts: always `scale` and `versions` (library → version). The others are optional:
+    `works` (name → title),
+    `seeds` (otherwise those of the tables),
+    `seeded` (rows of seeds.csv: the verdicts with other seeds),
+    `commits` (the address that a commit follows),
+    `maps` (the best known leaks by network),
+    `overall` (the best known leaks on any network, of the first and of further defences),
+    `prices` (of defences),
+    `verified` (what `verify` wrote beside its numbers).
+
+    Raises ValueError for a figure that is no PNG or an unknown verdict.
+    """
+    rows, works = lines(scorecard), facts.get("works", {})
+    seeds = facts.get("seeds") or _seeds([section for section in sections if not section.recorded])
+    seeded = by_seed(facts["seeded"]) if "seeded" in facts else []
+    shown = [_section(section, rows) for section in sorted(sections, key=_place(works))]
+    return (
+        environment("leakbench.results.report")
+        .get_template("page.html.j2")
+        .render(
+            style=Markup(style()),
+            script=Markup(script()),
+            digest=digest(script()),
+            columns=columns(),
+            # Rows that were measured come first.
+            rows=packed(cells(sorted(rows, key=lambda line: line["word"] == "not-run"))),
+            headlines=[line for line in rows if line["headline"]],
+            seeded=seeded,
+            held=held(seeded),
+            maps=facts.get("maps", []),
+            prices=facts.get("prices", {}),
+            overall=[Map("Any network here", rows) for rows in facts.get("overall", ()) if rows],
+            attackers=ATTACKERS,
+            stronger=STRONGER,
+            groups=groups(rows, works),
+            verdicts=VERDICTS,
+            total=len(rows),
+            sections=shown,
+            contents={
+                work: list(part)
+                for work, part in itertools.groupby(shown, lambda entry: entry["section"].work)
+            },
+            works=works,
+            scale=facts["scale"],
+            seeds=" ".join(map(str, seeds)) or "none",
+            versions=dict(facts.get("versions", {})),
+            verified=facts.get("verified", {}),
+            commits=facts.get("commits", ""),
+        )
+    )
+
+
+def _section(section: Section, rows: Sequence[Line]) -> dict[str, Any]:
+    own = section.table[section.table["baseline"].fillna("") == ""] if len(section.table) else section.table
+    return {
+        "section": section,
+        "picture": picture(section.figure),
+        "lines": [line for line in rows if line["word"] != "not-run" and _belongs(section, line)],
+        "results": results(section.table),
+        "threat": merged(section.knows),
+        "reasons": Counter(section.absent.values()).most_common(),
+        "n": {unit: span(part["n"]) for unit, part in own.groupby("unit")} if len(own) else {},
+        "seeds": " ".join(map(str, _seeds([section]))) or "none",
+    }
+
+
+def _place(works: Mapping[str, str]) -> Callable[[Section], tuple[int, list[tuple[int, str]]]]:
+    """Return the key that sorts sections by work, in the order of `works`, then by name.
+
+    Numbers in names are compared as numbers: figure-5 comes before figure-13.
+    """
+    known = list(works)
+
+    def place(section: Section) -> tuple[int, list[tuple[int, str]]]:
+        work = known.index(section.work) if section.work in known else len(known)
+        parts = re.findall(r"\d+|\D+", section.name)
+        return work, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+    return place
+
+
+def _belongs(section: Section, line: Line) -> bool:
+    """Return whether a scorecard row has the item of an experiment, or its condition names the experiment."""
+    named = re.search(rf"\b{re.escape(section.name)}(?![\w-])", line["condition"])
+    return bool(named) or (line["work"] == section.work and line["item"] == section.item)
+
+
+def _seeds(sections: Sequence[Section]) -> list[int]:
+    texts = {
+        str(text) for section in sections if len(section.table) for text in section.table["seeds"].unique()
+    }
+    return sorted({int(seed) for text in texts for seed in text.split()})

@@ -1,0 +1,58 @@
+"""The page's style sheet and its one script.
+
+Both begin with the table library DataTables, as the package itables bundles it. The page's own text follows.
+"""
+
+import base64
+import gzip
+import hashlib
+import importlib.util
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+# The name under which the bundle, a module, offers the library's class.
+_OFFERED = re.compile(r"export\{[^}]*?(\w+) as default[^}]*\};?")
+
+
+def _bundle(suffix: str) -> str:
+    # The package is found without being imported, because importing it loads the libraries of a notebook.
+    found = importlib.util.find_spec("itables")
+    folder = Path(next(iter(found.submodule_search_locations or []))) if found else Path()
+    return (folder / "html" / f"dt_bundle.{suffix}").read_text(encoding="utf-8")
+
+
+@cache
+def style() -> str:
+    """Return the style sheet of the table library, then the page's own, which may override the first."""
+    return _bundle("css") + (files("leakbench.results.report") / "page.css").read_text(encoding="utf-8")
+
+
+@cache
+def script() -> str:
+    """Return the text of the page's module script. Raises ValueError if the bundle offers no class."""
+    text = _bundle("js")
+    offered = _OFFERED.search(text)
+    if not offered:
+        raise ValueError("the bundle of itables offers no default export (lock another version)")
+    own = (files("leakbench.results.report") / "page.js").read_text(encoding="utf-8")
+    whole = f"{_OFFERED.sub('', text)}\nconst DataTable = {offered[1]};\n{own}"
+    # Within a script element these letters would begin a comment or another element.
+    return whole.replace("<!--", r"\x3C!--").replace("</script", r"\x3C/script")
+
+
+def digest(text: str) -> str:
+    """Return the name of an inline script in a content-security policy: its sha256 in base64."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def packed(values: Any) -> str:
+    """Return values as JSON, compressed by gzip, in base64; the script unpacks them.
+
+    The rows of the scorecard resemble each other, so the result is a tenth of their text.
+    """
+    # Without a time stamp, the bytes depend on the values alone.
+    return base64.b64encode(gzip.compress(json.dumps(values).encode(), mtime=0)).decode()

@@ -1,0 +1,109 @@
+"""The verdicts with other seeds: the headline findings by seed, and how many verdicts change."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from leakbench.results.report.numbers import count, interval, number
+
+HOLDS = "reproduced"
+DECIDED = (HOLDS, "direction", "differs")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The result of a statement with one seed.
+
+    word: the verdict.
+    measured: the measured number.
+    interval: the 95 % interval of that number.
+    n: the number of values behind it.
+    seeds: the seeds of the run.
+    """
+
+    word: str
+    measured: str
+    interval: str
+    n: str
+    seeds: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A headline, or a row whose verdict changes.
+
+    id: the row of the scorecard.
+    text: the headline, or the id if there is none.
+    changes: whether the verdict is not the same with all seeds.
+    cells: number that was added to every seed -> the result with these seeds.
+    """
+
+    id: str
+    text: str
+    changes: bool
+    cells: dict[int, Cell]
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The statements of one scale that were measured with several seeds.
+
+    scale: the name of the scale.
+    raised: the numbers that were added to every seed, 0 first.
+    statements: headlines, then other rows whose verdict changes.
+    decided: the number of rows that have a decided verdict with every seed.
+    turned: the number of these rows that have more than one verdict.
+    """
+
+    scale: str
+    raised: list[int]
+    statements: list[Statement]
+    decided: int
+    turned: int
+
+
+def seeds(rows: pd.DataFrame) -> list[Seeds]:
+    """Return the statements of each scale with all its seeds.
+
+    rows: the rows of seeds.csv, one for each statement and seed; numbers may be text.
+    """
+    return [_of_scale(str(scale), part) for scale, part in rows.groupby("scale", sort=False)]
+
+
+def held(found: list[Seeds]) -> dict[str, str]:
+    """Return the id of each statement -> in words, with how many of its seeds its claim holds."""
+    words = {}
+    for each in found:
+        for line in each.statements:
+            hold = sum(cell.word == HOLDS for cell in line.cells.values())
+            words[line.id] = f"holds with {hold} of {len(line.cells)} seeds"
+    return words
+
+
+def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
+    raised = sorted({int(value) for value in rows["raised"]})
+    found = {str(key): dict(_cells(part)) for key, part in rows.groupby("id", sort=False)}
+    texts = dict(zip(rows["id"], rows["headline"].fillna(""), strict=True))
+    own = rows[rows["raised"].astype(int) == 0]
+    texts |= dict(zip(own["id"], own["headline"].fillna(""), strict=True))
+    changed = {key: len({cell.word for cell in cells.values()}) > 1 for key, cells in found.items()}
+    decided = [
+        key
+        for key, cells in found.items()
+        if len(cells) == len(raised) and all(cell.word in DECIDED for cell in cells.values())
+    ]
+    order = sorted((key for key in found if texts[key] or changed[key]), key=lambda key: not texts[key])
+    lines = [Statement(key, texts[key] or key, changed[key], found[key]) for key in order]
+    return Seeds(scale, raised, lines, len(decided), sum(changed[key] for key in decided))
+
+
+def _cells(rows: pd.DataFrame) -> Iterator[tuple[int, Cell]]:
+    for row in rows.to_dict("records"):
+        yield int(row["raised"]), _cell(row)
+
+
+def _cell(row: Mapping[Any, Any]) -> Cell:
+    bounds = interval(row["ci_low"], row["ci_high"])
+    return Cell(str(row["verdict"]), number(row["measured"]), bounds, count(row["n"]), str(row["seeds"]))

@@ -1,0 +1,73 @@
+"""What training studies give to draw: decision boundaries in the plane, and words that were read."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.datasets.words import spelt
+from leakbench.results.tables.trained import STUDY
+
+
+def _named(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the names of a study and its seed, from its rows."""
+    return {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
+
+
+def boundaries(
+    studies: list[tuple[pd.DataFrame, dict[str, Any]]],
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Return the tensors of each study in the plane, and their descriptions.
+
+    studies: the rows and facts of each study.
+
+    The tensors are <place>/surface float32 [steps, steps], the probability of the second class from bottom
+    left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). A description has, among others,
+    `apart` and `accuracy`. `apart` is the share of the plane, in [0, 1], that centralised training of the
+    same network and seed classifies differently; None where there is no such training. `accuracy` is on all
+    test points, in [0, 1]. All are of the last round.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    described: list[dict[str, Any]] = []
+    for rows, facts in studies:
+        if "boundary" not in facts:
+            continue
+        own, place = facts["boundary"], len(described)
+        tensors[f"{place}/surface"] = np.array(own["surface"], np.float32)
+        groups = [*enumerate(own["points"]["clients"]), ("test", own["points"]["test"])]
+        tensors |= {f"{place}/points/{name}": np.array(points, np.float32) for name, points in groups}
+        names = _named(rows)
+        last = rows[(rows["round"] == facts["rounds"]) & (rows["key"] != "client")]
+        about = {"extent": own["extent"], "round": facts["rounds"], "clients": len(groups) - 1}
+        described.append(names | about | {"accuracy": float(last["test_accuracy"].mean())})
+    same = ("dataset", "victim", "defence", "seed")
+    surfaces = [tensors[f"{place}/surface"] > 0.5 for place in range(len(described))]
+    for about, own in zip(described, surfaces, strict=True):
+        alike = [
+            other
+            for each, other in zip(described, surfaces, strict=True)
+            if each["clients"] == 1 and all(each[key] == about[key] for key in same)
+        ]
+        about["apart"] = float((own != alike[0]).mean()) if alike else None
+    return tensors, described
+
+
+def examples(
+    studies: list[tuple[pd.DataFrame, dict[str, Any]]],
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Return pictures of words, and what the model of each study read on them.
+
+    studies: the rows and facts of each study.
+
+    The pictures are words/<test set> uint8 [words, rows, columns]. For each study and test set there are the
+    `words` on the pictures and what its model of the last round `read`.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    described: list[dict[str, Any]] = []
+    for rows, facts in studies:
+        names = _named(rows)
+        for tested, own in facts.get("examples", {}).items():
+            tensors.setdefault(f"words/{tested}", np.array(own["pictures"], np.uint8))
+            spelled = {kind: [spelt(codes) for codes in own[kind]] for kind in ("words", "read")}
+            described.append(names | spelled | {"tested": tested, "round": facts["rounds"]})
+    return tensors, described

@@ -1,0 +1,78 @@
+"""The picture at the median: one private image beside its reconstruction, for the strongest attacks.
+
+The picture belongs to the trial whose metric is the median of its row of the table, so that nobody picks it
+by eye.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.base.artefacts import read_table
+from leakbench.base.cellname import named
+from leakbench.base.pixels import pixels
+from leakbench.catalogue.cell import capture_of, pictured
+from leakbench.results.tables.pictures import opened
+
+# The columns of a table that say which trials a row summarises, where the scores have them.
+ROW = ("checkpoint", "client", "local_samples", "pass")
+# The longest side of a picture, in pixels; a larger picture keeps every second, third, … row and column.
+SIDE = 64
+
+
+def medians(root: Path, run: str, rows: pd.DataFrame, cells: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return cell -> uint8 [2, rows, columns, channels]: the private image and its reconstruction.
+
+    root: the checkout.
+    run: the folder below results/.
+    rows: lines of an experiment's table, one for each cell that is wanted.
+    cells: the path stems of the experiment's cells, which differ by seed.
+
+    A cell is left out if its files no longer exist, if its median trial reconstructed nothing, or if it does
+    not show pictures.
+    """
+    found = {}
+    for row in rows.to_dict("records"):
+        cell = named(row)
+        stems = [stem for stem in cells if stem.rpartition("/")[0] == cell]
+        picture = _median(root, root / "results" / run, row, stems)
+        if picture is not None:
+            found[cell] = picture
+    return found
+
+
+def _median(root: Path, results: Path, row: dict[Any, Any], stems: Sequence[str]) -> np.ndarray | None:
+    scores = {stem: results / f"scores/{capture_of(stem)}.parquet" for stem in stems}
+    frames = [read_table(path)[0].assign(stem=stem) for stem, path in scores.items() if path.is_file()]
+    if not frames:
+        return None
+    rows = pd.concat(frames, ignore_index=True)
+    asked = (rows["attack"] == row["attack"]) & (rows["baseline"] == "")
+    for name in ROW:
+        if name in rows and name in row:
+            asked &= rows[name] == row[name]
+    order = list(dict.fromkeys((row["metric"], "pearson")))
+    own = rows[asked].sort_values(order, kind="stable", na_position="first")
+    if not len(own):
+        return None
+    trial = own.iloc[len(own) // 2]
+    places = pictured(str(trial["stem"]))
+    guesses, truth = (results / f"{kind}/{places[kind]}.safetensors" for kind in ("guesses", "truth"))
+    data = root / f"data/{places['data']}.safetensors"
+    if trial["match"] < 0 or not (guesses.is_file() and truth.is_file() and data.is_file()):
+        return None
+    images, about = opened(guesses)
+    secret, hidden = opened(truth)
+    private = opened(data)[0][f"{hidden['split']}/images"]
+    if about["target"] != "images" or private.dtype != np.uint8 or private.shape[-1] not in (1, 3):
+        return None
+    turn, client = int(trial["round"]), int(trial["client"])
+    index = secret[f"images/{client}"][turn, int(trial["sample"])]
+    guess = np.array(images["images"][turn, client, int(trial["match"])])
+    pair = np.stack([pixels(np.array(private[index])), np.clip(np.nan_to_num(guess), 0, 1)])
+    step = -(-max(pair.shape[-2:]) // SIDE)
+    whole = np.rint(255 * pair[..., ::step, ::step]).astype(np.uint8)
+    return np.ascontiguousarray(whole.transpose(0, 2, 3, 1))

@@ -1,5 +1,0 @@
-"""Fitting networks: victims on the train split, generators on auxiliary pairs."""
-
-from leakbench.training.fit import fit
-
-__all__ = ["fit"]
