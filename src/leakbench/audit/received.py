@@ -23,7 +23,7 @@ from leakbench.base.errors import Altered, UserError
 from leakbench.base.whole import whole
 from leakbench.observations.observation import Observation, read_observation
 from leakbench.observations.rounds import Rounds, read_rounds
-from leakbench.observations.threat_model import ThreatModel, in_words
+from leakbench.observations.threat_model import ThreatModel
 
 # What somebody can do whose file is no capture.
 _MEND = "an audit takes FILE.py:NAME, a folder of rounds or a capture, which you may copy again"
@@ -164,7 +164,7 @@ def _reads(model: nn.Module, inputs: Tensor) -> bool:
 def _audited(observation: Observation, source: str, options: dict[str, Any], tell: Tell) -> Audit:
     each = product(range(observation.rounds), range(len(observation.clients)))
     parts = [(one(observation, number, client), None) for number, client in each]
-    about = {"rounds": observation.rounds, "clients": len(observation.clients), **in_words(observation)}
+    about = {"rounds": observation.rounds, "clients": len(observation.clients), **observation.in_words()}
     again = observation.knows.local_set_repeats
     audit = of_observations(
         parts, options["budget"], tell, about, clients=len(observation.clients), repeats=again

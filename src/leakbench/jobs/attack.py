@@ -31,7 +31,6 @@ from leakbench.catalogue.load import attack_of
 from leakbench.networks.layers import dense_input
 from leakbench.observations.observation import read_observation
 from leakbench.observations.reconstruction import OF, Reconstruction
-from leakbench.observations.threat_model import in_words
 
 NULL_SHARE = 4
 # The errors of the operating system that say what the machine lacks, or that nobody reads the output.
@@ -100,7 +99,7 @@ def attack(
             layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]
         aware = entry.get("adaptive") or "defence" in entry["parameters"]
-        knows = in_words(observation) | {
+        knows = observation.in_words() | {
             # A capture names its defence for attackers who adapt. The others act as if there were none.
             **({} if aware else {"defence": "none"}),
             "labels": LABELS.get(entry["labels"], "inferred"),

@@ -2,17 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from leakbench.base.errors import Unfit
 from leakbench.base.tensors import Tensors
-
-if TYPE_CHECKING:
-    # An observation holds an adaptation, so importing it here would be a circle.
-    from leakbench.observations.observation import Observation
 
 # From the gradients [trials, *shape] that dummies would cause, and the dummies, to what the client would have
 # sent.
@@ -38,10 +34,11 @@ class Nuisance:
     gradients: Callable[[Tensor, Tensors, Tensors], Tensors] = lambda rows, dummies, slopes: {}
 
 
-def nothing(observation: "Observation", client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:
+def nothing(observation: Any, client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:
     """Return no further unknowns. Raises Unfit where clients hide parameters.
 
-    The arguments are those of `Adaptation.nuisance`.
+    observation: the Observation, which holds an adaptation itself, so that this file does not import it.
+    client, rounds, rng: as of `Adaptation.nuisance`.
     """
     if observation.hidden:
         raise Unfit(
@@ -66,5 +63,5 @@ class Adaptation(NamedTuple):
 
     pooled: Callable[[Tensor], Tensor] | None = None
     mechanism: Callable[[Tensors], Mechanism] | None = None
-    nuisance: Callable[["Observation", int, Tensor, torch.Generator], Nuisance] = nothing
+    nuisance: Callable[[Any, int, Tensor, torch.Generator], Nuisance] = nothing
     alternatives: Callable[[Tensor], Iterator[Tensor]] | None = None

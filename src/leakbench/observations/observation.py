@@ -150,6 +150,28 @@ class Observation:
             updates[name] = (noise * scale.reshape(*true.shape[:2], *[1] * (true.dim() - 2))).numpy()
         return replace(self.part(slice(rounds)), updates=updates, work=self.work.part("null"))
 
+    def in_words(self) -> dict[str, str]:
+        """Return field → words of the threat model, as tables, captions and the report print it."""
+        knows, local, hidden = self.knows, self.local, self.hidden
+        known = {False: "unknown", True: "known"}
+        steps = f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}"
+        told = hidden.get("shown", []) + [f"gradients of {name}" for name in hidden.get("sent", [])]
+        return {
+            "threat model": knows.attacker,
+            "shared": knows.shared,
+            "labels": known[knows.labels_known],
+            "batch size": known[knows.counts_known],
+            "local training": f"{steps}; known" if knows.local_known else "unknown",
+            "buffers": "sent with the model" if self.weights.keys() - self.updates else "none",
+            "defence": knows.defence or "none",
+            **({"local set": "the same every round"} if knows.local_set_repeats else {}),
+            **({"candidates": "held, the private images among them"} if knows.candidates_known else {}),
+            **({"dropout": "masks unknown"} if self.dropout else {}),
+            **({"secret": f"weight and bias of {', '.join(hidden['layers'])}"} if hidden else {}),
+            **({"shared of the secret": ", ".join(told)} if told else {}),
+            **({"source": knows.source} if knows.source else {}),
+        }
+
 
 class _Beside:
     """Two arrays [rounds, clients, …] as one.

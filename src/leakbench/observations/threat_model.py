@@ -1,10 +1,7 @@
 """The threat model: what an attacker sees and knows, field by field, and the words that tables print."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from leakbench.observations.observation import Observation
+from typing import Literal
 
 Observer = Literal["server", "client", "colluding"]
 # F: the server writes the weights. G: it also holds samples like the private ones. H: it also chooses the
@@ -49,32 +46,10 @@ class ThreatModel:
     letter: Letter | None = None
     source: str | None = None
 
-
-def _who(knows: ThreatModel) -> str:
-    if not knows.malicious:
-        return OBSERVERS[knows.observer]
-    letter = f", letter {knows.letter}" if knows.letter else ""
-    return f"malicious server ({knows.malicious}{letter})"
-
-
-def in_words(observation: "Observation") -> dict[str, str]:
-    """Return field → words of an observation's threat model, as tables, captions and the report print it."""
-    knows, local, hidden = observation.knows, observation.local, observation.hidden
-    known = {False: "unknown", True: "known"}
-    steps = f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}"
-    told = hidden.get("shown", []) + [f"gradients of {name}" for name in hidden.get("sent", [])]
-    return {
-        "threat model": _who(knows),
-        "shared": knows.shared,
-        "labels": known[knows.labels_known],
-        "batch size": known[knows.counts_known],
-        "local training": f"{steps}; known" if knows.local_known else "unknown",
-        "buffers": "sent with the model" if observation.weights.keys() - observation.updates else "none",
-        "defence": knows.defence or "none",
-        **({"local set": "the same every round"} if knows.local_set_repeats else {}),
-        **({"candidates": "held, the private images among them"} if knows.candidates_known else {}),
-        **({"dropout": "masks unknown"} if observation.dropout else {}),
-        **({"secret": f"weight and bias of {', '.join(hidden['layers'])}"} if hidden else {}),
-        **({"shared of the secret": ", ".join(told)} if told else {}),
-        **({"source": knows.source} if knows.source else {}),
-    }
+    @property
+    def attacker(self) -> str:
+        """Return who attacks, in words."""
+        if not self.malicious:
+            return OBSERVERS[self.observer]
+        letter = f", letter {self.letter}" if self.letter else ""
+        return f"malicious server ({self.malicious}{letter})"

@@ -19,7 +19,7 @@ from leakbench.base.errors import UserError
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.networks import generators
 from leakbench.observations.observation import Observation, read_observation
-from leakbench.observations.threat_model import ThreatModel, in_words
+from leakbench.observations.threat_model import ThreatModel
 
 Tensors = dict[str, np.ndarray]
 
@@ -138,13 +138,13 @@ def test_the_models_that_rounds_start_from_may_be_numbered_by_bytes(tmp_path: Pa
 
 def test_the_words_follow_from_the_fields(make: Make) -> None:
     observation, _ = make("fcnn", (4, 4, 1))
-    words = in_words(observation)
+    words = observation.in_words()
     assert words["threat model"] == "honest-but-curious server"
     assert (words["labels"], words["defence"], words["buffers"]) == ("unknown", "none", "none")
     assert not {"local set", "secret", "dropout", "source"} & set(words)
     knows = ThreatModel(observer="colluding", defence="clip", local_set_repeats=True, local_known=False)
     hidden = {"layers": ["norm1"], "shown": ["norm1.key"], "sent": [], "about": {}}
-    words = in_words(replace(observation, knows=knows, hidden=hidden, dropout=True))
+    words = replace(observation, knows=knows, hidden=hidden, dropout=True).in_words()
     assert words["threat model"] == "server and client that collude"
     assert (words["defence"], words["local training"]) == ("clip", "unknown")
     assert words["local set"] == "the same every round"

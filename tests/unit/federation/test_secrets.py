@@ -15,7 +15,6 @@ from leakbench.federation import Truth, play
 from leakbench.jobs.capture import capture
 from leakbench.networks import victims
 from leakbench.observations.observation import read_observation
-from leakbench.observations.threat_model import in_words
 
 SHAPE, CLASSES, LENGTH = (8, 8, 1), 4, 5
 NETWORK: dict[str, Any] = {"module": "lenet-dlg", "parameters": {"norm": "batch"}}
@@ -111,7 +110,7 @@ def test_a_capture_under_the_lock_holds_no_secret(tmp_path: Path) -> None:
     assert facts["hidden"] == {"layers": ["norm1"], "about": about, "shown": [], "sent": []}
     observation, _ = read_observation(file)
     assert not observation.shown
-    words = in_words(observation)
+    words = observation.in_words()
     assert (words["secret"], words["defence"]) == ("weight and bias of norm1", "key-lock")
     assert "shared of the secret" not in words
 
@@ -133,7 +132,7 @@ def test_what_is_shared_stands_under_names_of_its_own(
     assert {f"shown/{n}" for n in facts["hidden"]["shown"]} | {
         f"updates/{n}" for n in facts["hidden"]["sent"]
     } == more
-    assert "norm1." in in_words(read_observation(file)[0])["shared of the secret"]
+    assert "norm1." in read_observation(file)[0].in_words()["shared of the secret"]
 
 
 @pytest.mark.parametrize(("statistics", "mode"), [("running", "eval"), ("batch", "train")])

@@ -15,7 +15,6 @@ from leakbench.metrics.baselines import EXPECTED
 from leakbench.metrics.scoring.attack import attack_rows
 from leakbench.metrics.scoring.hidden import Hidden
 from leakbench.observations.observation import read_observation
-from leakbench.observations.threat_model import in_words
 
 BINS: dict[str, Any] = {
     "module": "robbing-the-fed", "parameters": {}, "threat": "G",
@@ -38,7 +37,7 @@ def test_the_observation_and_its_words_name_the_server(tmp_path: Path) -> None:
     play(tmp_path, BINS)
     observation, _ = read_observation(tmp_path / "capture.safetensors")
     assert observation.knows.malicious == "robbing-the-fed"
-    assert in_words(observation)["threat model"] == "malicious server (robbing-the-fed, letter G)"
+    assert observation.in_words()["threat model"] == "malicious server (robbing-the-fed, letter G)"
     weight = observation.weights["dense1.weight"][0]
     assert np.ptp(weight) == 0
     # The truth keeps what the closed form says: seven bins, four samples.
@@ -49,7 +48,7 @@ def test_an_honest_server_sends_the_victim_as_it_is(tmp_path: Path) -> None:
     play(tmp_path, None)
     observation, _ = read_observation(tmp_path / "capture.safetensors")
     assert observation.knows.malicious is None
-    assert in_words(observation)["threat model"] == "honest-but-curious server"
+    assert observation.in_words()["threat model"] == "honest-but-curious server"
     victim, _ = read_tensors(tmp_path / "victim.safetensors")
     assert np.array_equal(observation.weights["dense1.weight"][0], victim["epoch-0/dense1.weight"])
     assert "expected" not in read_facts(tmp_path / "truth.safetensors")

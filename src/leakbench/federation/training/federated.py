@@ -235,6 +235,7 @@ def play_round(
     rngs: Sequence[torch.Generator],
     protocol: Protocol | None = None,
     measure: Measure | None = None,
+    train: Callable[..., Fit] | None = None,
 ) -> Round:
     """Play one round from the server's tensors.
 
@@ -248,15 +249,12 @@ def play_round(
     protocol: how the federation aggregates. Without it clients are weighted by their number of images.
     measure: with a `protocol`, how a client validates: maps a model, images and labels to accuracy and mean
     loss.
+    train: how a client trains, by default `train_locally` with the defence.
 
     Raises UserError if an upload has more or less than the server shares.
     """
     uploads, fits = [], []
-    train: Callable[..., Fit] = partial(train_locally, defence=defence)
-    if training.get("privacy"):
-        from leakbench.federation.training.private import train_privately
-
-        train = train_privately
+    train = train or partial(train_locally, defence=defence)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):
         hold(client.model, server)
         fits.append(

@@ -27,6 +27,7 @@ from leakbench.federation.training.enlisted import enlist, protocol_of, sealed_b
 from leakbench.federation.training.examples import examples
 from leakbench.federation.training.federated import Client, State, hold, play_round, shared
 from leakbench.federation.training.plane import extent, flat_data, sample, surface
+from leakbench.federation.training.private import train_privately
 from leakbench.federation.training.resume import packed, resume, save, unpack
 from leakbench.federation.training.server import Outcome
 from leakbench.federation.training.sets import Examined, examined, told_apart, training_images
@@ -326,12 +327,13 @@ def study(
         right, loss = measured(model, x, y, training["size"], task_of(training))
         return float(right.float().mean()), loss
 
+    train = train_privately if training.get("privacy") else None
     chance = partial(_rng, "study", image["name"], seed)
     for turn, due in track(range(facts["round"], training["rounds"]), "train study", every=save_every):
         begin = time.perf_counter()
         rngs = [chance(turn, number) for number in range(len(clients))]
         server, losses, outcome = play_round(
-            server, clients, defence, training, turn, prepare, rngs, protocol, measure
+            server, clients, defence, training, turn, prepare, rngs, protocol, measure, train
         )
         facts["seconds"] += time.perf_counter() - begin
         facts["round"] = turn + 1
