@@ -14,7 +14,7 @@ export PYTHONNOUSERSITE := 1
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: help reproduce test lint manual bench verify-recorded golden-lines mutants seeds fuzz kills lock env browser slurm flower clean
+.PHONY: help reproduce test lint manual bench verify-recorded golden-lines mutants house seeds fuzz kills lock env browser slurm flower clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
@@ -27,6 +27,7 @@ help:
 	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
 	@echo "make fuzz        feed 100,000 damaged files to the readers (some 20 minutes)"
 	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (half an hour and more)"
+	@echo "make house       print how large the code is, beside what it is to reach"
 	@echo "make lock        resolve requirements.in into requirements.lock"
 	@echo "make clean       remove results, logs and scratch files"
 
@@ -62,6 +63,9 @@ verify-recorded: env
 	{ test -z "$$targets" || { set -- $$targets && only=$$1 && shift && \
 	  snakemake --cores $(CORES) --config scale=$(SCALE) $(addprefix seed=,$(SEED)) $$only -- "$$@"; }; } && \
 	$$recheck
+
+house: env
+	python tests/house.py
 
 golden-lines: env
 	OMP_NUM_THREADS=1 python tests/golden/lines.py
