@@ -49,8 +49,7 @@ def code(text: str) -> int:
 
 def imports(paths: list[Path]) -> Iterator[tuple[str, str]]:
     """Yield (module, module that it imports), both within the package and by dotted names below it."""
-    names = {".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip("."): path
-             for path in paths}  # fmt: skip
+    names = {_module(path): path for path in paths}
     for name, path in names.items():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -61,6 +60,10 @@ def imports(paths: list[Path]) -> Iterator[tuple[str, str]]:
             else:
                 continue
             yield from ((name, _below(each)) for each in asked if each.startswith("leakbench."))
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip(".")
 
 
 def _below(name: str) -> str:

@@ -57,8 +57,6 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
 
     Returns the entry with every default filled in. Raises UserError at the first mistake.
     """
-    if kind == "attacks":
-        sections.check_form(str(value.get("module") or stem), value, f"{where}: ")
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} (see config/README.md)")

@@ -2,14 +2,11 @@
 
 import ast
 import fnmatch
-import math
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from leakbench.base.errors import UserError
-from leakbench.base.parts import SECTIONS, SEVERAL, WITHOUT_RULE, stem
+from leakbench.base.parts import SECTIONS, SEVERAL, WITHOUT_RULE
 from leakbench.base.yamls import suggest
 from leakbench.catalogue.signature import (
     check_part,
@@ -29,16 +26,6 @@ FORMS = {
         {"type": "array", "items": {"anyOf": [{"type": "string"}, _MAPPING]}},
         _MAPPING,
     ]
-}
-
-# Section → the keys that stood in its place, most of them under `parameters:`, before attacks had sections.
-FLAT = {
-    "objective": ("distance", "tv", "variation", "layers", "beta", "relu", "zeros", "norms", "order"),
-    "unknowns": ("unknowns", "boxed", "start"),
-    "optimiser": ("optimiser", "lr", "momentum", "population", "signed", "decay"),
-    "epochs": ("steps", "pooling", "label_filter", "pre_iterations", "later"),
-    "labels": ("inference",),
-    "adaptive": ("adapts",),
 }
 
 # What excludes what in one attack. A pattern of what the YAML says, `key: value`, is mapped to patterns of
@@ -111,62 +98,6 @@ def varied(base: Any, change: Any, section: str) -> Any:
     out = known if section in SEVERAL or set(given) <= set(known) else {}
     laid = out | {name: {**out.get(name, {}), **values} for name, values in given.items()}
     return {name: values for name, values in laid.items() if change.get(name, values) is not None}
-
-
-def check_form(module: str, value: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for an attack in the form of before there were sections, and show it in the new form.
-
-    module: the module of the attack.
-    value: what the file says.
-    where: what a message calls the entry, followed by a colon.
-    """
-    given = value.get("parameters")
-    parameters = given if isinstance(given, dict) else {}
-    if stem(module) == "joint_matching":
-        raise UserError(
-            f"{where}module: {module} is now a section of gradient-matching (write module: gradient-matching "
-            f"and {_in_sections('epochs', parameters)})"
-        )
-    if stem(module) not in map(stem, part_names("attacks")):
-        return
-    own = {argument.arg for argument in definition("attacks", module).args.kwonlyargs}
-    places = {key: f"parameters.{key}" for key in parameters if key not in own}
-    places |= {key: key for key in value if key not in SECTIONS}
-    for section, keys in FLAT.items():
-        if key := next((key for key in keys if key in places), ""):
-            old = {each: {**value, **parameters}[each] for each in keys if each in places}
-            raise UserError(
-                f"{where}{places[key]}: the parts of an attack have sections of their own (write "
-                f"{_in_sections(section, old)})"
-            )
-
-
-def _in_sections(section: str, given: Mapping[str, Any]) -> str:
-    """Return a section in YAML.
-
-    section: the name of the section.
-    given: the flat keys in whose place the section stands, and others.
-    """
-    old = {key: given[key] for key in FLAT[section] if key in given}
-    part: Any
-    match section:
-        case "objective":
-            part = str(old.pop("distance")).split("+") if "distance" in old else []
-            smooth = {"weight": old.pop("tv")} if "tv" in old else {}
-            smooth |= {"squared": True} if old.pop("variation", "") == "squared" else {}
-            part += [{"total-variation": smooth}] if smooth else []
-            layers = {"shape" if key == "layers" else key: value for key, value in old.items()}
-            part += [{"layer-weights": layers}] if layers else []
-        case "labels" | "adaptive":
-            (part,) = old.values()
-        case _:
-            usual = {"unknowns": "dummies", "optimiser": "adam", "epochs": "joint"}
-            name = str(old.pop(section, usual[section]))
-            if name == "cma-es" and "lr" in old:
-                old = {"sigma": old.pop("lr"), **old}
-            part = {name: old} if old else name
-    text = yaml.safe_dump({section: part}, default_flow_style=True, sort_keys=False, width=math.inf)
-    return text.strip()[1:-1]
 
 
 def check(module: str, entry: Mapping[str, Any], where: str) -> None:

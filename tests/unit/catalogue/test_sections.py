@@ -14,7 +14,7 @@ from leakbench.base.parts import SECTIONS, place
 from leakbench.catalogue import sections, signature
 from leakbench.catalogue.load import attack_of, load_kind
 from leakbench.catalogue.schema import Attack
-from leakbench.catalogue.sections import EXCLUDES, FLAT, named, varied
+from leakbench.catalogue.sections import EXCLUDES, named, varied
 
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching",
@@ -119,67 +119,6 @@ def test_a_mistake_in_a_section_is_one_line(case: str, root: Callable[..., Path]
     assert says in str(problem.value)
     assert "config/attacks/m.yaml" in str(problem.value)
     assert "\n" not in str(problem.value)
-
-
-OLD: dict[str, tuple[dict[str, Any], str]] = {
-    "a distance beside the module": ({"distance": "cosine"}, r"distance: .*write objective: \[cosine\]\)$"),
-    "DLG": (
-        {"parameters": {"distance": "squares", "optimiser": "lbfgs", "lr": 1.0, "iterations": 300}},
-        r"parameters\.distance: .*write objective: \[squares\]\)$",
-    ),
-    "GRNN": (
-        {"parameters": {"distance": "squares+norm", "tv": 0.001, "variation": "squared"}},
-        r"objective: \[squares, norm, \{total-variation: \{weight: 0\.001, squared: true\}\}\]\)$",
-    ),
-    "AGIC": (
-        {"parameters": {"distance": "cosine", "layers": "linear", "beta": 50.0, "relu": True}},
-        r"objective: \[cosine, \{layer-weights: \{shape: linear, beta: 50\.0, relu: true\}\}\]\)$",
-    ),
-    "GRNN's unknowns": (
-        {"parameters": {"unknowns": "generator"}}, r"parameters\.unknowns: .*\(write unknowns: generator\)$"
-    ),
-    "GGL's unknowns": ({"parameters": {"unknowns": "latent"}}, r"\(write unknowns: latent\)$"),
-    "InvG's unknowns": (
-        {"parameters": {"boxed": True}}, r"\.boxed: .*write unknowns: \{dummies: \{boxed: true\}\}\)$"
-    ),
-    "InvG's optimiser": (
-        {"parameters": {"lr": 0.1, "signed": True}}, r"optimiser: \{adam: \{lr: 0\.1, signed: true\}\}\)$"
-    ),
-    "GGL's optimiser": (
-        {"parameters": {"optimiser": "cma-es", "lr": 1.0, "population": 50}},
-        r"optimiser: \{cma-es: \{sigma: 1\.0, population: 50\}\}\)$",
-    ),
-    "a rule": ({"parameters": {"inference": "idlg"}}, r"parameters\.inference: .*\(write labels: idlg\)$"),
-    "an adaptation": ({"parameters": {"adapts": True}}, r"parameters\.adapts: .*\(write adaptive: true\)$"),
-    "steps": ({"parameters": {"steps": "joint"}}, r"\(write epochs: \{joint: \{steps: joint\}\}\)$"),
-    "AGIC joint": (
-        {"module": "joint-matching", "parameters": {"tv": 0.1}},
-        r"module: joint-matching .*\(write module: gradient-matching and epochs: joint\)$",
-    ),
-    "AGIC joint, spelled like its file": (
-        {"module": "joint_matching", "parameters": {"steps": "matching"}},
-        r"\(write module: gradient-matching and epochs: \{joint: \{steps: matching\}\}\)$",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", sorted(OLD))
-def test_the_flat_form_is_shown_in_sections(case: str, root: Callable[..., Path]) -> None:
-    given, says = OLD[case]
-    entry = {"summary": "x", "module": "gradient-matching", "labels": "inferred"} | given
-    with pytest.raises(UserError, match=says) as problem:
-        loaded(root({"attacks/m": entry}), "m")
-    assert "config/attacks/m.yaml: " in str(problem.value)
-    assert "\n" not in str(problem.value)
-
-
-@pytest.mark.parametrize("key", sorted({key for keys in FLAT.values() for key in keys}))
-def test_every_flat_key_is_known(key: str, root: Callable[..., Path]) -> None:
-    where = root({"attacks/m": {"summary": "x"} | MATCHING | {"parameters": {key: 1}}})
-    with pytest.raises(
-        UserError, match=rf"parameters\.{key}: the parts of an attack have sections of their own"
-    ):
-        loaded(where, "m")
 
 
 APART: dict[str, tuple[dict[str, Any], str, str]] = {
