@@ -12,9 +12,6 @@ from leakbench.networks.layers import Drawn, sequential
 from leakbench.networks.victims.lenet_dlg import lenet_dlg
 from leakbench.networks.victims.mlp import mlp
 
-# Since 2 a gradient of a gradient counts the divergence once.
-NUMERICS = 2
-
 
 def precode(
     shape: tuple[int, int, int],
