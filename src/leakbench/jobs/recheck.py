@@ -3,6 +3,7 @@
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,8 @@ Spec = dict[str, Any]
 RESULT = "rechecked.csv"
 # The columns of trials that make the path stem of a cell without its seed.
 _CONDITION = ["dataset", "victim", "federation", "defence", "attack"]
+# How many trials show that a metric which is 0 or 1 has not changed by half a tolerance.
+ENOUGH = 60
 COLUMNS = ["scale", "experiment", "sampled", *(IDENTICAL, WITHIN, DIFFERENT), "device", "commit", "date"]
 
 
@@ -56,10 +59,11 @@ def recheck(
     Each number must be identical, within a thousandth, or within the recorded interval. The outcome of each
     record is one line of reference/rechecked.csv.
 
-    With `equivalent`, the records are those that were measured with other numerics than today's. A sampled
-    cell of at least ten trials is paired with the recorded trials. Where the 95 % interval of every mean
-    difference lies within half a tolerance of its metric (`verdicts/tolerances.py`), the record says so and
-    is valid for today's numerics.
+    With `equivalent`, the records are those that were measured with other numerics than today's. Sampled
+    cells of at least ten trials are paired with the recorded trials. They are as many as have 60 trials
+    together, because fewer trials of a metric that is 0 or 1 show nothing. Where the 95 % interval of every
+    mean difference lies within half a tolerance of its metric (`verdicts/tolerances.py`), the record says so
+    and is valid for today's numerics.
 
     root: the checkout.
     scale: the scale that was recorded, such as "standard" or "standard-seed1".
@@ -78,7 +82,7 @@ def recheck(
         # Nobody picks the sample: it follows from the commit.
         rng = random.Random(f"{now}/{table.stem}")
         kept = _trials(table) if equivalent else None
-        sample = _sampled(asked, table, rng) if kept is None else _paired_cell(asked, table, rng, kept)
+        sample = _sampled(asked, table, rng) if kept is None else _paired_cells(asked, table, rng, kept)
         paths = [root / name for name in sample.files]
         if targets:
             needed[table.stem] = sample.files
@@ -175,14 +179,15 @@ def _bare(spec: Spec, cells: list[str]) -> Spec:
     return spec | {"cells": cells, "experiment": spec["experiment"] | {"exhibit": None}}
 
 
-def _paired_cell(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> _Sample:
-    """Return one cell of at least FEWEST recorded trials that follows from files with raised numerics.
+def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> _Sample:
+    """Return cells of at least FEWEST recorded trials that follow from files with raised numerics.
 
-    The cell's own attack alone runs again.
+    There are as many as have ENOUGH trials together, or all. Only their own attacks run again.
     """
-    many = kept.groupby(_CONDITION)["cluster"].nunique()
-    enough = {"/".join(names) for names in many.index[many >= FEWEST]}
-    spec, home = asked.spec(f"table/{table.stem}"), f"results/{asked.run}"
+    spec = asked.spec(f"table/{table.stem}")
+    named = kept[_CONDITION].agg("/".join, axis=1)
+    trials = kept["cluster"].groupby(named).nunique()
+    many = {str(name): int(count) for name, count in trials.items() if count >= FEWEST}
 
     def behind(cell: str) -> list[str]:
         dataset, victim, *_, seed = cell.split("/")
@@ -190,32 +195,50 @@ def _paired_cell(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFram
 
     cells = [
         cell for cell in spec["cells"]
-        if cell.rsplit("/", 1)[0] in enough and numerics(modules_of(asked, behind(cell)))
+        if cell.rsplit("/", 1)[0] in many and numerics(modules_of(asked, behind(cell)))
         and asked.spec(f"capture/{capture_of(cell)}")["federation"]["keep"]
     ]  # fmt: skip
     if not cells:
         raise UserError(f"{table}: no cell of {FEWEST} trials to pair (record the table again)")
-    cell = rng.choice(cells)
-    capture, attack = capture_of(cell), cell.split("/")[-2]
+    rng.shuffle(cells)
+    chosen: list[str] = []
+    while cells and sum(many[cell.rsplit("/", 1)[0]] for cell in chosen) < ENOUGH:
+        chosen.append(cells.pop())
+    files = {cell: _files(asked, cell) for cell in chosen}
+
+    def found(paths: list[Path]) -> Found:
+        left = iter(paths)
+        own = [_scored(asked, spec, cell, [next(left) for _ in files[cell]]) for cell in chosen]
+        return replace(own[0], trials=pd.concat([each.trials for each in own], ignore_index=True))
+
+    return _Sample(", ".join(chosen), [file for cell in chosen for file in files[cell]], found)
+
+
+def _files(asked: Plan, cell: str) -> list[str]:
+    """Return what the scores of one cell follow from: guesses, truth, data, networks, backbones."""
+    capture, home = capture_of(cell), f"results/{asked.run}"
     dataset, victim, *_, seed = capture.split("/")
-    scored = asked.spec(f"score/{capture}")
-    entry = scored["attacks"][attack]
-    own = scored | {"attacks": {attack: entry}, "judges": entry["judges"]}
+    entry = asked.spec(f"score/{capture}")["attacks"][cell.split("/")[-2]]
     networks = [f"{home}/victims/{dataset}/{name}/{seed}.safetensors" for name in (victim, *entry["judges"])]
     weights = any(BACKBONES in declared_metrics()[name].needs for name in entry["metrics"])
     files = [f"{home}/guesses/{cell}.safetensors", f"{home}/truth/{capture}.safetensors"]
     files += [f"data/{dataset}.safetensors", *networks, *([f"data/{LPIPS}.safetensors"] if weights else [])]
+    return files
 
-    def found(paths: list[Path]) -> Found:
-        guesses, truth, data, network, *rest = paths
-        judges, backbones = rest[: len(entry["judges"])], rest[-1] if weights else None
-        with tempfile.TemporaryDirectory() as folder:
-            place, out = Path(folder) / "spec.json", Path(folder) / "scores.parquet"
-            write_text(place, to_json(own))
-            score([guesses], truth, data, network, place, out, backbones=backbones, judges=judges)
-            return of_attacks(_bare(spec, [cell]), [out], [])
 
-    return _Sample(cell, files, found)
+def _scored(asked: Plan, spec: Spec, cell: str, paths: list[Path]) -> Found:
+    """Return the results of one cell from the files that `_files` names."""
+    scored, attack = asked.spec(f"score/{capture_of(cell)}"), cell.split("/")[-2]
+    entry = scored["attacks"][attack]
+    own = scored | {"attacks": {attack: entry}, "judges": entry["judges"]}
+    guesses, truth, data, network, *rest = paths
+    judges = rest[: len(entry["judges"])]
+    backbones = rest[-1] if len(rest) > len(judges) else None
+    with tempfile.TemporaryDirectory() as folder:
+        place, out = Path(folder) / "spec.json", Path(folder) / "scores.parquet"
+        write_text(place, to_json(own))
+        score([guesses], truth, data, network, place, out, backbones=backbones, judges=judges)
+        return of_attacks(_bare(spec, [cell]), [out], [])
 
 
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
@@ -260,7 +283,9 @@ def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
     for (attack, metric), rows in both.groupby(["attack", "metric"]):
         if metric in TIMES:
             continue
-        now, then, fate = (dict(enumerate(rows[name])) for name in ("value", "value_kept", "cluster"))
+        now, then = (dict(enumerate(rows[name])) for name in ("value", "value_kept"))
+        # Updates of other cells are others, even where the private images are the same.
+        fate = dict(enumerate(zip(*(rows[name] for name in (*_CONDITION, "cluster")), strict=True)))
         difference, low, high, n = paired(now, then, fate)
         bound = tolerance_of(str(metric), float(rows["value_kept"].mean()))[0] / 2
         found_of = {"difference": difference, "low": low, "high": high, "n": n, "bound": bound}
