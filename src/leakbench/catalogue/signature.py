@@ -48,6 +48,15 @@ def module_file(room: str, module: str) -> Path:
 
 
 @cache
+def constant(room: str, module: str, name: str) -> Any:
+    """Return the constant `name` of a part's file, which must be written as a literal."""
+    for node in ast.parse(module_file(room, module).read_bytes()).body:
+        if isinstance(node, ast.Assign) and [getattr(each, "id", "") for each in node.targets] == [name]:
+            return ast.literal_eval(node.value)
+    raise LookupError(f"{module_file(room, module)}: {name} is missing")
+
+
+@cache
 def part_names(room: str) -> list[str]:
     """Return the parts of a room by their names in YAML: its files that hold a function of their own name."""
     files = sorted((PACKAGE / place(room)).glob("*.py"))

@@ -7,7 +7,7 @@ from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.entry import Sized
 from leakbench.catalogue.load import RULES
 from leakbench.catalogue.schema import Dataset
-from leakbench.defences.aggregation import cross_validates
+from leakbench.catalogue.signature import constant
 
 OPTIONAL = (*RULES, "hold_out", "fusion", "privacy", "poisoned", "faults")
 # Task → the kind of labels that its data sets have.
@@ -79,7 +79,11 @@ def study_spec(study: Study, at: Sized, where: str) -> Spec:
             f"{images - held} to {training['clients']} clients (raise images, or lower clients)"
         )
     training["augmentation"] = training["augmentation"].get(study.dataset, "none")
-    if (rule := training["aggregation"]) and cross_validates(rule["module"]) and training["hold_out"] is None:
+    if (
+        (rule := training["aggregation"])
+        and constant("aggregation", rule["module"], "CROSS_VALIDATES")
+        and training["hold_out"] is None
+    ):
         raise UserError(
             f"{where}: training '{study.training}': aggregation '{rule['module']}' has clients validate each "
             "other's models (add hold_out)"
