@@ -165,7 +165,7 @@ def test_success_is_0_and_fixes_the_threads(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_terminated_command_ends_as_an_exception() -> None:
     """So that what it was writing is removed (tests/workflow/test_killed.py shows that)."""
     script = (
-        "import os, signal, sys; from leakbench import cli\n"
+        "import os, signal, sys; from leakbench.jobs import cli\n"
         "def end(_):\n"
         "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
         "    finally: print('cleaned')\n"
