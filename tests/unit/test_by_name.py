@@ -152,12 +152,12 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", leakbench.PUBLIC)
 def test_every_argument_is_described(name: str) -> None:
-    node = api._definition(name)
+    node = api.public(name)
     assert ast.get_docstring(node)
     if isinstance(node, ast.FunctionDef):
-        for argument, (kind, _, meaning) in api.arguments(node).items():
-            assert kind, argument
-            assert meaning.endswith("."), argument
+        for argument, own in api.arguments(node).items():
+            assert own.kind, argument
+            assert own.meaning.endswith("."), argument
         assert "Raises" in (ast.get_docstring(node) or "")
 
 

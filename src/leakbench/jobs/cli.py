@@ -14,31 +14,16 @@ from leakbench.base.errors import Altered, UserError, raise_if_unwritable
 from leakbench.base.processes.process import end_with, owner_of_the_run, prepare, stop
 from leakbench.base.processes.warm import run_warm
 from leakbench.jobs.arguments import check
-from leakbench.jobs.parser import PLAYED, parser
+from leakbench.jobs.parser import parser
 
 # The verb that works in a child process of its job (`leakbench.base.processes.blinding.apart`).
 APART = "attack"
+# The arguments that `capture` takes only where it plays the federation itself.
+PLAYED = ("data", "victim", "oracle", "truth")
 # The errors of the operating system for a path at which no file can be.
 _NO_PLACE = (
     errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT, errno.ELOOP,
 )  # fmt: skip
-
-
-def _capture(values: dict[str, Any]) -> None:
-    folder = values.pop("from_flower")
-    given = [name for name in PLAYED if values[name] is not None]
-    if folder is None and (missing := [name for name in PLAYED if name not in given]):
-        raise UserError(f"--{missing[0]} is missing (only --from-flower does without)")
-    check("capture", values | {"from_flower": folder})
-    if folder is not None:
-        from leakbench.jobs.flower_capture import flower_capture
-
-        if given:
-            raise UserError(f"--{given[0]}: a Flower app has none (leave it out)")
-        return flower_capture(folder, values["spec"], values["out"])
-    from leakbench.jobs.capture import capture
-
-    return capture(**values)
 
 
 def _attack(root: Path, values: dict[str, Any]) -> int:
@@ -141,22 +126,25 @@ def _run(arguments: argparse.Namespace) -> int:
     verb = arguments.verb
     values = {key: value for key, value in vars(arguments).items() if key not in ("verb", "threads")}
     root = values.pop("root")
+    name = verb
     if verb == "capture":
-        _capture(values)
-        return 0
+        flower = values["from_flower"] is not None
+        name = "flower_capture" if flower else verb
+        if wrong := next((each for each in PLAYED if (values[each] is None) != flower), ""):
+            why = ": a Flower app has none (leave it out)", " is missing (only --from-flower does without)"
+            raise UserError(f"--{wrong}{why[not flower]}")
     check(verb, values)
     if verb == APART:
         return _attack(root.resolve(), values)
-    function = getattr(import_module(f"leakbench.jobs.{verb}"), verb)
-    more = {"root": root, "scratch": root / "scratch" / verb, "parser": parser()}
+    function = getattr(import_module(f"leakbench.jobs.{name}"), name)
     taken = inspect.signature(function).parameters
     if "root" in taken and not (root / "config").is_dir():
         raise UserError(
             f"{root.resolve() / 'config'}: no such folder ({verb} works on a checkout: run it there, or name "
             "the checkout by --root)"
         )
-    done = function(**values, **{name: value for name, value in more.items() if name in taken})
-    return int(done or 0)
+    values |= {"root": root, "scratch": root / "scratch" / verb}
+    return int(function(**{key: value for key, value in values.items() if key in taken}) or 0)
 
 
 def run(argv: Sequence[str]) -> int:
