@@ -155,9 +155,9 @@ def test_every_argument_is_described(name: str) -> None:
     node = api.public(name)
     assert ast.get_docstring(node)
     if isinstance(node, ast.FunctionDef):
-        for argument, own in api.arguments(node).items():
-            assert own.kind, argument
-            assert own.meaning.endswith("."), argument
+        for argument, (kind, _, meaning) in api.arguments(node).items():
+            assert kind, argument
+            assert meaning.endswith("."), argument
         assert "Raises" in (ast.get_docstring(node) or "")
 
 

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from leakbench import PUBLIC
 from leakbench.base.code import PACKAGE
@@ -25,22 +25,6 @@ _ARGUMENT = re.compile(r"^(\w+): ", re.MULTILINE)
 _MEANING = r"^{}: ((?:.+\n?)+?)(?=^\w+: |\n|\Z)"
 
 
-class Argument(NamedTuple):
-    """An argument of a function: its type and its default as they are written, and what the docstring says.
-
-    The default of an argument that has none is "".
-    """
-
-    kind: str
-    default: str
-    meaning: str
-
-    @property
-    def needed(self) -> bool:
-        """Say whether a caller must give the argument, and cannot leave it at None either."""
-        return not self.default and not self.kind.endswith(" | None")
-
-
 def api() -> str:
     """Return the text of docs/api.md."""
     return "\n".join([INTRODUCTION, *map(_entry, PUBLIC)])
@@ -55,11 +39,11 @@ def _entry(name: str) -> str:
     signature = f"leakbench.{name}({ast.unparse(node.args)}){returns}"
     lines = [f"## leakbench.{name}", f"```python\n{signature}\n```"]
     rows = [
-        (f"`{key}`", f"`{each.kind}`", f"`{each.default}`" if each.default else "**required**", each.meaning)
-        for key, each in arguments(node).items()
+        (f"`{key}`", f"`{kind}`", f"`{default}`" if default else "**required**", meaning)
+        for key, (kind, default, meaning) in arguments(node).items()
     ]
     for paragraph in text.split("\n\n"):
-        described = rows and paragraph.startswith(f"{rows[0][0].strip('`')}: ")
+        described = rows and paragraph.startswith(f"{node.args.args[0].arg}: ")
         lines.append(table(rows, ("argument", "type", "default", "meaning")) if described else paragraph)
     return "\n\n".join(lines) + "\n"
 
@@ -82,8 +66,11 @@ def definition(file: Path, name: str) -> Any:
     return ast.parse(found[0]).body[0]
 
 
-def arguments(node: ast.FunctionDef) -> dict[str, Argument]:
-    """Return name → argument of a function; the meaning is what the docstring says behind `name: `."""
+def arguments(node: ast.FunctionDef) -> dict[str, tuple[str, str, str]]:
+    """Return argument → type, default and meaning; the meaning is what the docstring says behind `name: `.
+
+    Type and default are those of the source, and "" where it gives none.
+    """
     text = ast.get_docstring(node) or ""
     given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     before = len(given) - len(node.args.defaults) - len(node.args.kw_defaults)
@@ -92,7 +79,7 @@ def arguments(node: ast.FunctionDef) -> dict[str, Argument]:
     for argument, default in zip(given, defaults, strict=True):
         own = re.search(_MEANING.format(argument.arg), text, re.MULTILINE)
         kind, value = (ast.unparse(each) if each else "" for each in (argument.annotation, default))
-        out[argument.arg] = Argument(kind, value, " ".join(own[1].split()) if own else "")
+        out[argument.arg] = kind, value, " ".join(own[1].split()) if own else ""
     return out
 
 

@@ -129,7 +129,7 @@ def _modules(root: Path, room: str) -> list[str]:
 def _of_part(room: str, module: str) -> str:
     whole, function = ast.parse(module_file(room, module).read_text()), definition(room, module)
     schema = parameters_model(room, module).model_json_schema()
-    meanings = {f"`{name}`": own.meaning for name, own in arguments(function).items() if own.meaning}
+    meanings = {f"`{name}`": said for name, (*_, said) in arguments(function).items() if said}
     # A parameter is described in the docstring, or in its annotation, Field(description=...).
     rows = [(*row[:3], meanings.get(row[0], row[3])) for row in _rows(schema, {})]
     shown = [key.strip("`") for key, *_ in rows if key in meanings]

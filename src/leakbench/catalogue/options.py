@@ -7,7 +7,7 @@ signatures.
 
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, validated
@@ -17,8 +17,6 @@ _AtLeast0 = Annotated[float, Field(ge=0)]
 
 class _Options(Strict):
     """The options of every optimiser. `true` is no number here."""
-
-    model_config = ConfigDict(strict=True)
 
     weight_decay: _AtLeast0 = 0
     maximize: bool = False

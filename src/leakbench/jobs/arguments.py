@@ -1,7 +1,7 @@
 """The check of a verb's arguments before it works for an hour: the paths that it writes and reads."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,15 @@ def check(verb: str, values: Mapping[str, Any]) -> None:
     # A capture of a Flower app reads none of these files, and its spec has another form.
     if verb not in _CHECKED or values.get("from_flower"):
         return
+    from leakbench.base.artefacts import read_facts
+
     _check_spec(verb, values)
     for name, (fact, kind) in _READ.items():
         for path in _listed(values.get(name)) if name not in _WRITTEN[verb] else ():
-            _check_kind(path, name, fact, kind)
+            told = read_facts(path)
+            # A data set that a user made may hold no facts.
+            if not {fact, "absent"} & told.keys() and (told or fact != "dataset"):
+                raise UserError(f"{path}: is no {kind} (give --{name} the file of one)")
 
 
 def _listed(value: Path | list[Path] | None) -> list[Path]:
@@ -108,16 +113,6 @@ def _counts(verb: str, spec: Mapping[str, Any], values: Mapping[str, Any]) -> It
             yield name, "cells", len(set(stems))
 
 
-def _check_kind(path: Path, name: str, fact: str, kind: str) -> None:
-    from leakbench.base.artefacts import read_facts
-
-    told = read_facts(path)
-    # A data set that a user made may hold no facts.
-    own = not told and fact == "dataset"
-    if not own and not {fact, "absent"} & told.keys():
-        raise UserError(f"{path}: is no {kind} (give --{name} the file of one)")
-
-
 def damaged(path: Path) -> bool:
     """Say whether a file fails the check that belongs to its suffix.
 
@@ -126,18 +121,15 @@ def damaged(path: Path) -> bool:
     from leakbench.base.artefacts import read_csv, read_facts, read_json, read_table
     from leakbench.base.whole import whole
 
+    checks: dict[str, tuple[Callable[[Path], object], ...]] = {
+        ".safetensors": (read_facts, whole), ".parquet": (read_table,), ".csv": (read_csv,),
+        ".json": (lambda file: read_json(file, "a file", ""),),
+    }  # fmt: skip
     try:
-        if path.suffix == ".safetensors":
-            read_facts(path)
-            whole(path)
-        elif path.suffix == ".parquet":
-            read_table(path)
-        elif path.suffix == ".json":
-            read_json(path, "a file", "")
-        elif path.suffix == ".csv":
-            read_csv(path)
+        for read in checks.get(path.suffix, ()):
+            read(path)
     except Altered:
         return True
     except (UserError, OSError):
-        return False
+        pass
     return False

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,8 @@ def _attack(root: Path, values: dict[str, Any]) -> int:
     more = {"place": values["out"], "scratch": root / "scratch/attack", "seal": seal}
 
     def sealed(files: Sequence[Path | None]) -> int:
-        def run() -> int:
-            attack(**values | more | dict(zip(("out", "record"), files, strict=True)))
-            return 0
-
-        return _told("attack", root, run)
+        own = dict(zip(("out", "record"), files, strict=True))
+        return _told("attack", root, partial(attack, **values | more | own))
 
     return apart([values["out"], values["record"]], sealed)
 
@@ -97,14 +95,14 @@ def _line_of(problem: Exception, root: Path) -> str:
     return _short_of(problem)
 
 
-def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
+def _told(verb: str, root: Path, work: Callable[[], int | None]) -> int:
     """Do a verb's work and return its exit code.
 
     The code is that of the work itself, 2 after one line for a user's mistake, or 128 + SIGPIPE if the reader
     of the output has gone.
     """
     try:
-        code = work()
+        code = work() or 0
         sys.stdout.flush()
         return code
     except BrokenPipeError:

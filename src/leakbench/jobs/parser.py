@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from leakbench import __version__
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
-from leakbench.catalogue.api import Argument, arguments, definition
+from leakbench.catalogue.api import arguments, definition
 from leakbench.catalogue.table import table
 
 # The verbs that people call, and those that the rules of the workflow call.
@@ -96,30 +96,33 @@ _READ: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _add(to: _Parser, name: str, argument: Argument, needed: bool) -> None:
+def _add(to: _Parser, name: str, argument: tuple[str, str, str], needed: bool) -> None:
     """Add an argument of a verb's function, which must be given if `needed`, to the verb's parser."""
-    kind = argument.kind.removesuffix(" | None")
-    how = dict(_READ.get(f"{name}: {argument.kind}") or _READ[kind])
-    meaning = argument.meaning.removesuffix(".")
-    if argument.default and (default := eval(argument.default, {"Path": Path})):
-        how["default"] = default
-        meaning += f" (default: {default})"
-    how["help"] = meaning.replace("%", "%%")
+    kind, default, meaning = argument
+    how = dict(_READ.get(f"{name}: {kind}") or _READ[kind.removesuffix(" | None")])
+    meaning = meaning.removesuffix(".").replace("%", "%%")
+    if default and (value := eval(default, {"Path": Path})):
+        how["default"] = value
+        meaning += " (default: %(default)s)"
     if name in _WORDS:
         how["nargs"] = "+" if "nargs" in how else None if needed else "?"
-        to.add_argument(name, **how)
+        to.add_argument(name, help=meaning, **how)
     else:
-        to.add_argument(f"--{name.replace('_', '-')}", required=needed, **how)
+        to.add_argument(f"--{name.replace('_', '-')}", required=needed, help=meaning, **how)
 
 
 def _verb(to: _Parser, verb: str) -> None:
     """Add a verb's arguments to its parser. An argument is needed if all functions of the verb need it."""
     functions = ["capture", "flower_capture"] if verb == "capture" else [verb]
     found = [arguments(definition(PACKAGE / "jobs" / f"{each}.py", each)) for each in functions]
+    needs = [
+        {name for name, (kind, default, _) in of.items() if not default and not kind.endswith(" | None")}
+        for of in found
+    ]
     # What the first function says of an argument of several counts.
     for name, argument in (found[0] | found[-1] | found[0]).items():
         if name not in _GIVEN:
-            _add(to, name, argument, all(name in of and of[name].needed for of in found))
+            _add(to, name, argument, all(name in needed for needed in needs))
     to.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
     threads = "threads of one job (default: 1; the last bits of a result depend on it)"
     to.add_argument("--threads", type=_POSITIVE, default=1, help=threads)
@@ -151,6 +154,6 @@ def _entry(verb: str) -> str:
         name = f"`{' '.join(action.option_strings) or action.dest.upper()}`"
         needed = "yes" if action.required and action.nargs != "*" else ""
         several = " …" if action.nargs in ("*", "+") else ""
-        rows.append((name + several, needed, (action.help or "").replace("%%", "%")))
+        rows.append((name + several, needed, (action.help or "") % vars(action)))
     about, lines = of.description or "", table(rows, ("argument", "needed", "meaning"))
     return f"## {verb}\n\n{about[:1].upper()}{about[1:]}.\n\n{lines}\n"
