@@ -57,6 +57,21 @@ def test_a_verb_is_a_function_that_takes_the_options(verb: str) -> None:
     assert function.__doc__ or verb in ("fetch",)
 
 
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        ("compare a b c", "old", Path("a")), ("compare a b c", "new", [Path("b"), Path("c")]),
+        ("recheck --scale s --only a b --only c", "only", ["a", "b", "c"]), ("enter", "file", None),
+        ("audit --fail-if x --fail-if y t", "fail_if", ["x", "y"]), ("audit", "out", Path("audit")),
+        ("audit --local-steps 03", "local_steps", 3), ("audit --lr 1e-3", "lr", 0.001),
+        ("plan", "scale", "quick"), ("plan --seed 0", "seed", 0), ("plan --headlines", "headlines", True),
+        ("record --scale s --device two", "device", "two"), ("verify --tables", "tables", []),
+    ],
+)  # fmt: skip
+def test_an_argument_is_read_as_the_signature_of_the_verb_says(words: str, name: str, value: object) -> None:
+    assert getattr(parser().parse_args(words.split(" ")), name) == value
+
+
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
