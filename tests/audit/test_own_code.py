@@ -68,7 +68,7 @@ def test_a_file_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(verb, "BESIDES", 1.0)
     Path("my_app.py").write_text(apps.HANGS)
     with pytest.raises(UserError, match="not finished after 2 s"):
-        verb.audit("my_app.py:client", Path("out"), None, None, 1, 0.01, "1s", "2g", False, [], None, False)
+        verb.audit("my_app.py:client", out=Path("out"), local_steps=1, budget="1s", memory="2g")
     assert not Path("out").exists()
     assert not [line for line in of_us(tmp_path) if "leakbench" in line]
 

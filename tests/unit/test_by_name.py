@@ -152,7 +152,7 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", leakbench.PUBLIC)
 def test_every_argument_is_described(name: str) -> None:
-    node = api._definition(name)
+    node = api.public(name)
     assert ast.get_docstring(node)
     if isinstance(node, ast.FunctionDef):
         for argument, (kind, _, meaning) in api.arguments(node).items():

@@ -9,16 +9,15 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from leakbench.base.errors import UserError
 from leakbench.jobs import cli
-from leakbench.jobs.parser import parser
+from leakbench.jobs.parser import JOBS, parser
 
 ROOT = Path(__file__).parents[2]
-COMMANDS: dict[str, Any] = next(a for a in parser()._actions if a.dest == "verb").choices  # type: ignore[assignment]
+COMMANDS = parser().verbs
 
 
 def shells() -> list[tuple[str, str]]:
@@ -34,9 +33,7 @@ def shells() -> list[tuple[str, str]]:
 
 def test_every_rule_calls_the_subcommand_of_its_name() -> None:
     rules = dict(shells())
-    # These are started by a person.
-    alone = {"audit", "plan", "check", "compare", "enter", "manual", "new", "recheck", "record"}
-    assert set(rules) == {*COMMANDS, "train_generator", "train_study"} - alone
+    assert set(rules) == {*JOBS, "verify", "train_generator", "train_study"}
     for rule, command in rules.items():
         assert command.startswith(f"python -m leakbench {rule.partition('_')[0]} ")
 
@@ -54,10 +51,25 @@ def test_a_verb_is_a_function_that_takes_the_options(verb: str) -> None:
     function = getattr(import_module(f"leakbench.jobs.{verb}"), verb)
     parameters = set(inspect.signature(function).parameters)
     options = {action.dest for action in COMMANDS[verb]._actions} - {"help", "threads"}
-    assert parameters - {"scratch", "seal", "place", "parser"} <= options
+    assert parameters - {"scratch", "seal", "place"} <= options
     # A Flower app's updates are taken by a function of their own, on which no capture that is played depends.
     assert options - {"root", "from_flower"} <= parameters
     assert function.__doc__ or verb in ("fetch",)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        ("compare a b c", "old", Path("a")), ("compare a b c", "new", [Path("b"), Path("c")]),
+        ("recheck --scale s --only a b --only c", "only", ["a", "b", "c"]), ("enter", "file", None),
+        ("audit --fail-if x --fail-if y t", "fail_if", ["x", "y"]), ("audit", "out", Path("audit")),
+        ("audit --local-steps 03", "local_steps", 3), ("audit --lr 1e-3", "lr", 0.001),
+        ("plan", "scale", "quick"), ("plan --seed 0", "seed", 0), ("plan --headlines", "headlines", True),
+        ("record --scale s --device two", "device", "two"), ("verify --tables", "tables", []),
+    ],
+)  # fmt: skip
+def test_an_argument_is_read_as_the_signature_of_the_verb_says(words: str, name: str, value: object) -> None:
+    assert getattr(parser().parse_args(words.split(" ")), name) == value
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
@@ -165,7 +177,7 @@ def test_success_is_0_and_fixes_the_threads(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_terminated_command_ends_as_an_exception() -> None:
     """So that what it was writing is removed (tests/workflow/test_killed.py shows that)."""
     script = (
-        "import os, signal, sys; from leakbench import cli\n"
+        "import os, signal, sys; from leakbench.jobs import cli\n"
         "def end(_):\n"
         "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
         "    finally: print('cleaned')\n"

@@ -3,6 +3,8 @@
 import ast
 import re
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from leakbench import PUBLIC
 from leakbench.base.code import PACKAGE
@@ -29,48 +31,55 @@ def api() -> str:
 
 
 def _entry(name: str) -> str:
-    node = _definition(name)
+    node = public(name)
     text = ast.get_docstring(node) or ""
     if isinstance(node, ast.ClassDef):
         return f"## leakbench.{name}\n\n{listed(text)}\n"
-    lines = [f"## leakbench.{name}", f"```python\n{_signature(node)}\n```"]
-    rows = arguments(node)
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    signature = f"leakbench.{name}({ast.unparse(node.args)}){returns}"
+    lines = [f"## leakbench.{name}", f"```python\n{signature}\n```"]
+    rows = [
+        (f"`{key}`", f"`{kind}`", f"`{default}`" if default else "**required**", meaning)
+        for key, (kind, default, meaning) in arguments(node).items()
+    ]
     for paragraph in text.split("\n\n"):
-        if _ARGUMENT.match(paragraph) and paragraph.partition(":")[0] in rows:
-            heads = ("argument", "type", "default", "meaning")
-            lines.append(table([(f"`{key}`", *row) for key, row in rows.items()], heads))
-        else:
-            lines.append(paragraph)
+        described = rows and paragraph.startswith(f"{node.args.args[0].arg}: ")
+        lines.append(table(rows, ("argument", "type", "default", "meaning")) if described else paragraph)
     return "\n\n".join(lines) + "\n"
 
 
-def _definition(name: str) -> ast.FunctionDef | ast.ClassDef:
+def public(name: str) -> Any:
+    """Return the node of a public function or class."""
     path = PACKAGE.joinpath(*PUBLIC[name].split(".")[1:])
-    file = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
-    for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            return node
-    raise LookupError(f"{file}: defines no {name}")
+    file = path.with_suffix(".py")
+    return definition(file if file.is_file() else path / "__init__.py", name)
 
 
-def _signature(node: ast.FunctionDef) -> str:
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return f"leakbench.{node.name}({ast.unparse(node.args)}){returns}"
+def definition(file: Path, name: str) -> Any:
+    """Return the node of the function or the class `name` of a file, without what follows its docstring.
+
+    The rest is not parsed, because the command line reads every verb at each start.
+    """
+    found = re.search(rf'^(?:def|class) {name}\b.*?""".*?"""', file.read_text(), re.MULTILINE | re.DOTALL)
+    if not found:
+        raise LookupError(f"{file}: defines no {name}")
+    return ast.parse(found[0]).body[0]
 
 
 def arguments(node: ast.FunctionDef) -> dict[str, tuple[str, str, str]]:
-    """Return argument → type, default and meaning; the meaning is what the docstring says behind `name: `."""
+    """Return argument → type, default and meaning; the meaning is what the docstring says behind `name: `.
+
+    Type and default are those of the source, and "" where it gives none.
+    """
     text = ast.get_docstring(node) or ""
-    given = [*node.args.posonlyargs, *node.args.args]
-    defaults: list[ast.expr | None] = [None] * (len(given) - len(node.args.defaults))
-    pairs = [*zip(given, [*defaults, *node.args.defaults], strict=True)]
-    pairs += zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    before = len(given) - len(node.args.defaults) - len(node.args.kw_defaults)
+    defaults = [*[None] * before, *node.args.defaults, *node.args.kw_defaults]
     out = {}
-    for argument, default in pairs:
+    for argument, default in zip(given, defaults, strict=True):
         own = re.search(_MEANING.format(argument.arg), text, re.MULTILINE)
-        meaning = " ".join(own[1].split()) if own else ""
-        kind = f"`{ast.unparse(argument.annotation)}`" if argument.annotation else ""
-        out[argument.arg] = kind, f"`{ast.unparse(default)}`" if default else "**required**", meaning
+        kind, value = (ast.unparse(each) if each else "" for each in (argument.annotation, default))
+        out[argument.arg] = kind, value, " ".join(own[1].split()) if own else ""
     return out
 
 

@@ -11,7 +11,6 @@ from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.load import find, load_kind, validate
-from leakbench.catalogue.options import check_catalogue
 from leakbench.catalogue.schema import Scale
 
 # Keys that change no result.
@@ -202,12 +201,15 @@ def sized(config: Path, name: str) -> Sized:
     config: the folder of the catalogue.
     name: the name of the scale.
 
-    Raises UserError if the scale names something that the catalogue does not have, if it leaves something out
-    without a reason, or if an optimiser of the catalogue has an option that torch's optimiser does not take.
+    Raises UserError if the scale names something that the catalogue does not have, or if it leaves something
+    out without a reason.
     """
     file = f"{config}/scales/{name}.yaml"
     scale = find(config, "scales", name, "--scale")
-    check_catalogue(config)
+    # Entries that no experiment names are checked too. A catalogue without them may lack the folder.
+    for kind in ("victims", "generators", "trainings"):
+        if (config / kind).is_dir():
+            load_kind(config, kind)
     for kind, globs in scale.caps.items():
         if kind not in CAPPED:
             raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, CAPPED)})")

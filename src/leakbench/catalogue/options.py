@@ -5,22 +5,18 @@ leakbench itself sets, and options that are no single number. A test compares th
 signatures.
 """
 
-from pathlib import Path
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, validated
-from leakbench.catalogue.load import file_of, load_kind
 
 _AtLeast0 = Annotated[float, Field(ge=0)]
 
 
 class _Options(Strict):
     """The options of every optimiser. `true` is no number here."""
-
-    model_config = ConfigDict(strict=True)
 
     weight_decay: _AtLeast0 = 0
     maximize: bool = False
@@ -52,26 +48,17 @@ class Adadelta(_Options):
 TAKEN: dict[str, type[_Options]] = {"sgd": Sgd, "adam": Adam, "adadelta": Adadelta}
 
 
-def check_options(optimiser: str, options: dict[str, bool | float], where: str) -> None:
-    """Raise UserError for an option that an optimiser does not take, or a value that it refuses.
+def _fitting(options: dict[str, bool | float], others: ValidationInfo) -> dict[str, bool | float]:
+    """Return options. Raises ValueError for one that the training's optimiser does not take or refuses."""
+    if "optimiser" in others.data:
+        try:
+            found = validated(TAKEN[others.data["optimiser"]], options, "")
+        except UserError as problem:
+            raise ValueError(str(problem)) from problem
+        if isinstance(found, Sgd) and found.nesterov and (not found.momentum or found.dampening):
+            raise ValueError("nesterov: needs momentum and no dampening (set momentum above 0)")
+    return options
 
-    optimiser: the name of the optimiser in YAML.
-    options: name → value of each option.
-    where: what a message calls the training, followed by a colon or a dot.
-    """
-    found = validated(TAKEN[optimiser], options, f"{where}options.")
-    if isinstance(found, Sgd) and found.nesterov and (not found.momentum or found.dampening):
-        raise UserError(f"{where}options.nesterov: needs momentum and no dampening (set momentum above 0)")
 
-
-def check_catalogue(config: Path) -> None:
-    """Raise UserError if a victim, a generator or a training of a catalogue has a wrong option."""
-    for kind, within in (("victims", "training."), ("generators", "training."), ("trainings", "")):
-        # A catalogue may lack the folder of a kind that no experiment names.
-        for name, entry in load_kind(config, kind).items() if (config / kind).is_dir() else ():
-            training = entry.training if within else entry
-            if training and training.options:
-                file = file_of(config, kind, name)
-                variant = name.removeprefix(file.stem).removeprefix("-")
-                of = f"variants.{variant}: " if variant else ""
-                check_options(training.optimiser, training.options, f"{file}: {of}{within}")
+# The options of a training, in a model that has an `optimiser` above them.
+Options = Annotated[dict[str, bool | float], AfterValidator(_fitting)]

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from leakbench.base.yamls import Strict
+from leakbench.catalogue.options import Options
 from leakbench.catalogue.strict import Distinct, Name, Names, Positive
 
 
@@ -72,7 +73,7 @@ class Regime(Strict):
         description="The optimiser. A client keeps its state (such as momentum) from round to round."
     )
     lr: float = Field(gt=0, description="The learning rate.")
-    options: dict[str, bool | float] = Field(
+    options: Options = Field(
         {}, description="Further keyword arguments of torch's optimiser, such as `momentum: 0.9`."
     )
     decay: Decay | None = Field(

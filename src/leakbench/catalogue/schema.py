@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_va
 
 from leakbench.base.yamls import Strict
 from leakbench.catalogue.experiment import Experiment, Scale
+from leakbench.catalogue.options import Options
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.sections import FORMS, named
 from leakbench.catalogue.source import Source
@@ -35,7 +36,7 @@ class Training(Strict):
 
     optimiser: Literal["sgd", "adam", "adadelta"] = Field(description="The optimiser.")
     lr: float = Field(gt=0, description="The learning rate.")
-    options: dict[str, bool | float] = Field(
+    options: Options = Field(
         {}, description="Further keyword arguments of torch's optimiser, such as `momentum: 0.9`."
     )
     batch_size: Positive = Field(description="Images in each step.")

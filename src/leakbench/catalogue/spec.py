@@ -18,9 +18,7 @@ from leakbench.base.yamls import suggest
 from leakbench.catalogue.entry import FOR_PEOPLE
 from leakbench.catalogue.jobs import OfAttack, OfCapture, OfGenerator, OfScore, OfStudy, OfTable, OfVictim
 from leakbench.catalogue.load import RULES, too_large
-from leakbench.catalogue.options import check_options
 from leakbench.catalogue.regime import Regime
-from leakbench.catalogue.schema import Training
 from leakbench.catalogue.signature import check_part, parameters_model
 from leakbench.defences.aggregation import cross_validates
 
@@ -57,18 +55,6 @@ def check_spec(verb: str, spec: Mapping[str, Any], where: str) -> None:
         raise UserError(f"{where}: {wrong} ({_MEND})")
     if isinstance(found, OfStudy):
         _check_rules(spec, where)
-    for at, training in _trainings(found):
-        check_options(training.optimiser, training.options, f"{where}: {at}.")
-
-
-def _trainings(job: BaseModel) -> Iterator[tuple[str, Training | Regime]]:
-    """Yield (keys at which it lies, training) for each training in a job's spec."""
-    if isinstance(job, OfStudy):
-        yield "training", job.training
-    if isinstance(job, OfVictim) and job.victim.training:
-        yield "victim.training", job.victim.training
-    if isinstance(job, OfGenerator) and job.generator.training:
-        yield "generator.training", job.generator.training
 
 
 def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:

@@ -1,7 +1,7 @@
 """The check of a verb's arguments before it works for an hour: the paths that it writes and reads."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +14,15 @@ _WRITTEN = {
     "table": ("out", "exhibit", "trials"), "figure": ("out", "executed"), "scorecard": ("out", "seeds"),
     "verify": ("out",), "report": ("out",), "compare": ("out",),
 }  # fmt: skip
-# Verb → the forms of its spec, each given by keys that the spec must hold.
-_SPECS = {
-    "fetch": (("name", "sources"),),
-    "train": (
-        ("victim.training", "dataset", "seed"),
-        ("generator", "dataset", "seed"),
-        ("study", "training", "dataset", "seed"),
-    ),
-    "capture": (("federation", "defence", "victim", "dataset", "seed", "salt"),),
-    "score": (("cell", "attacks", "judges"),),
-    "table": (("experiment", "scale", "shares", "cells_left_out"),),
-}
-_DATA, _VICTIM = ("dataset", "data set"), ("checkpoints", "victim")
-_TRUTH, _GUESSES = ("split", "truth of a capture"), ("target", "attack's guesses")
-# Verb → argument of a tensor file → the fact that only files of its kind have, and the name of the kind.
+# The verbs whose spec is checked here. Those that only draw and compare read what others have checked.
+_CHECKED = ("fetch", "train", "capture", "attack", "score", "table")
+# Argument of a tensor file → the fact that only files of its kind have, and the name of the kind.
 _READ = {
-    "train": {"data": _DATA, "further": _DATA, "victim": _VICTIM},
-    "capture": {"data": _DATA, "victim": _VICTIM},
-    "score": {
-        "data": _DATA, "backbones": _DATA, "victim": _VICTIM, "judges": _VICTIM, "truth": _TRUTH,
-        "guesses": _GUESSES,
-    },
-    "table": {"data": _DATA, "victims": _VICTIM, "truths": _TRUTH, "guesses": _GUESSES},
-}  # fmt: skip
+    **dict.fromkeys(("data", "further", "backbones"), ("dataset", "data set")),
+    **dict.fromkeys(("victim", "victims", "judges"), ("checkpoints", "victim")),
+    **dict.fromkeys(("truth", "truths"), ("split", "truth of a capture")),
+    "guesses": ("target", "attack's guesses"),
+}
 # The files that pictures of cells are taken from, in the order of `pictured`.
 _PICTURED = ("guesses", "truths", "victims", "data")
 # A file has a longer, temporary name until it is written completely, and file systems allow 255 bytes.
@@ -52,16 +37,18 @@ def check(verb: str, values: Mapping[str, Any]) -> None:
     for name in _WRITTEN.get(verb, ()):
         if values[name] is not None:
             _check_place(values[name], name)
-    if verb == "attack":
-        _check_attack(values["spec"])
     # A capture of a Flower app reads none of these files, and its spec has another form.
-    if values.get("from_flower"):
+    if verb not in _CHECKED or values.get("from_flower"):
         return
-    if verb in _SPECS:
-        _check_spec(verb, values)
-    for name, (fact, kind) in _READ.get(verb, {}).items():
-        for path in _listed(values[name]):
-            _check_kind(path, name, fact, kind)
+    from leakbench.base.artefacts import read_facts
+
+    _check_spec(verb, values)
+    for name, (fact, kind) in _READ.items():
+        for path in _listed(values.get(name)) if name not in _WRITTEN[verb] else ():
+            told = read_facts(path)
+            # A data set that a user made may hold no facts.
+            if not {fact, "absent"} & told.keys() and (told or fact != "dataset"):
+                raise UserError(f"{path}: is no {kind} (give --{name} the file of one)")
 
 
 def _listed(value: Path | list[Path] | None) -> list[Path]:
@@ -82,22 +69,16 @@ def _check_place(path: Path, name: str) -> None:
 
 
 def _check_spec(verb: str, values: Mapping[str, Any]) -> None:
+    """Raise UserError for a mistake in a verb's spec, or if it needs other files than are given."""
     from leakbench.base.provenance import read_spec
+    from leakbench.catalogue.spec import check_spec
 
     path = values["spec"]
     spec = read_spec(path)
-    missing = [[key for key in form if not _holds(spec, *key.split("."))] for form in _SPECS[verb]]
-    if all(missing):
-        # The spec is taken for the form of which it lacks the fewest keys, and of several for the longest.
-        least = min(zip(missing, _SPECS[verb], strict=True), key=lambda form: (len(form[0]), -len(form[1])))
-        raise UserError(
-            f"{path}: {least[0][0]}: is missing, so it is no spec of {verb} (give --spec one of those that "
-            "`python -m leakbench plan` writes)"
-        )
     if verb == "fetch":
+        if missing := next((key for key in ("name", "sources") if key not in spec), ""):
+            raise UserError(f"{path}: {missing}: is missing (give --spec one that `leakbench plan` writes)")
         return
-    from leakbench.catalogue.spec import check_spec
-
     check_spec(verb, spec, str(path))
     for name, key, count in _counts(verb, spec, values):
         given = len(_listed(values[name]))
@@ -132,27 +113,6 @@ def _counts(verb: str, spec: Mapping[str, Any], values: Mapping[str, Any]) -> It
             yield name, "cells", len(set(stems))
 
 
-def _check_attack(path: Path) -> None:
-    from leakbench.base.provenance import read_spec
-    from leakbench.catalogue.spec import check_spec
-
-    check_spec("attack", read_spec(path), str(path))
-
-
-def _holds(value: Any, key: str, *more: str) -> bool:
-    return isinstance(value, dict) and key in value and (not more or _holds(value[key], *more))
-
-
-def _check_kind(path: Path, name: str, fact: str, kind: str) -> None:
-    from leakbench.base.artefacts import read_facts
-
-    told = read_facts(path)
-    # A data set that a user made may hold no facts.
-    own = not told and (fact, kind) == _DATA
-    if not own and not {fact, "absent"} & told.keys():
-        raise UserError(f"{path}: is no {kind} (give --{name} the file of one)")
-
-
 def damaged(path: Path) -> bool:
     """Say whether a file fails the check that belongs to its suffix.
 
@@ -161,18 +121,15 @@ def damaged(path: Path) -> bool:
     from leakbench.base.artefacts import read_csv, read_facts, read_json, read_table
     from leakbench.base.whole import whole
 
+    checks: dict[str, tuple[Callable[[Path], object], ...]] = {
+        ".safetensors": (read_facts, whole), ".parquet": (read_table,), ".csv": (read_csv,),
+        ".json": (lambda file: read_json(file, "a file", ""),),
+    }  # fmt: skip
     try:
-        if path.suffix == ".safetensors":
-            read_facts(path)
-            whole(path)
-        elif path.suffix == ".parquet":
-            read_table(path)
-        elif path.suffix == ".json":
-            read_json(path, "a file", "")
-        elif path.suffix == ".csv":
-            read_csv(path)
+        for read in checks.get(path.suffix, ()):
+            read(path)
     except Altered:
         return True
     except (UserError, OSError):
-        return False
+        pass
     return False

@@ -40,35 +40,36 @@ def _command(target: list[str], given: dict[str, Any], fail_if: list[str]) -> st
 
 
 def audit(
-    target: str | None, out: Path, model: str | None, batch: int | None, local_steps: int | None, lr: float,
-    budget: str | None, memory: str, show: bool, fail_if: list[str], defence: str | None, demo: bool,
-    repeats: bool = False, clients: float | None = None, rounds: float | None = None,
+    target: str | None = None, demo: bool = False, out: Path = Path("audit"), batch: int | None = None,
+    local_steps: int | None = None, lr: float = 0.01, budget: str | None = None, memory: str = "4g",
+    show: bool = False, model: str | None = None, repeats: bool = False, defence: str | None = None,
+    fail_if: list[str] | None = None, clients: float | None = None, rounds: float | None = None,
     prior: float | None = None,
 ) -> int:  # fmt: skip
     """Audit a client's code, recorded rounds or a capture, and write the report.
 
-    The arguments are those of the command line.
-
-    target: what is audited: FILE.py:NAME, a folder of rounds, or a capture.
+    target: FILE.py:NAME, a function that returns (model, loss, batch) or trains; a folder that
+    leakbench.observations.flower.record kept; or a capture.safetensors.
+    demo: audit a small network on bundled pictures.
     out: the folder of the report.
-    model: FILE.py:NAME of the network of recorded rounds.
-    batch: the number of the client's records, the first of its batch.
-    local_steps: the number of steps of a round. With 1 the client sends its gradient.
+    batch: how many records, from the start of the batch, are the client's (default: all; demo: 32).
+    local_steps: the number of local steps of the client. With 1 it sends a gradient (default: 5; demo: 1).
     lr: the clients' learning rate, above 0.
-    budget: wall time, such as 90s or 2m.
-    memory: the memory that the user's code and the attacks may use, such as 4g.
-    show: whether the report shows private records.
-    fail_if: conditions on the findings, such as 'exposed > 0 at A..D'.
-    defence: FILE.py:NAME of the user's own defence, a function from update to update.
-    demo: whether to audit a small network on bundled pictures.
-    repeats: whether clients hold the same records in every recorded round.
-    clients: the declared number of clients of the federation.
-    rounds: the declared number of rounds that a client takes part in.
-    prior: the declared probability that somebody attacks, from 0 to 1.
+    budget: the wall time of the attacks, such as 90s or 2m (default: 2m, and 30s for the demo).
+    memory: the memory that your code and the attacks may use together.
+    show: show private records in the report.
+    model: FILE.py:NAME of the network, for recorded rounds.
+    repeats: clients hold the same records in every recorded round.
+    defence: FILE.py:NAME of your own defence, a function from an update to an update.
+    fail_if: exit with 1 if this condition holds, such as 'exposed > 0 at A..D' (may be repeated).
+    clients: the declared number of clients of the federation, for the expected number of exposures.
+    rounds: the declared number of rounds that a client takes part in, for the same.
+    prior: the declared probability that somebody attacks, from 0 to 1, for the same.
 
     Returns 0, or 1 if a condition of `fail_if` holds.
     """
-    for condition in fail_if:
+    conditions = fail_if or []
+    for condition in conditions:
         check(condition)
     told = {"clients": clients, "rounds": rounds, "prior": prior}
     declared = {name: value for name, value in told.items() if value is not None}
@@ -112,10 +113,10 @@ def audit(
             "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
             "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,
         },
-        fail_if,
+        conditions,
     )  # fmt: skip
     say(f"report: {write(out, found['audit'], found['pictures'])}")
-    failed = [condition for condition in fail_if if met(condition, found["audit"])]
+    failed = [condition for condition in conditions if met(condition, found["audit"])]
     for condition in failed:
         say(f"fails: {condition}")
     return FINDING if failed else 0

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,31 +15,16 @@ from leakbench.base.errors import Altered, UserError, raise_if_unwritable
 from leakbench.base.processes.process import end_with, owner_of_the_run, prepare, stop
 from leakbench.base.processes.warm import run_warm
 from leakbench.jobs.arguments import check
-from leakbench.jobs.parser import PLAYED, parser
+from leakbench.jobs.parser import parser
 
 # The verb that works in a child process of its job (`leakbench.base.processes.blinding.apart`).
 APART = "attack"
+# The arguments that `capture` takes only where it plays the federation itself.
+PLAYED = ("data", "victim", "oracle", "truth")
 # The errors of the operating system for a path at which no file can be.
 _NO_PLACE = (
     errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT, errno.ELOOP,
 )  # fmt: skip
-
-
-def _capture(values: dict[str, Any]) -> None:
-    folder = values.pop("from_flower")
-    given = [name for name in PLAYED if values[name] is not None]
-    if folder is None and (missing := [name for name in PLAYED if name not in given]):
-        raise UserError(f"--{missing[0]} is missing (only --from-flower does without)")
-    check("capture", values | {"from_flower": folder})
-    if folder is not None:
-        from leakbench.jobs.flower_capture import flower_capture
-
-        if given:
-            raise UserError(f"--{given[0]}: a Flower app has none (leave it out)")
-        return flower_capture(folder, values["spec"], values["out"])
-    from leakbench.jobs.capture import capture
-
-    return capture(**values)
 
 
 def _attack(root: Path, values: dict[str, Any]) -> int:
@@ -49,11 +35,8 @@ def _attack(root: Path, values: dict[str, Any]) -> int:
     more = {"place": values["out"], "scratch": root / "scratch/attack", "seal": seal}
 
     def sealed(files: Sequence[Path | None]) -> int:
-        def run() -> int:
-            attack(**values | more | dict(zip(("out", "record"), files, strict=True)))
-            return 0
-
-        return _told("attack", root, run)
+        own = dict(zip(("out", "record"), files, strict=True))
+        return _told("attack", root, partial(attack, **values | more | own))
 
     return apart([values["out"], values["record"]], sealed)
 
@@ -112,14 +95,14 @@ def _line_of(problem: Exception, root: Path) -> str:
     return _short_of(problem)
 
 
-def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
+def _told(verb: str, root: Path, work: Callable[[], int | None]) -> int:
     """Do a verb's work and return its exit code.
 
     The code is that of the work itself, 2 after one line for a user's mistake, or 128 + SIGPIPE if the reader
     of the output has gone.
     """
     try:
-        code = work()
+        code = work() or 0
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -141,22 +124,25 @@ def _run(arguments: argparse.Namespace) -> int:
     verb = arguments.verb
     values = {key: value for key, value in vars(arguments).items() if key not in ("verb", "threads")}
     root = values.pop("root")
+    name = verb
     if verb == "capture":
-        _capture(values)
-        return 0
+        flower = values["from_flower"] is not None
+        name = "flower_capture" if flower else verb
+        if wrong := next((each for each in PLAYED if (values[each] is None) != flower), ""):
+            why = ": a Flower app has none (leave it out)", " is missing (only --from-flower does without)"
+            raise UserError(f"--{wrong}{why[not flower]}")
     check(verb, values)
     if verb == APART:
         return _attack(root.resolve(), values)
-    function = getattr(import_module(f"leakbench.jobs.{verb}"), verb)
-    more = {"root": root, "scratch": root / "scratch" / verb, "parser": parser()}
+    function = getattr(import_module(f"leakbench.jobs.{name}"), name)
     taken = inspect.signature(function).parameters
     if "root" in taken and not (root / "config").is_dir():
         raise UserError(
             f"{root.resolve() / 'config'}: no such folder ({verb} works on a checkout: run it there, or name "
             "the checkout by --root)"
         )
-    done = function(**values, **{name: value for name, value in more.items() if name in taken})
-    return int(done or 0)
+    values |= {"root": root, "scratch": root / "scratch" / verb}
+    return int(function(**{key: value for key, value in values.items() if key in taken}) or 0)
 
 
 def run(argv: Sequence[str]) -> int:

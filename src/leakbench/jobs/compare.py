@@ -12,7 +12,7 @@ from leakbench.papers.verdicts.compare import compared, read_scorecard, summary,
 def compare(old: Path, new: list[Path], out: Path | None = None) -> None:
     """Print how the verdicts of one scorecard differ from those of one or more others.
 
-    old: the scorecard of a finished run.
+    old: the scorecard.csv of a finished run.
     new: the scorecards of other finished runs, such as those of other seeds.
     out: the file that gets the rows that changed. For two scorecards its columns are id, class, old and new.
     For more scorecards it has one column for each scorecard, named after the scorecard's folder.

@@ -46,7 +46,7 @@ Numbers of different scales are not compared, for attacks that run longer may re
 
 
 def enter(
-    root: Path, file: Path | None, scale: str = "standard", attacker: Path | None = None,
+    root: Path, file: Path | None = None, scale: str = "standard", attacker: Path | None = None,
     check: bool = False, cores: int = 1, recorded: bool = False,
 ) -> int:  # fmt: skip
     """Write entries/<name>.json and the leaderboard, entries/README.md; return the exit code.
@@ -56,11 +56,10 @@ def enter(
     may set its parameters. Without a file only the leaderboard is written.
     scale: the scale, which says how long the attacks run.
     attacker: the file of an adaptive attacker, as below src/leakbench/attacks/adaptive/.
-    check: whether `file` is an entry, whose defence is run again. The exit code is 1 where a number differs
-    from the entry's.
+    check: `file` is an entry, whose defence is run again. The exit code is 1 where a number differs from the
+    entry's.
     cores: the number of cores that Snakemake may use.
-    recorded: whether to first write an entry of each of leakbench's own defences in the recorded table of
-    that scale.
+    recorded: first write an entry of each of leakbench's own defences in the recorded table of that scale.
 
     Returns 2 where an entry beside the written one is not valid, which the leaderboard then lacks.
 

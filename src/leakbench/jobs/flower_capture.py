@@ -18,12 +18,13 @@ from leakbench.observations.rounds import read_rounds
 KEYS = ("network", "local", "mode", "dropout", "knows")
 
 
-def flower_capture(folder: Path, spec: Path, out: Path) -> None:
+def flower_capture(from_flower: Path, spec: Path, out: Path) -> None:
     """Write the observation of the rounds that `leakbench.observations.flower.record` has kept.
 
     Clients that are not in every round are left out, with a line on standard error that says why.
 
-    folder: the folder of the rounds.
+    from_flower: the folder of the rounds of a Flower app that `leakbench.record` kept. Beside it only `spec`,
+    with the keys network and local, and `out` are given.
     spec: JSON with `network` (the victim that the app trains, as in docs/observation.md), and where they are
     known `local` (how clients train), `mode` (train or eval), `dropout` and `knows`.
     out: the file of the observation.
@@ -32,9 +33,9 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
     file at `out` then stays as it was.
     """
     given = _spec(spec)
-    rounds = read_rounds(folder)
+    rounds = read_rounds(from_flower)
     for why in rounds.left_out.values():
-        print(f"leakbench capture: {folder}: left out: {why}", file=sys.stderr)
+        print(f"leakbench capture: {from_flower}: left out: {why}", file=sys.stderr)
     tensors: dict[str, np.ndarray] = {"origin": np.arange(len(next(iter(rounds.sent.values()))))}
     tensors |= {f"global/{name}": value for name, value in rounds.sent.items()}
     tensors |= {f"updates/{name}": value for name, value in rounds.updates.items()}
@@ -50,7 +51,7 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
             read_observation(temporary)
         except UserError as problem:
             what = str(problem).removeprefix(str(UserError(temporary))).removeprefix(": ")
-            raise UserError(f"{spec}: does not fit the rounds in {folder}: {what}") from problem
+            raise UserError(f"{spec}: does not fit the rounds in {from_flower}: {what}") from problem
 
 
 def _spec(path: Path) -> dict[str, Any]:

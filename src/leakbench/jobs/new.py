@@ -27,7 +27,7 @@ def new(root: Path, kind: str, name: str) -> None:
     """Write the source and the YAML of a part, and print their paths.
 
     root: the checkout.
-    kind: one of `kinds()`.
+    kind: attack, defence, objective, optimiser, dataset or victim.
     name: the part's name in YAML: small letters, digits and hyphens, with a letter first.
 
     Raises UserError for another kind or name, if one of the files exists, and if a part of this name would

@@ -11,7 +11,7 @@ from leakbench.papers.entries import resting_on_headlines
 from leakbench.papers.work import read_papers
 
 
-def plan(root: Path, scale: str, seed: int | None = None, headlines: bool = False) -> None:
+def plan(root: Path, scale: str = "quick", seed: int | None = None, headlines: bool = False) -> None:
     """Validate everything at one scale; print each verb's number of jobs and each experiment's core-minutes.
 
     Core-minutes are given for this machine, measured in a second, and for the reference core, by which a
@@ -20,9 +20,9 @@ def plan(root: Path, scale: str, seed: int | None = None, headlines: bool = Fals
     budget's total does. The reason after an experiment is that of most of its cells that are left out.
 
     root: the checkout.
-    scale: the scale's name.
-    seed: a number that is added to all seeds.
-    headlines: whether to print only experiments that headline findings rest on.
+    scale: the scale, a file of config/scales.
+    seed: the number by which every seed of the run is raised, by default none.
+    headlines: print only the experiments that headline findings rest on.
     """
     workflow = Workflow(root, scale, seed)
     found = workflow.plan

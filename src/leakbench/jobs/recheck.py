@@ -67,10 +67,10 @@ def recheck(
 
     root: the checkout.
     scale: the scale that was recorded, such as "standard" or "standard-seed1".
-    targets: whether to print what Snakemake must make first, and to write nothing: the setting `only`, so
-    that the attacks of no other experiment run too, and the files.
-    only: names of experiments, if not all are meant.
-    equivalent: whether other numerics are to be shown equivalent.
+    targets: only print what Snakemake must make first: the setting `only`, so that the attacks of no other
+    experiment run too, and the files.
+    only: the names of experiments, if not all are meant.
+    equivalent: show that today's numerics give the same as the recorded ones.
 
     Raises UserError where an experiment is not recorded, its record is not valid today, a sampled file is
     missing, or a number differs.

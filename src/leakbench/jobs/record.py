@@ -39,12 +39,11 @@ def record(
 
     root: the checkout.
     scale: the scale at which the experiment ran.
-    experiment: its name. It is left out with `headlines`.
+    experiment: the experiment's name. It is left out with `headlines`.
     device: what it ran on, in words. By default it is the GPU that its attacks ran on, or this machine.
     seed: the number by which every seed was raised. The record then lies in reference/<scale>-seed<N>/.
-    headlines: whether to record every experiment that a headline finding rests on and that has no valid
-    record.
-    targets: whether to print the tables that Snakemake must make first, and record nothing.
+    headlines: record every experiment that a headline finding rests on and that has no valid record.
+    targets: only print the tables that Snakemake must make first.
 
     Raises UserError where there is no such experiment, or it is not finished.
     """

@@ -189,7 +189,7 @@ def summary_of(out: Path) -> Path:
 
 def verify(
     root: Path,
-    scale: str,
+    scale: str = "quick",
     tables: Sequence[Path] | None = None,
     out: Path | None = None,
     record: str | None = None,
@@ -202,11 +202,11 @@ def verify(
     nothing.
 
     root: the checkout.
-    scale: the scale of the run.
+    scale: the scale of the run, a file of config/scales.
     tables: the tables that are compared, by default all tables of the run.
     out: the file for the compared numbers, one row each. A file beside it, with the suffix .json, gets the
     counts and says what made the recorded numbers.
-    record: the device in words. The tree's numbers are then kept instead (`keep`).
+    record: the device in words. The tree's numbers are then kept as those of this device.
     twin: with `record`, another checkout that has the results of a second run from scratch.
     seed: the number by which every seed of the run was raised.
 

@@ -11,18 +11,17 @@ import jsonschema
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from leakbench.catalogue.commands import commands
 from leakbench.catalogue.load import files_of, load_kind, read_yaml
 from leakbench.catalogue.manual import manual
 from leakbench.catalogue.schema import KINDS
 from leakbench.jobs.manual import manual as write
-from leakbench.jobs.parser import parser
+from leakbench.jobs.parser import page
 
 ROOT = Path(__file__).parents[3]
 
 
 def generated() -> dict[str, str]:
-    return manual(ROOT) | {"docs/cli.md": commands(parser())}
+    return manual(ROOT) | {"docs/cli.md": page()}
 
 
 def test_the_generated_files_are_current() -> None:
@@ -76,13 +75,13 @@ def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
         (tmp_path / name).write_text(
             text.replace("https://arxiv.org/abs/2101.00159), 2022", "https://arxiv.org/abs/2101.00159), 2020")
         )
-    write(tmp_path, parser())
+    write(tmp_path)
     for name in generated():
         assert (tmp_path / name).read_text() == (ROOT / name).read_text()
     (tmp_path / "config/README.md").write_text("stale")
     schema = tmp_path / "config/schemas/attacks.json"
     before = schema.stat().st_mtime_ns
-    write(tmp_path, parser())
+    write(tmp_path)
     assert (tmp_path / "config/README.md").read_text() == (ROOT / "config/README.md").read_text()
     assert schema.stat().st_mtime_ns == before
 
@@ -108,7 +107,6 @@ def test_every_parameter_of_a_part_has_its_meaning() -> None:
 
 
 def test_every_argument_of_every_command_has_a_meaning() -> None:
-    page = commands(parser())
-    rows = re.findall(r"^\| `.*\|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| `.*\|$", page(), re.MULTILINE)
     assert len(rows) > 100
     assert not [row for row in rows if row.endswith("|  |")]
