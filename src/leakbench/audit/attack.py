@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from math import isnan
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,8 @@ from leakbench.audit.reasons import reason
 from leakbench.audit.view import Truth
 from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.bibliography import source
+from leakbench.catalogue.home import home
+from leakbench.catalogue.load import find
 from leakbench.metrics.interval import interval
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -115,18 +118,18 @@ def late(limit: float) -> str:
     return f"not finished in its share of the budget, {limit:.2g} s"
 
 
+@cache
 def catalogue() -> dict[str, dict[str, Any]]:
-    """Return attack → what attacks.yaml says of it."""
-    return read_yaml(Path(__file__).parent / "attacks.yaml")
+    """Return attack → what attacks.yaml says of it, with its entry of the catalogue in place of the name."""
+    every = read_yaml(Path(__file__).parent / "attacks.yaml")
+    for name, about in every.items():
+        entry = find(home(), "attacks", about["entry"], f"attacks.yaml: {name}").model_dump(mode="json")
+        about["entry"] = entry | {"labels": about.get("labels", entry["labels"])}
+    return every
 
 
 def started(name: str, about: dict[str, Any], observation: Observation) -> Found:
-    """Return the result of an attack that has not run yet: nothing is found of any record.
-
-    name: the name of the attack in attacks.yaml.
-    about: what attacks.yaml says of the attack.
-    observation: what the server sees.
-    """
+    """Return the result of an attack that has not run yet: nothing is found of any record."""
     records = observation.clients[0]
     paper = str(source(about["source"]))
     return Found(name, about["title"], about["stage"], about["attacker"], paper, records, [NOTHING] * records)
@@ -135,15 +138,9 @@ def started(name: str, about: dict[str, Any], observation: Observation) -> Found
 def exact(
     name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
 ) -> Found:
-    """Run one exact attack.
+    """Run one exact attack for at most `limit` seconds.
 
-    name: the name of the attack in attacks.yaml.
-    about: what attacks.yaml says of the attack.
-    observation: what the server sees.
-    truth: the private records, or None if they are unknown. Then only what the attack proves counts.
-    limit: in seconds.
-
-    Returns what the attack found, or why it gave no result.
+    Without the private records, only what the attack proves counts.
     """
     found, entry = started(name, about, observation), about["entry"]
     with _timed(found, limit), within(limit), torch.no_grad():
