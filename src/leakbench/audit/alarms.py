@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.attack import OutOfTime, late, within
-from leakbench.audit.reasons import reason
+from leakbench.audit.attacks import OutOfTime, late, within
+from leakbench.audit.client import reason
 from leakbench.audit.view import Truth
 from leakbench.federation import detectors
 from leakbench.federation.detectors import Received

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from leakbench import __version__
 from leakbench.audit.alarms import Alarm, alarms
-from leakbench.audit.attack import catalogue, exact, matching, started
-from leakbench.audit.besides import Beside, besides
+from leakbench.audit.attacks import Beside, besides, catalogue, exact, matching, started
 from leakbench.audit.child import say
+from leakbench.audit.client import Client, Loss, Round, client, untrained
 from leakbench.audit.found import (
     LABELLED,
     LEVELS,
@@ -24,13 +24,14 @@ from leakbench.audit.found import (
     combined,
     in_all,
     merged,
+    pictures,
     pooled,
     without_images,
 )
 from leakbench.audit.look import Look, look
+from leakbench.audit.options import seconds_of
 from leakbench.audit.remedies import Change, Remedy, remedies
-from leakbench.audit.round import Client, Loss, Round, client, untrained
-from leakbench.audit.times import seconds_of
+from leakbench.audit.report import page, write
 from leakbench.audit.view import Truth, facts, view
 from leakbench.observations.observation import Observation
 
@@ -165,14 +166,10 @@ class Audit:
 
     def page(self) -> str:
         """Return the report as one HTML page, which loads nothing from the network."""
-        from leakbench.audit.page import page
-
         return page(self.to_dict(), self.pictures)
 
     def save(self, folder: Path | str) -> Path:
         """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path."""
-        from leakbench.audit.files import write
-
         return write(Path(folder), self.to_dict(), self.pictures)
 
     def _repr_html_(self) -> str:
@@ -245,8 +242,6 @@ def of_round(
     audit.source = source or audit.source
     audit.assumptions = assumptions(played, observation)
     if show:
-        from leakbench.audit.pictures import pictures
-
         audit.pictures = pictures(audit.found, truth)
     audit.budget, audit.seconds = budget, round(time.perf_counter() - begun, 2)
     tell(audit.headline())

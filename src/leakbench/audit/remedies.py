@@ -14,11 +14,11 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from leakbench.audit.attack import catalogue, exact, matching
+from leakbench.attacks.matching.received import noise_images
+from leakbench.audit.attacks import catalogue, exact, matching
+from leakbench.audit.client import Client, Round, finite, one_line, reason
 from leakbench.audit.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
-from leakbench.audit.layers import short
-from leakbench.audit.reasons import one_line, reason
-from leakbench.audit.round import Client, Round, finite
+from leakbench.audit.look import short
 from leakbench.audit.view import view
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.tensors import Tensors
@@ -320,8 +320,6 @@ def _without_bias(own: Client) -> Round:
     Attacks treat such a layer as one without a bias: nothing tells the scale of a record. Raises UserError if
     there is no such layer, or if it has no bias that is trained.
     """
-    from leakbench.attacks.matching.trials import noise_images
-
     observation, truth = view(own.play())
     try:
         name, _ = first_dense(observation.model(), noise_images(tuple(truth.images.shape[1:])))  # type: ignore[arg-type]

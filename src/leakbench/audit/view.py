@@ -13,7 +13,7 @@ from torch.fx import Proxy
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from leakbench.audit.round import Round, scores, untrained
+from leakbench.audit.client import Round, scores, untrained
 from leakbench.networks.layers import Normalise
 from leakbench.observations.observation import Observation
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leakbench.audit.attack import catalogue
+from leakbench.audit.attacks import catalogue
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
 

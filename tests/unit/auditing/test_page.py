@@ -13,11 +13,11 @@ from clients import faces, mlp
 from torch import nn
 
 from leakbench.audit.audit import Audit, of_client
+from leakbench.audit.client import client
 from leakbench.audit.found import Found
 from leakbench.audit.look import Look
-from leakbench.audit.page import SOURCES, page
 from leakbench.audit.remedies import Remedy
-from leakbench.audit.round import client
+from leakbench.audit.report import SOURCES, page
 from leakbench.catalogue.bibliography import source
 
 

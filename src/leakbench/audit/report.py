@@ -1,16 +1,24 @@
-"""Assembles the report of an audit."""
+"""The report of an audit: a page, JSON, and SARIF."""
 
-from collections.abc import Mapping, Sequence
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.resources import files
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from markupsafe import Markup
 
+from leakbench.base.artefacts import write_bytes
+from leakbench.base.errors import UserError
 from leakbench.catalogue.bibliography import source
 from leakbench.results.report.numbers import count, number
 from leakbench.results.report.templates import environment
 
+NAMES = ("audit.json", "audit.sarif", "report.html")
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = ("nothing found", "recognisable", "read", "read with label")
 # The largest number of bars for which a phone has room.
 MOST = 11
@@ -104,3 +112,93 @@ def _command(audit: Mapping[str, Any]) -> str:
     if "rounds" in about and "network" in about:
         words += ["--model", quote(about["network"])]
     return " ".join([*words, "--budget", f"{audit['budget']:g}s"])
+
+
+def sarif(audit: dict[str, Any]) -> dict[str, Any]:
+    """Return a SARIF log with a result for each attack that read or recognised a record.
+
+    audit: `Audit.to_dict()`.
+    """
+    place = audit["source"].partition(":")[0]
+    results, rules = [], []
+    for found in audit["found"]:
+        read, seen = (sum(level >= least for level in found["levels"]) for least in (2, 1))
+        if not seen:
+            continue
+        rules.append(
+            {
+                "id": f"leak/{found['attack']}",
+                "shortDescription": {"text": f"{found['title']} ({found['source']})"},
+            }
+        )
+        text = (
+            f"{found['title']} reads {read} of {found['records']} records and makes {seen - read} more "
+            "recognisable."
+        )
+        results.append(
+            {
+                "ruleId": rules[-1]["id"],
+                "level": "error" if read else "warning",
+                "message": {"text": text},
+                "locations": [{"physicalLocation": {"artifactLocation": {"uri": place}}}],
+                "properties": {
+                    "attacker": found["attacker"],
+                    "proven": found["proven"],
+                    "seconds": found["seconds"],
+                },
+            }
+        )
+    driver = {"name": "leakbench audit", "version": audit["version"], "rules": rules}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Raise UserError where the system refuses to write to `folder`."""
+    try:
+        yield
+    except (OSError, ValueError) as problem:
+        why = (getattr(problem, "strerror", None) or str(problem)).lower()
+        raise UserError(f"{folder}: cannot hold the report: {why} (name another folder)") from problem
+
+
+def probe(folder: Path) -> None:
+    """Raise UserError if the files of an audit could not be written to `folder`.
+
+    Otherwise the audit would find out when its budget is spent. The check leaves nothing in the folder.
+    """
+    missing: list[Path] = []
+    try:
+        with _writing(folder):
+            missing += [each for each in (folder, *folder.parents) if not each.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=folder):
+                pass
+            for path in map(folder.joinpath, NAMES):
+                if path.is_dir():
+                    raise UserError(f"{path}: is a folder, in the place of a report's file (remove it)")
+    finally:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
+
+
+def write(folder: Path, audit: dict[str, Any], pictures: list[dict[str, Any]]) -> Path:
+    """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path.
+
+    folder: where the files go.
+    audit: `Audit.to_dict()`.
+    pictures: `Audit.pictures`, for the report alone.
+
+    Raises UserError if nothing can be written to the folder.
+    """
+    texts = (
+        json.dumps(audit, indent=1) + "\n",
+        json.dumps(sarif(audit), indent=1) + "\n",
+        page(audit, pictures),
+    )
+    with _writing(folder):
+        for name, text in zip(NAMES, texts, strict=True):
+            # A file name of the user may hold bytes that are no text.
+            write_bytes(folder / name, text.encode(errors="backslashreplace"))
+    return folder / NAMES[-1]
