@@ -50,13 +50,9 @@ class Alarm:
 
 
 def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, clients: int = 1) -> list[Alarm]:
-    """Run every detector on each model that was sent.
-
-    parts: every client of each round, in order.
-    budget: in seconds; each detector may take SHARE of the budget.
-    plain_loss: whether the loss is the mean cross-entropy.
-    clients: how many parts a round has.
-    """
+    """Run every detector on each model that was sent, with SHARE of the budget for each."""
+    # A round has as many parts as `clients`, in order. `plain_loss`: whether the loss is the mean
+    # cross-entropy.
     seen: Iterable[Received] = _Seen(parts, plain_loss, clients)
     # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
     # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
@@ -124,10 +120,7 @@ class _Seen:
 
 
 def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.Module]:
-    """Yield the model that a client was sent.
-
-    If the observation is a sum over clients that were sent one model each, all these models are yielded.
-    """
+    """Yield the model that a client was sent, or those of all clients if the observation is their sum."""
     origin = int(observation.origin[0])
     model = observation.model(origin)
     each = {name: torch.from_numpy(np.array(value[origin])) for name, value in observation.each.items()}

@@ -49,10 +49,9 @@ SIMULATED = 8
 
 
 class OutOfTime(BaseException):
-    """An attack's share of the budget is spent.
+    """An attack's share of the budget is spent."""
 
-    The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
-    """
+    # The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
 
 
 def _imports(frame: FrameType | None) -> int:
@@ -66,11 +65,9 @@ def _imports(frame: FrameType | None) -> int:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in the block after `seconds`, or before the block if no time is left.
-
-    If an import is under way, OutOfTime is raised after it, because a module whose import is cut short stays
-    broken. Outside of the main thread, a block that has begun has no limit.
-    """
+    """Raise OutOfTime in the block after `seconds`, or before the block if no time is left."""
+    # If an import is under way, OutOfTime is raised after it, because a module whose import is cut short
+    # stays broken. Outside of the main thread, a block that has begun has no limit.
     # With so little time, the block might end before an alarm that rang too early rings again.
     if seconds <= LEAST:
         raise OutOfTime
@@ -141,10 +138,8 @@ def started(name: str, about: dict[str, Any], observation: Observation) -> Found
 def exact(
     name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
 ) -> Found:
-    """Run one exact attack for at most `limit` seconds.
-
-    Without the private records, only what the attack proves counts.
-    """
+    """Run one exact attack for at most `limit` seconds."""
+    # Without the private records, only what the attack proves counts.
     found, entry = started(name, about, observation), about["entry"]
     with _timed(found, limit), within(limit), torch.no_grad():
         observation = readable(observation, about["needs_bias"])
@@ -201,17 +196,9 @@ def matching(
     limit: float,
     most: float = 0.0,
 ) -> Found:
-    """Run one search, beside the same search on noise, until the verdict is clear.
-
-    name: the name of the attack in attacks.yaml.
-    about: what attacks.yaml says of the attack.
-    observation: what the server sees.
-    truth: the private records. Without them the search does not run.
-    limit: in seconds.
-    most: the seconds that the search may take if `limit` is too short for FEWEST iterations.
-
-    Returns what the search found, or why it gave no result.
-    """
+    """Run one search, beside the same search on noise, until the verdict is clear."""
+    # It may take `most` seconds if `limit` is too short for FEWEST iterations. Without the private records it
+    # does not run.
     found = started(name, about, observation)
     if truth is None:
         found.why_not = "not run: without the records nothing tells a success from a failure"
@@ -271,12 +258,10 @@ def _search(
 
 
 def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
-    """Return an attack's entry as it fits this observation.
-
-    Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
-    not simulated. AGIC's weights count the zeros of ReLUs if a convolution sends no gradient in which they
-    could be counted. Labels that cannot be counted are sought together with the records.
-    """
+    """Return an attack's entry as it fits this observation."""
+    # Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
+    # not simulated. AGIC's weights count the zeros of ReLUs if a convolution sends no gradient in which they
+    # could be counted. Labels that cannot be counted are sought together with the records.
     rows, columns, _ = observation.network["shape"]
     objective = {n: v for n, v in entry["objective"].items() if n != "total-variation" or rows * columns > 1}
     if "layer-weights" in objective and _still(observation):
@@ -295,10 +280,7 @@ def _still(observation: Observation) -> bool:
 
 
 def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float]:
-    """Return the seconds that a trial takes to begin, and the seconds of an iteration.
-
-    Both are measured with a trial on noise beside the trial on the observation.
-    """
+    """Return the seconds that a trial beside one on noise takes to begin, and those of an iteration."""
     seen = replace(observation, labelling=entry["labels"])
     both = seen.beside(seen.randomised(1, torch.Generator().manual_seed(0)))
     spent = []
@@ -318,11 +300,9 @@ RULE = "counted"
 class Beside:
     """What an attack finds besides records.
 
-    title: the name of what the attack finds.
     attacker: the letter of the weakest attacker who can run it.
     source: the paper.
     line: what the attack found, or why it could not run if `ran` is false.
-    ran: whether the attack ran.
     seconds: of wall time.
     """
 
@@ -335,12 +315,7 @@ class Beside:
 
 
 def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterator[Beside]:
-    """Yield what an update gives away about labels and about membership.
-
-    observation: what the server sees of the round.
-    truth: the private records. Membership also needs records of others to compare with.
-    plain_loss: whether the loss is the mean cross-entropy. Label counts are left out for any other loss.
-    """
+    """Yield what an update gives away about labels, if the loss is plain, and about membership."""
     plans = [("label counts", "B", str(source("llg")), labels)] if plain_loss else []
     plans.append(("membership", "D", f"{source('projres')} (of text)", members))
     for title, letter, paper, attack in plans:
@@ -353,10 +328,7 @@ def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterato
 
 
 def labels(observation: Observation, truth: Truth) -> str:
-    """Return in words how many labels of the batch are counted right, from the last layer alone.
-
-    Raises Unfit if the last layer counts none.
-    """
+    """Return in words how many labels of the batch are counted right, from the last layer alone."""
     if why := uncountable(observation):
         raise Unfit(why)
     entry = {"module": "labels", "parameters": {}, "labels": RULE}
@@ -372,10 +344,7 @@ def labels(observation: Observation, truth: Truth) -> str:
 
 @torch.no_grad()
 def members(observation: Observation, truth: Truth) -> str:
-    """Return in words how many records, and how many of others, lie in the span of an update.
-
-    The span is that of the first dense layer's update. Raises Unfit if there are no records of others.
-    """
+    """Return in words how many records, and how many of others, lie in the span of the first dense layer."""
     if truth.others is None or not len(truth.others):
         raise Unfit("not run: it needs records of others in the batch, beyond those of the client (--batch)")
     (seen,) = membership.spans(readable(observation, needs_bias=False), "membership")

@@ -135,10 +135,7 @@ class Audit:
         return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
 
     def by_attacker(self) -> list[dict[str, Any]]:
-        """Return for each letter what the attacks of that attacker found.
-
-        An attacker can also run the attacks of the attackers before it.
-        """
+        """Return what each attacker finds, who also runs the attacks of those before."""
         rows = []
         for letter, what in ATTACKERS.items():
             tried = [each.title for each in self.found if each.attacker == letter and not each.why_not]
@@ -186,17 +183,9 @@ def of_client(
     own: Client, budget: float, tell: Tell = say, *, declared: dict[str, float] | None = None,
     show: bool = False, source: str = "", defence: Change | None = None,
 ) -> Audit:  # fmt: skip
-    """Audit a client's round, and measure what would help.
-
-    own: the client's training.
-    budget: in seconds.
-    tell: hears each line of a stage as soon as it is known.
-    declared: what the user states about the federation.
-    show: whether to keep pictures.
-    source: what was audited, as in the command.
-    defence: the user's own candidate, which changes an update (parameter → tensor) into another update of the
-    same shapes.
-    """
+    """Audit a client's round, and measure what would help."""
+    # `tell` hears each line of a stage as soon as it is known. `defence` is the user's own candidate, which
+    # changes an update into another one of the same shapes.
     begun = time.perf_counter()
     played = own.play()
     audit = of_round(
@@ -220,16 +209,7 @@ def of_round(
     source: str = "",
     others: Tensor | None = None,
 ) -> Audit:
-    """Audit a round that was played already.
-
-    played: the round.
-    budget: in seconds.
-    tell: hears each line of a stage as soon as it is known.
-    declared: what the user states about the federation.
-    show: whether to keep pictures.
-    source: what was audited, as in the command.
-    others: inputs of other clients, with which members are compared.
-    """
+    """Audit a round that was played already. Members are compared with `others`, inputs of other clients."""
     begun = time.perf_counter()
     observation, truth = view(played, others)
     share = budget * (1 - HELP_SHARE)
@@ -260,10 +240,6 @@ def of_observations(
     """Run the stages of an audit on the updates of clients.
 
     parts: for each round and client, what the client sent, with its records or None if they are unknown.
-    budget: in seconds.
-    tell: hears each line of a stage as soon as it is known.
-    about: facts of the rounds, for the report.
-    plain_loss: whether the loss is the mean cross-entropy.
     clients: how many parts each round has, in order.
     repeats: whether each client holds the same records in every round.
     """

@@ -33,10 +33,7 @@ _encoded = json.JSONEncoder().encode
 
 
 def say(line: str) -> None:
-    """Print a line.
-
-    Characters that the encoding of the standard output lacks are escaped, so that no character ends an audit.
-    """
+    """Print a line, with escapes for the characters that the output's encoding lacks: none ends an audit."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding))
 
@@ -44,12 +41,10 @@ def say(line: str) -> None:
 def supervised(
     work: Callable[[Tell], dict[str, Any]], tell: Tell, what: str, seconds: float, memory: float
 ) -> dict[str, Any]:
-    """Run `work` in a child process and return its result.
+    """Run `work`, whose lines go to `tell`, in a child process and return its result.
 
     No process that the child starts outlives the call.
 
-    work: is given a function that passes lines on to `tell`.
-    tell: hears the lines.
     what: the name of the code in messages.
     seconds: of wall time.
     memory: in gigabytes, of the child and all processes that it starts.
@@ -92,10 +87,8 @@ def supervised(
 
 
 def _open_standard() -> None:
-    """Open those of the descriptors 0 to 2 that the caller has closed, to os.devnull.
-
-    Otherwise the pipe would get one of these numbers, and the child's own output would go into the pipe.
-    """
+    """Open those of the descriptors 0 to 2 that the caller has closed, to os.devnull."""
+    # Otherwise the pipe would get one of these numbers, and the child's own output would go into the pipe.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)
@@ -151,13 +144,7 @@ def _raised(problem: BaseException) -> str:
 
 
 def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callable[[], None]:
-    """Return a function that raises UserError once the child has used up its time or its memory.
-
-    what: the name of the code in messages.
-    seconds: of wall time, from now on.
-    memory: in gigabytes, of the child and all processes that it starts.
-    ours: the children that this process had before.
-    """
+    """Return a function that raises UserError once the child has used up its time or its memory."""
     until = time.monotonic() + seconds
 
     def check() -> None:
@@ -190,16 +177,7 @@ def _lines(reading: int, child: int) -> Iterator[bytes | None]:
 def _heard(
     lines: Iterator[bytes | None], mark: bytes, what: str, tell: Tell, within: Callable[[], None]
 ) -> dict[str, Any]:
-    """Pass on the child's lines and return its last message.
-
-    lines: as `_lines` yields them.
-    mark: the beginning of each message.
-    what: the name of the code in messages.
-    tell: hears the lines.
-    within: raises UserError at a limit.
-
-    Raises UserError if the child ends without a result, or if anything but leakbench writes into the pipe.
-    """
+    """Pass on the child's lines and return its last message. Raises UserError if it ends without a result."""
     for line in lines:
         if line is None:
             within()
@@ -260,10 +238,8 @@ def _descendants(ours: set[int]) -> Iterator[int]:
 
 
 def _used(process: int) -> int:
-    """Return the bytes of memory that a process holds, without files.
-
-    A page that several forks share counts once over all of them.
-    """
+    """Return the bytes of memory that a process holds, without files."""
+    # A page that several forks share counts once over all of them.
     with suppress(OSError):
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
         held = [int(line.split()[1]) for line in lines if line.startswith(_HELD)]

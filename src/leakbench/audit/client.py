@@ -29,16 +29,13 @@ _TENSOR = re.compile(r"(?:network\.)?([\w.]+\.(?:weight|bias))")
 
 
 def one_line(problem: BaseException) -> str:
-    """Return the kind and the message of an exception in one line."""
     return " ".join(f"{type(problem).__name__}: {problem}".split())[:LONGEST].removesuffix(":")
 
 
 def reason(problem: Exception) -> str:
-    """Return why something gave no result, in one line.
-
-    problem: what was raised. Any exception may be raised here, because the networks are somebody's own and do
-    what no network of the catalogue does.
-    """
+    """Return why something gave no result, in one line."""
+    # Any exception may come here, because the networks are somebody's own and do what none of the catalogue
+    # does.
     if isinstance(problem, UserError):
         return _ADVICE.sub("", str(problem).removeprefix("attack: "))
     if isinstance(problem, KeyError) and (tensor := _TENSOR.fullmatch(str(problem.args[0]))):
@@ -53,31 +50,25 @@ SAME_LOSS = 1e-3
 
 @dataclass(frozen=True)
 class Round:
-    """What a client does in one round.
+    """What a client does in one round."""
 
-    model: as it was sent, in the mode in which it trains.
-    inputs: [n, …], each private record once.
-    targets: [n], the targets of these records.
-    update: parameter → what is sent back: new minus old weights if `kind` is `model`, else the gradient.
-    Parameters that are not trained are not in it.
-    kind: `model` or `gradient`.
-    lr: the rate of the optimiser.
-    steps: how often each record was used.
-    batch_size: the number of records in a step, or None for all records.
-    optimiser: the name and the settings of the optimiser.
-    plain_loss: whether the loss is the mean cross-entropy of what the model returns.
-    plain_steps: whether the optimiser is SGD without momentum and weight decay.
-    """
-
+    # As it was sent, in the mode in which it trains.
     model: nn.Module
+    # [n, …] and [n], each private record once.
     inputs: Tensor
     targets: Tensor
+    # Parameter that is trained → new minus old weights if `kind` is `model`, else (`gradient`) the gradient.
     update: Tensors
     kind: str
     lr: float
+    # How often each record was used.
     steps: int = 1
+    # None: all records in each step.
     batch_size: int | None = None
+    # Its name and its settings.
     optimiser: str = "SGD"
+    # Whether the loss is the mean cross-entropy of what the model returns, and whether the optimiser is SGD
+    # without momentum and weight decay.
     plain_loss: bool = True
     plain_steps: bool = True
 
@@ -91,33 +82,22 @@ def entropy(output: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Client:
-    """A client's training, which can be played with other records or another network.
-
-    model: in the mode in which it trains.
-    loss: (what the model returns, targets) → the loss.
-    inputs: [n, …]; the first `records` are the client's own, and the others stand for other clients.
-    targets: [n], the targets of these inputs.
-    records: the number of the client's own records.
-    local_steps: the number of steps of plain SGD, each on all the client's records.
-    lr: the rate of these steps.
-    validation: inputs and targets on which accuracy is measured, or None.
-    """
+    """A client's training by plain SGD, which can be played with other records or another network."""
 
     model: nn.Module
     loss: Loss
+    # The first `records` are the client's own, and the others stand for other clients.
     inputs: Tensor
     targets: Tensor
     records: int
+    # Each is on all the client's records.
     local_steps: int = 5
     lr: float = 0.01
     validation: tuple[Tensor, Tensor] | None = None
 
     def play(self) -> Round:
-        """Train the model, restore its weights and return the round.
-
-        A client with one step sends its gradient (FedSGD), and a client with several steps sends weights
-        (FedAvg). Raises UserError if the model cannot be trained.
-        """
+        """Train the model, restore its weights and return the round."""
+        # A client with one step sends its gradient (FedSGD), one with several steps sends weights (FedAvg).
         inputs, targets = self.inputs[: self.records], self.targets[: self.records]
         with failing("the model cannot be copied"):
             start = deepcopy(self.model)
@@ -136,11 +116,8 @@ class Client:
         )  # fmt: skip
 
     def _trained(self, inputs: Tensor, targets: Tensor) -> tuple[Tensors, Tensors]:
-        """Train the client's own network, and return the first gradient and how far parameters moved.
-
-        Parameters that are not trained are in neither. The network is not a copy, because a loss may read the
-        network itself, for example to punish large weights.
-        """
+        """Train the client's own network, and return the first gradient and how far parameters moved."""
+        # It is not a copy, because a loss may read the network itself, for example to punish large weights.
         sent = {name: value.detach().clone() for name, value in self.model.named_parameters()}
         moved: set[str] = set()
         torch.manual_seed(0)
@@ -155,10 +132,7 @@ class Client:
         return first, {n: p.detach() - sent[n] for n, p in self.model.named_parameters() if n in moved}
 
     def reads_network(self) -> bool:
-        """Return whether the loss reads the network itself, in addition to what the network returns.
-
-        If so, no other network can take its place.
-        """
+        """Return whether the loss reads the network itself, so that no other can take its place."""
         found = []
         start = deepcopy(self.model)
         inputs, targets = self.inputs[: self.records], self.targets[: self.records]
@@ -171,15 +145,8 @@ class Client:
 
 
 def client(made: Any, records: int | None = None, local_steps: int = 5, lr: float = 0.01) -> Client:
-    """Return the client of (model, loss, batch) or (model, loss, batch, validation).
-
-    made: one of these tuples.
-    records: how many records of the batch are the client's own, or None for all.
-    local_steps: the number of steps of plain SGD, at least 1.
-    lr: the rate of these steps, above 0.
-
-    Raises UserError for models, losses and batches that cannot be audited.
-    """
+    """Return the client of (model, loss, batch) or (model, loss, batch, validation)."""
+    # `records` of the batch are the client's own, or all. Raises UserError for what cannot be audited.
     if not isinstance(local_steps, Integral) or isinstance(local_steps, bool) or local_steps < 1:
         raise UserError(f"local_steps is {local_steps!r}, not a whole number above 0")
     if not is_rate(lr):
@@ -212,20 +179,14 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
-    """Return the network that torch.compile wraps, or the network as it is if it is not compiled.
-
-    A compiled network computes the same numbers and hides its layers. An attacker has its code, and need not
-    compile it.
-    """
+    """Return the network without torch.compile, which hides its layers."""
+    # An attacker has the code of the network, and need not compile it.
     inner = getattr(model, "_orig_mod", None)
     return inner if isinstance(inner, nn.Module) else model
 
 
 def finite(update: Tensors) -> Tensors:
-    """Return an update as it is.
-
-    Raises UserError if the update holds NaN or Inf, because no attack reads anything out of it.
-    """
+    """Return an update as it is. Raises UserError for NaN or Inf, out of which no attack reads anything."""
     for name, value in update.items():
         if not bool(value.isfinite().all()):
             raise UserError(f"the update of {name} holds NaN or Inf (does this training converge?)")
@@ -233,10 +194,8 @@ def finite(update: Tensors) -> Tensors:
 
 
 def alike(found: Tensors, plain: Tensors) -> bool:
-    """Return whether two gradients differ by less than SAME_LOSS, relative to the second.
-
-    A parameter that only one of them has is zero in the other.
-    """
+    """Return whether two gradients differ by less than SAME_LOSS, relative to the second."""
+    # A parameter that only one of them has is zero in the other.
     zero = torch.zeros(())
     apart = sum(
         float((found.get(name, zero) - plain.get(name, zero)).square().sum())
@@ -248,10 +207,7 @@ def alike(found: Tensors, plain: Tensors) -> bool:
 
 @contextmanager
 def failing(what: str) -> Iterator[None]:
-    """Raise UserError, which says `what`, for any exception that somebody's own code raises in the block.
-
-    A UserError of our own stays as it is.
-    """
+    """Raise UserError, which says `what`, for any exception that somebody's own code raises in the block."""
     try:
         yield
     except UserError:
@@ -261,14 +217,8 @@ def failing(what: str) -> Iterator[None]:
 
 
 def scores(model: nn.Module, inputs: Tensor, of: str = "the batch") -> Tensor:
-    """Return what a model returns for inputs, which it may change in place.
-
-    model: the network.
-    inputs: one batch of them.
-    of: the name of the inputs in messages.
-
-    Raises UserError unless the model returns one row of numbers for each input.
-    """
+    """Return what a model returns for inputs, which it may change in place."""
+    # Raises UserError, which calls the inputs `of`, unless it returns one row of numbers for each input.
     with failing(f"the model fails on {of}, or does not take one batch of inputs alone"):
         output = model(inputs)
     if not isinstance(output, Tensor) or output.dim() not in (1, 2) or len(output) != len(inputs):
@@ -280,11 +230,8 @@ def scores(model: nn.Module, inputs: Tensor, of: str = "the batch") -> Tensor:
 
 
 def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Tensors:
-    """Return the gradient of each parameter that is trained.
-
-    Frozen parameters are not trained, nor are those that the loss does not depend on. Raises UserError if the
-    model or the loss fails, or if no parameter is trained.
-    """
+    """Return the gradient of each parameter that is trained and on which the loss depends."""
+    # Raises UserError if the model or the loss fails, or if no parameter is trained.
     output = scores(model, inputs.clone())
     parameters = trainable(model)
     if not parameters:
@@ -300,16 +247,11 @@ def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> 
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters of a model that are not frozen, by name."""
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
 def untrained(model: nn.Module, sent: Collection[str]) -> str:
-    """Return in words how many tensors of a model are not trained; empty if all are.
-
-    model: the network.
-    sent: the names of the parameters of which something is sent.
-    """
+    """Return in words how many tensors of a model are not in `sent`; empty if all are."""
     names = [name for name, _ in model.named_parameters()]
     missing = sum(name not in sent for name in names)
     return f"{missing} of {len(names)} tensors" if missing else ""
@@ -385,24 +327,19 @@ class Watch(TorchFunctionMode):
             self.inputs.extend(value.detach().clone() for value in tensors[:1])
 
     def after(self, *_: Any) -> None:
-        """Leave a module."""
         self.depth -= 1
 
     def step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
-        """Note a step of an optimiser."""
         self.steps.append(optimiser)
 
     def read(self) -> Round:
-        """Return the round that was trained. Raises UserError if it cannot be audited."""
         return _read(self)
 
 
 def watched(train: Callable[[], Any]) -> tuple[Any, Watch]:
-    """Call somebody's function once, and return its result and what was seen of its training.
-
-    The first network that the function calls is taken for the client's network. The inputs of that network
-    are taken for the private records, and the targets of the cross-entropy for the labels.
-    """
+    """Call somebody's function once, and return its result and what was seen of its training."""
+    # The first network that it calls is the client's, that network's inputs are the private records, and the
+    # targets of the cross-entropy are their labels.
     watch = Watch()
     handles = [
         register_module_forward_pre_hook(watch.before),

@@ -33,11 +33,10 @@ LARGEST = 256
 
 
 def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Return the audit of what `name` stands for, or of the demo, and its pictures, as values for JSON.
+    """Return the audit and the pictures, as values for JSON, of what `name` stands for, or of the demo.
 
     name: FILE.py:NAME, a folder of recorded rounds, or an observation file.
     options: those of the command (`jobs.audit`).
-    tell: hears each line of the audit.
     """
     if options["demo"]:
         found = _of_code(demo, "--demo", options, tell)
@@ -90,14 +89,7 @@ def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
 
 
 def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
-    """Audit every update of an observation file.
-
-    path: the observation file.
-    options: those of the command (`jobs.audit`).
-    tell: hears each line of the audit.
-
-    Raises Altered if the file is no capture.
-    """
+    """Audit every update of an observation file."""
     try:
         whole(path)
         observation, _ = read_observation(path)
@@ -108,14 +100,7 @@ def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
 
 
 def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
-    """Audit the updates that `leakbench.observations.flower.record` kept.
-
-    folder: where the rounds are.
-    options: those of the command (`jobs.audit`); `model` names the network.
-    tell: hears each line of the audit.
-
-    Raises UserError if there is no network, or if the rounds cannot be audited.
-    """
+    """Audit the updates that `leakbench.observations.flower.record` kept."""
     if options["model"] is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
     rounds = read_rounds(folder)
@@ -136,17 +121,8 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
 def recorded(
     rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]
 ) -> Observation:
-    """Return the observation of recorded rounds.
-
-    rounds: what the server sent and received.
-    folder: where the rounds were read, for messages.
-    model: the network of the clients.
-    example: inputs that the network reads, [n, …].
-    options: `lr` and `local_steps` of the clients, and `repeats`, whether their records are the same in every
-    round.
-
-    Raises UserError if the rounds are not of this network.
-    """
+    """Return the observation of recorded rounds."""
+    # The network reads inputs such as `example`. Raises UserError if the rounds are not of this network.
     mean, deviation, images = unit(example)
     # Frozen parameters come back as they were sent, which tells nothing.
     trained = set(trainable(model))
@@ -177,10 +153,7 @@ def recorded(
 
 
 def _network(made: Any) -> tuple[nn.Module, Tensor]:
-    """Return the network and an example of its inputs.
-
-    made: what --model names: a network, (network, example), or a function that returns either.
-    """
+    """Return the network that --model names, or that its function returns, and an example of its inputs."""
     if not isinstance(made, nn.Module | tuple) and callable(made):
         made = made()
     model, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
@@ -192,14 +165,10 @@ def _network(made: Any) -> tuple[nn.Module, Tensor]:
 
 
 def _example(model: nn.Module) -> Tensor:
-    """Return two inputs of the size that a network reads.
-
-    The size is that of the first dense layer. If the first layer is a convolution, the inputs are square
-    images of the smallest edge that the network reads. Edges are tried up to LARGEST, in steps of 4 pixels.
-
-    Raises UserError for a network that reads none of these edges, or edges of which the largest is at least
-    1.5 times the smallest.
-    """
+    """Return two inputs of the size that a network reads, which is that of the first dense layer."""
+    # If the first layer is a convolution, the inputs are square images of the smallest edge that the network
+    # reads, up to LARGEST, in steps of 4 pixels. Raises UserError if it reads none of them, or some that are
+    # much larger.
     first = next((m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)), None)
     if isinstance(first, nn.Linear):
         return torch.rand(2, first.in_features)
@@ -237,12 +206,7 @@ def _audited(observation: Observation, source: str, options: dict[str, Any], tel
 
 
 def one(observation: Observation, number: int, client: int) -> Observation:
-    """Return the part of an observation that one client sent in one round.
-
-    observation: all rounds of all clients.
-    number: the round, from 0.
-    client: the client, from 0.
-    """
+    """Return the part of an observation that one client sent in one round."""
     part = observation.part(slice(number, number + 1))
     own = slice(client, client + 1)
     updates, shown = ({n: v[:, own] for n, v in each.items()} for each in (part.updates, part.shown))

@@ -34,18 +34,14 @@ def in_all(records: int) -> str:
 class Found:
     """What one attack found of one update.
 
-    attack: the name of the attack in attacks.yaml.
-    title: as in attacks.yaml.
-    stage: `exact` or `matching`, as in attacks.yaml.
-    attacker: the letter of the attacker, as in attacks.yaml.
+    attack, title, stage, attacker: as in attacks.yaml.
     source: the paper: authors, title, venue, year and link.
     records: the number of private records.
     levels: an index of LEVELS for each record; all are NOTHING if the attack gave no result.
     proven: how many records the attack itself proves.
     null: how many records the attack makes recognisable if it is given noise instead of the update.
     seconds: of wall time.
-    trials: how often a search ran.
-    iterations: how many iterations each trial has.
+    trials, iterations: how often a search ran, and for how long each time.
     interval: the interval of the mean correlation above that of noise.
     sought: whether a search seeks labels together with the records, because nothing counts them.
     why_not: why the attack gave no result; empty if it gave one.
@@ -78,7 +74,6 @@ class Found:
         return sum(level >= least for level in self.levels)
 
     def line(self) -> str:
-        """Return the result in one line."""
         if self.why_not:
             return f"{self.title}: {self.why_not}"
         read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
@@ -93,16 +88,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Score:
-    """The scores of all records.
-
-    levels: an index of LEVELS for each record.
-    r: [records], the Pearson correlation of each record with its reconstruction.
-    error: [records], the mean squared error of each reconstruction, infinite if there is none.
-    images: the reconstructions, in the order of the records.
-    """
+    """What a reconstruction is worth for each record."""
 
     levels: list[int]
+    # The Pearson correlation.
     r: np.ndarray
+    # The mean squared error, infinite where there is no reconstruction.
     error: np.ndarray
     images: Tensor
 
@@ -113,14 +104,9 @@ def pixels_of(found: Reconstruction) -> Tensor:
 
 
 def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray | None = None) -> Score:
-    """Match candidates with the private records and score them.
-
-    images: the candidates, [n, channels, rows, columns].
-    labels: the labels of the candidates, [n], or None.
-    truth: the private records.
-    null: [records], the squared error of what the same attack makes of noise. The reconstruction of a
-    recognisable record has a smaller error than that, and than the batch's mean.
-    """
+    """Match candidates [n, channels, rows, columns] with the private records and score them."""
+    # null: [records], the squared error of what the same attack makes of noise. The reconstruction of a
+    # recognisable record has a smaller error than that, and than the batch's mean.
     k = len(truth.images)
     private = truth.images.flatten(1).double().numpy()
     if not len(images):
@@ -149,16 +135,10 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
 
 
 def _matched(cost: np.ndarray, guess: np.ndarray, private: np.ndarray) -> np.ndarray:
-    """Return which candidate is matched to each record, [k], or -1 where none is left.
-
-    As many records as possible get a candidate that reads them, and the other pairs have the least cost.
-    Otherwise a record of which nothing was read could take the candidate of one that was read, because all
-    other candidates are farther away from the former.
-
-    cost: [n, k], for n candidates and k records.
-    guess: [n, values], the candidates.
-    private: [k, values], the records.
-    """
+    """Return which of n candidates is matched to each of k records, [k], or -1 where none is left."""
+    # As many records as possible get a candidate that reads them, and the other pairs have the least cost.
+    # Otherwise a record of which nothing was read could take the candidate of one that was read, because all
+    # other candidates are farther away from the former.
     apart = torch.cdist(torch.from_numpy(guess), torch.from_numpy(private), p=torch.inf).numpy()
     read = apart <= HALF_A_LEVEL
     index = match(np.where(read, 0.0, 1.0))
@@ -182,13 +162,9 @@ def merged(found: list[Found]) -> Found:
 
 
 def pooled(found: list[Found], clients: int) -> list[Found]:
-    """Return for each client what one attack proved of its records, which are the same in every round.
-
-    A record that several rounds prove counts once.
-
-    found: the results for each round and client, rounds first, with the proven records as `images`.
-    clients: the number of clients in each round.
-    """
+    """Return for each client what one attack proved of its records, which are the same in every round."""
+    # A record that several rounds prove counts once. The results are those of each client in each round,
+    # rounds first, with the proven records as `images`.
     out = []
     for own in (found[client::clients] for client in range(clients)):
         ran = [each for each in own if not each.why_not and each.images is not None]
@@ -211,7 +187,6 @@ def combined(found: list[Found], letters: str) -> list[int]:
 
 
 def without_images(found: Found) -> Found:
-    """Return a result without its images."""
     return replace(found, images=None)
 
 
@@ -219,17 +194,8 @@ EDGE = 96
 
 
 def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
-    """Return pictures of three records of the attack that came furthest.
-
-    These are the worst, the median and the best record for the client. Records that are no images have no
-    pictures.
-
-    found: the results of the attacks.
-    truth: the private records.
-
-    Returns mappings with `which`, `level`, `r`, `attack`, and the PNGs of record (`truth`) and reconstruction
-    (`made`) as data addresses.
-    """
+    """Return pictures of the worst, median and best record of the attack that came furthest, as PNGs."""
+    # Records that are no images have no pictures.
     channels, rows, columns = truth.images.shape[1:]
     made = [each for each in found if each.images is not None]
     if not made or rows * columns == 1 or channels not in (1, 3):

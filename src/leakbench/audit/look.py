@@ -29,13 +29,7 @@ def short(layer: str) -> str:
 
 
 def unsent(observation: Observation, layer: nn.Module, name: str, part: str) -> str:
-    """Return in words why a tensor of a layer is not in the update; empty if it is, or if there is none.
-
-    observation: what the server sees.
-    layer: the layer.
-    name: the name of the layer.
-    part: the name of the tensor in the layer, such as `weight`.
-    """
+    """Return in words why a tensor of a layer is not in the update; empty if it is, or if there is none."""
     if getattr(layer, part) is None or f"{name}.{part}" in observation.updates:
         return ""
     if part in dict(layer.named_buffers(recurse=False)):
@@ -46,29 +40,16 @@ def unsent(observation: Observation, layer: nn.Module, name: str, part: str) -> 
 
 
 def first_unsent(observation: Observation, layer: nn.Module, name: str, *parts: str) -> str:
-    """Return in words which tensor of the first dense layer is not sent, and why; empty if all are.
-
-    observation: what the server sees.
-    layer: the layer.
-    name: the name of the layer.
-    parts: the names of the tensors in the layer.
-    """
+    """Return in words which tensor of the first dense layer is not sent, and why; empty if all are."""
     why = {part: unsent(observation, layer, name, part) for part in parts}
     missing = next((part for part in parts if why[part]), None)
     return "" if missing is None else f"the {missing} of the first dense layer, {short(name)}, {why[missing]}"
 
 
 def readable(observation: Observation, needs_bias: bool) -> Observation:
-    """Return an observation as an attack on the first dense layer takes it.
-
-    A bias that is not trained tells nothing of the scale of a record. An attack that can do without that
-    scale is given a bias that did not change.
-
-    observation: what the server sees.
-    needs_bias: whether the attack needs the scale.
-
-    Raises Unfit if the network has no such layer, or if the layer is not sent.
-    """
+    """Return an observation as an attack on the first dense layer takes it."""
+    # A bias that is not trained tells nothing of the scale of a record. An attack that can do without that
+    # scale is given a bias that did not change. Raises Unfit if there is no such layer, or if it is not sent.
     model = observation.model()
     rows, columns, channels = observation.network["shape"]
     name, _ = first_dense(model, noise_images((channels, rows, columns))[:2])
@@ -83,12 +64,7 @@ def readable(observation: Observation, needs_bias: bool) -> Observation:
 
 @torch.no_grad()
 def outputs(model: nn.Module, layer: nn.Module, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Return what a network makes of images, and what one of its layers returns at each use.
-
-    model: the network.
-    layer: the layer.
-    images: [n, channels, rows, columns].
-    """
+    """Return what a network makes of images, and what one of its layers returns at each use."""
     returned: list[Tensor] = []
     hook = layer.register_forward_hook(lambda _, inputs, output: returned.append(output))
     try:
@@ -98,10 +74,7 @@ def outputs(model: nn.Module, layer: nn.Module, images: Tensor) -> tuple[Tensor,
 
 
 def uncountable(observation: Observation) -> str:
-    """Return in words why no label counts follow from the last dense layer; empty if they follow.
-
-    observation: what the server sees.
-    """
+    """Return in words why no label counts follow from the last dense layer; empty if they follow."""
     model = observation.model()
     rows, columns, channels = observation.network["shape"]
     try:
@@ -121,16 +94,9 @@ def uncountable(observation: Observation) -> str:
 def one_pass(
     model: nn.Module, layer: nn.Linear, images: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor] | None:
-    """Return what `opened` does of a first dense layer, if its gradient is that of one pass of the records.
-
-    Return None if the layer is used twice, or if another layer shares its weights: a neuron that is open for
-    one record alone then holds more than that record.
-
-    model: the network.
-    layer: its first dense layer, which reads the records themselves.
-    images: [n, channels, rows, columns].
-    labels: [n].
-    """
+    """Return what `opened` does of a first dense layer if its gradient is that of one pass of the records."""
+    # It is not if the layer is used twice, or if another layer shares its weights: a neuron that is open for
+    # one record alone then holds more than that record.
     if len(outputs(model, layer, images)[1]) != 1:
         return None
     output, slope = opened(model, layer, images, labels)
@@ -143,15 +109,9 @@ def one_pass(
 
 
 def sent_alone(observation: Observation, name: str, images: Tensor, slope: Tensor) -> bool:
-    """Return whether a client sent of a first dense layer what one step on these records causes.
-
-    It did not if the client took several steps, or if it dropped units that the network in evaluation keeps.
-
-    observation: what the server sees.
-    name: the name of the layer.
-    images: [n, channels, rows, columns].
-    slope: [n, neurons], the gradient of the summed loss by the output of the layer.
-    """
+    """Return whether a client sent of a first dense layer what one step on these records causes."""
+    # It did not if it took several steps, or if it dropped units that the network in evaluation keeps.
+    # `slope` is the gradient of the summed loss by the output of the layer.
     if len(local_steps(observation, len(images))) != 1:
         return False
     sent = as_gradient(observation, observation.update(f"{name}.weight"), len(images))[0, 0]
@@ -160,15 +120,8 @@ def sent_alone(observation: Observation, name: str, images: Tensor, slope: Tenso
 
 @torch.no_grad()
 def hides_records(model: nn.Module, layer: nn.Module, images: Tensor, output: Tensor) -> bool:
-    """Return whether the network behind a layer sees of the records only what the layer makes of them.
-
-    A connection that leads around the layer shows the rest of the network more.
-
-    model: the network.
-    layer: one of its layers.
-    images: [n, channels, rows, columns].
-    output: [n, neurons], what the layer makes of the images.
-    """
+    """Return whether the network behind a layer sees of the records only the layer's `output`."""
+    # A connection that leads around the layer shows the rest of the network more.
     other = noise_images((images.shape[1], images.shape[2], images.shape[3]))[:1].expand_as(images)
     hook = layer.register_forward_hook(lambda *_: output.clone())
     try:
@@ -212,12 +165,8 @@ class Look:
 
 
 def look(observation: Observation, truth: Truth | None, plain_loss: bool = True) -> Look:
-    """Return what closed forms say of the update of one client.
-
-    observation: what one client sent in one round.
-    truth: the private records; if they are unknown, less can be said.
-    plain_loss: whether the loss is the mean cross-entropy. Nothing is predicted for another loss.
-    """
+    """Return what closed forms say of the update of one client."""
+    # Less can be said without the private records, and nothing is predicted for a loss that is not plain.
     model = observation.model()
     found = Look()
     (records,) = observation.clients
@@ -245,7 +194,7 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
 
 @contextmanager
 def _noting(found: Look, question: str) -> Iterator[None]:
-    """Give as the answer to a question why the block gave none, whatever somebody's own network raises."""
+    """Note why the block gave no answer to a question, whatever somebody's own network raises."""
     try:
         yield
     except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
@@ -335,13 +284,9 @@ def _tied(model: nn.Module, observation: Observation) -> bool:
 
 
 def replay(opened: Tensor) -> int:
-    """Return how many records peeling reads, from the open neurons alone.
-
-    A neuron that one record alone opens gives that record away. The record is taken out, and the next such
-    neuron is looked for (Shariati and Alambardar Meybodi, arXiv:2609.09659).
-
-    opened: bool [n, neurons], which neurons answer to which record.
-    """
+    """Return how many records peeling reads, from the neurons [n, neurons] that each record opens."""
+    # A neuron that one record alone opens gives that record away. The record is taken out, and the next such
+    # neuron is looked for (Shariati and Alambardar Meybodi, arXiv:2609.09659).
     left = torch.ones(len(opened), dtype=torch.bool)
     while True:
         single = opened[left].sum(0) == 1

@@ -43,13 +43,7 @@ def _amount(text: str, units: dict[str, float], flag: str, what: str) -> float:
 
 
 def split(text: str, flag: str = "audit") -> tuple[Path, str]:
-    """Return file and name of FILE.py:NAME.
-
-    text: FILE.py:NAME.
-    flag: the name of the option in messages.
-
-    Raises UserError for another form, and for a file that is not there.
-    """
+    """Return file and name of FILE.py:NAME. Raises UserError, which names the flag, for anything else."""
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
         raise UserError(f"{flag}: {text!r} is not FILE.py:NAME, such as my_app.py:client")
@@ -93,15 +87,8 @@ def check(condition: str) -> None:
 
 
 def met(condition: str, audit: dict[str, Any]) -> bool:
-    """Return whether a condition holds for an audit.
-
-    The last letter decides: an attacker also has what the attackers before it have, and runs their attacks.
-
-    condition: such as "exposed > 0 at A..D"; without letters, A..D is meant.
-    audit: `Audit.to_dict()`.
-
-    Raises UserError for a condition that cannot be read.
-    """
+    """Return whether a condition such as "exposed > 0 at A..D" holds for `Audit.to_dict()`."""
+    # The last letter decides: an attacker also has what the attackers before it have, and runs their attacks.
     check(condition)
     match = _FORM.fullmatch(condition)
     assert match is not None

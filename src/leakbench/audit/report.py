@@ -38,13 +38,8 @@ SOURCES = {
 
 
 def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return the report as one HTML page.
-
-    The page loads nothing from the network and runs no script. Everything is escaped.
-
-    audit: `Audit.to_dict()`.
-    pictures: of records beside reconstructions, as PNG data addresses.
-    """
+    """Return the report of `Audit.to_dict()` as one HTML page."""
+    # The page loads nothing from the network and runs no script. Everything is escaped.
     templates = environment("leakbench.audit")
     templates.filters |= {"number": number, "count": count}
     style = (files("leakbench.audit") / "page.css").read_text(encoding="utf-8")
@@ -85,10 +80,7 @@ def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _expected(audit: Mapping[str, Any]) -> float | None:
-    """Return the expected number of exposed records of the federation.
-
-    Return None unless the user declared all of DECLARED.
-    """
+    """Return the expected exposed records of the federation, if the user declared all of DECLARED."""
     declared = audit["declared"]
     if set(declared) != set(DECLARED):
         return None
@@ -96,10 +88,7 @@ def _expected(audit: Mapping[str, Any]) -> float | None:
 
 
 def _command(audit: Mapping[str, Any]) -> str:
-    """Return the command or the call that makes the audit again.
-
-    If no command started the audit, the returned command has the options that are known.
-    """
+    """Return the command or the call that makes the audit again, with the options that are known."""
     if audit["command"]:
         return str(audit["command"])
     source = audit["source"]
@@ -115,10 +104,7 @@ def _command(audit: Mapping[str, Any]) -> str:
 
 
 def sarif(audit: dict[str, Any]) -> dict[str, Any]:
-    """Return a SARIF log with a result for each attack that read or recognised a record.
-
-    audit: `Audit.to_dict()`.
-    """
+    """Return `Audit.to_dict()` as SARIF 2.1.0, which continuous integration reads: a result for each leak."""
     place = audit["source"].partition(":")[0]
     results, rules = [], []
     for found in audit["found"]:
@@ -163,10 +149,8 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def probe(folder: Path) -> None:
-    """Raise UserError if the files of an audit could not be written to `folder`.
-
-    Otherwise the audit would find out when its budget is spent. The check leaves nothing in the folder.
-    """
+    """Raise UserError if the files of an audit could not be written to `folder`."""
+    # Otherwise the audit would find out when its budget is spent. The check leaves nothing in the folder.
     missing: list[Path] = []
     try:
         with _writing(folder):
@@ -184,14 +168,7 @@ def probe(folder: Path) -> None:
 
 
 def write(folder: Path, audit: dict[str, Any], pictures: list[dict[str, Any]]) -> Path:
-    """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path.
-
-    folder: where the files go.
-    audit: `Audit.to_dict()`.
-    pictures: `Audit.pictures`, for the report alone.
-
-    Raises UserError if nothing can be written to the folder.
-    """
+    """Write the files of an audit to `folder`, and return the report's path. Only the page has pictures."""
     texts = (
         json.dumps(audit, indent=1) + "\n",
         json.dumps(sarif(audit), indent=1) + "\n",
