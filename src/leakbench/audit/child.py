@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from leakbench.base.errors import UserError
-from leakbench.base.processes.process import end_with_parent, ended
+from leakbench.base.processes.process import alive, end_with_parent, ended
 
 Tell = Callable[[str], None]
 _SUBREAPER = 36
@@ -68,8 +68,7 @@ def supervised(
             _in_child(work, writing, output, mark)
         os.close(writing)
         try:
-            within = _limits(what, seconds, memory, ours)
-            said = _heard(_lines(reading, child), mark, what, tell, within)
+            said = _heard(reading, child, mark, what, tell, _limits(what, seconds, memory, ours))
         finally:
             os.close(reading)
             _end(ours)
@@ -159,34 +158,25 @@ def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callabl
     return check
 
 
-def _lines(reading: int, child: int) -> Iterator[bytes | None]:
-    """Yield each line that the child writes into the pipe, and None once in each tick, until it ends."""
+def _heard(
+    reading: int, child: int, mark: bytes, what: str, tell: Tell, within: Callable[[], None]
+) -> dict[str, Any]:
+    """Pass on the lines that the child writes into the pipe, and return its last message."""
     rest = b""
     while True:
         # This is asked before reading: if the child has ended, all its messages are in the pipe by now.
-        runs = _runs(child)
+        runs = alive(child)
         ready, _, _ = select.select([reading], [], [], _TICK)
         data = os.read(reading, 1 << 16) if ready else None
         *lines, rest = (rest + (data or b"")).split(b"\n")
-        yield from lines
+        for line in lines:
+            said = _message(line, mark, what)
+            if "line" not in said:
+                return said
+            tell(said["line"])
         if data == b"" or (data is None and not runs):
-            return
-        yield None
-
-
-def _heard(
-    lines: Iterator[bytes | None], mark: bytes, what: str, tell: Tell, within: Callable[[], None]
-) -> dict[str, Any]:
-    """Pass on the child's lines and return its last message. Raises UserError if it ends without a result."""
-    for line in lines:
-        if line is None:
-            within()
-            continue
-        said = _message(line, mark, what)
-        if "line" not in said:
-            return said
-        tell(said["line"])
-    raise UserError(f"{what}: its process ended without a result")
+            raise UserError(f"{what}: its process ended without a result")
+        within()
 
 
 def _message(line: bytes, mark: bytes, what: str) -> dict[str, Any]:
@@ -212,13 +202,6 @@ def _printed(output: BinaryIO, tell: Tell) -> int:
         elif not line.startswith((_OWN, _PROGRESS)):
             count += 1
     return count
-
-
-def _runs(process: int) -> bool:
-    with suppress(OSError):
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        return state not in "ZX"
-    return False
 
 
 def _children(process: int) -> list[int]:
