@@ -53,11 +53,12 @@ def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, client
     """Run every detector on each model that was sent, with SHARE of the budget for each."""
     # A round has as many parts as `clients`, in order. `plain_loss`: whether the loss is the mean
     # cross-entropy.
-    seen: Iterable[Received] = _Seen(parts, plain_loss, clients)
     # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
     # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
-    seen = list(seen) if len(parts) == 1 and not _aliased(parts[0][0].model()) else seen
-    return [_alarm(name, seen, budget * SHARE) for name in detectors.names()]
+    once = len(parts) == 1 and not _aliased(parts[0][0].model())
+    kept = list(_seen(parts, plain_loss, clients)) if once else None
+    limit = budget * SHARE
+    return [_alarm(name, kept or _seen(parts, plain_loss, clients), limit) for name in detectors.names()]
 
 
 def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
@@ -92,31 +93,26 @@ def _aliased(model: nn.Module) -> bool:
     return len(every) > len(list(model.parameters()))
 
 
-class _Seen:
-    """What clients held in each round, made anew for each pass."""
-
-    def __init__(self, parts: Sequence[Part], plain_loss: bool, clients: int) -> None:
-        self.parts, self.plain_loss, self.clients = parts, plain_loss, clients
-
-    def __iter__(self) -> Iterator[Received]:
-        memories: list[list[Mapping[str, float]]] = [[] for _ in range(self.clients)]
-        for place, (observation, truth) in enumerate(self.parts):
-            memory = memories[place % self.clients]
-            rows, columns, channels = observation.network["shape"]
-            none = torch.zeros(0, channels, rows, columns)
-            for model in _models(observation, place % self.clients, self.clients):
-                received = Received(
-                    model,
-                    none if truth is None else truth.images,
-                    none.new_zeros(0).long() if truth is None else truth.labels,
-                    lr=observation.local["lr"],
-                    earlier=tuple(memory),
-                    plain_loss=self.plain_loss,
-                    sent=_sent(observation) if truth is None else None,
-                )
-                yield received
-            if received.sent is not None:
-                memory.append(received.now)
+def _seen(parts: Sequence[Part], plain_loss: bool, clients: int) -> Iterator[Received]:
+    """Yield what clients held in each round."""
+    memories: list[list[Mapping[str, float]]] = [[] for _ in range(clients)]
+    for place, (observation, truth) in enumerate(parts):
+        memory = memories[place % clients]
+        rows, columns, channels = observation.network["shape"]
+        none = torch.zeros(0, channels, rows, columns)
+        for model in _models(observation, place % clients, clients):
+            received = Received(
+                model,
+                none if truth is None else truth.images,
+                none.new_zeros(0).long() if truth is None else truth.labels,
+                lr=observation.local["lr"],
+                earlier=tuple(memory),
+                plain_loss=plain_loss,
+                sent=_sent(observation) if truth is None else None,
+            )
+            yield received
+        if received.sent is not None:
+            memory.append(received.now)
 
 
 def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.Module]:

@@ -68,6 +68,7 @@ def within(seconds: float) -> Iterator[None]:
     """Raise OutOfTime in the block after `seconds`, or before the block if no time is left."""
     # If an import is under way, OutOfTime is raised after it, because a module whose import is cut short
     # stays broken. Outside of the main thread, a block that has begun has no limit.
+
     # With so little time, the block might end before an alarm that rang too early rings again.
     if seconds <= LEAST:
         raise OutOfTime
@@ -155,7 +156,7 @@ def exact(
             pixels_of(made),
             None if made.labels is None else made.labels[0, 0][made.usable[0, 0]],
             truth,
-            None if about["proves"] else _of_noise(entry, observation, truth).error,
+            None if about["proves"] else _of_noise(entry, observation, truth),
         )
         found.proven = int(made.usable[0, 0].sum()) if about["proves"] else 0
         _fill(found, scored)
@@ -172,15 +173,14 @@ def _unjudged(found: Found, about: dict[str, Any], made: Reconstruction) -> None
     found.levels = [LABELLED] * count + [NOTHING] * (found.records - count)
 
 
-def _run(entry: dict[str, Any], observation: Observation, seed: int = 0) -> Reconstruction:
-    rng = torch.Generator().manual_seed(seed)
-    return attacks.run(entry, replace(observation, labelling=entry["labels"]), rng)
+def _run(entry: dict[str, Any], observation: Observation) -> Reconstruction:
+    labelled = replace(observation, labelling=entry["labels"])
+    return attacks.run(entry, labelled, torch.Generator().manual_seed(0))
 
 
-def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth) -> Score:
+def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth) -> np.ndarray:
     noise = observation.randomised(1, torch.Generator().manual_seed(1))
-    made = _run(entry, noise)
-    return score(pixels_of(made), None, truth)
+    return score(pixels_of(_run(entry, noise)), None, truth).error
 
 
 def _fill(found: Found, scored: Score) -> None:
@@ -293,9 +293,6 @@ def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float
     return MARGIN * spent[1], MARGIN * max(spent[2] - spent[1], 0.1 * spent[2]) / (LONGER - SHORT)
 
 
-RULE = "counted"
-
-
 @dataclass(frozen=True)
 class Beside:
     """What an attack finds besides records.
@@ -331,8 +328,7 @@ def labels(observation: Observation, truth: Truth) -> str:
     """Return in words how many labels of the batch are counted right, from the last layer alone."""
     if why := uncountable(observation):
         raise Unfit(why)
-    entry = {"module": "labels", "parameters": {}, "labels": RULE}
-    made = attacks.run(entry, replace(observation, labelling=RULE), torch.Generator().manual_seed(0))
+    made = _run({"module": "labels", "parameters": {}, "labels": "counted"}, observation)
     assert made.labels is not None
     classes = torch.arange(len(truth.labels)) % observation.network["classes"]
     right, even = (

@@ -333,7 +333,46 @@ class Watch(TorchFunctionMode):
         self.steps.append(optimiser)
 
     def read(self) -> Round:
-        return _read(self)
+        """Return the round that was trained. Raises UserError if it cannot be audited."""
+        if self.model is None or self.sent is None or not self.steps:
+            raise UserError("neither returned (model, loss, batch) nor took a step of an optimiser")
+        if self.several:
+            raise UserError("the model takes several inputs: such models are not audited")
+        if len(self.targets) != len(self.inputs):
+            raise UserError(
+                f"{len(self.inputs)} batches but {len(self.targets)} cross-entropies were seen: only "
+                "classification by cross-entropy is audited"
+            )
+        inputs, targets = torch.cat(self.inputs), torch.cat(self.targets)
+        if not inputs.is_floating_point() or not 2 <= inputs.dim() <= 4 or targets.dim() > 2:
+            shape = tuple(inputs.shape)
+            raise UserError(f"inputs {shape} of {inputs.dtype} are no batch of records or images")
+        first = _first(inputs.flatten(1))
+        records, steps, size = len(first), len(self.steps), len(self.inputs[0])
+        sent, group = dict(self.sent.named_parameters()), self.steps[0].param_groups[0]
+        stepped = {id(p) for step in self.steps for each in step.param_groups for p in each["params"]}
+        trained = {n: p for n, p in uncompiled(self.model).named_parameters() if id(p) in stepped}
+        update = finite({n: p.detach() - sent[n].detach() for n, p in trained.items() if p.requires_grad})
+        if not update:
+            raise UserError("no parameter of the model is trained (give the optimiser those of this model)")
+        lr = float(group["lr"])
+        if not is_rate(lr):
+            raise UserError(f"the optimiser's rate is {lr:g}, not above 0")
+        kept = {name: group[name] for name in ("momentum", "weight_decay") if group.get(name)}
+        name = type(self.steps[0]).__name__
+        told = "".join(f", {key.replace('_', ' ')} {value:g}" for key, value in kept.items())
+        once, labels = inputs[first], targets[first]
+        own = Client(self.sent, cross_entropy, once, labels, records, max(1, len(inputs) // records), lr)
+        plain_steps = name == "SGD" and not kept
+        # A single plain step can be repeated, which tells whether the loss has other terms.
+        again = own.play() if plain_steps and steps == 1 else None
+        plain = again is None or alike(
+            {n: -v / lr for n, v in update.items()}, {n: v for n, v in again.update.items() if n in update}
+        )
+        return Round(
+            self.sent, once, labels, update, "model", lr, own.local_steps,
+            None if size >= records else size, f"{name} at rate {lr:g}{told}", plain, plain_steps,
+        )  # fmt: skip
 
 
 def watched(train: Callable[[], Any]) -> tuple[Any, Watch]:
@@ -353,49 +392,6 @@ def watched(train: Callable[[], Any]) -> tuple[Any, Watch]:
         for handle in handles:
             handle.remove()
     return returned, watch
-
-
-def _read(watch: Watch) -> Round:
-    if watch.model is None or watch.sent is None or not watch.steps:
-        raise UserError("neither returned (model, loss, batch) nor took a step of an optimiser")
-    if watch.several:
-        raise UserError("the model takes several inputs: such models are not audited")
-    if len(watch.targets) != len(watch.inputs):
-        raise UserError(
-            f"{len(watch.inputs)} batches but {len(watch.targets)} cross-entropies were seen: only "
-            "classification by cross-entropy is audited"
-        )
-    inputs, targets = torch.cat(watch.inputs), torch.cat(watch.targets)
-    if not inputs.is_floating_point() or not 2 <= inputs.dim() <= 4 or targets.dim() > 2:
-        raise UserError(f"inputs {tuple(inputs.shape)} of {inputs.dtype} are no batch of records or images")
-    first = _first(inputs.flatten(1))
-    records, steps, size = len(first), len(watch.steps), len(watch.inputs[0])
-    sent, group = dict(watch.sent.named_parameters()), watch.steps[0].param_groups[0]
-    stepped = {id(p) for step in watch.steps for each in step.param_groups for p in each["params"]}
-    trained = {n: p for n, p in uncompiled(watch.model).named_parameters() if id(p) in stepped}
-    update = finite({n: p.detach() - sent[n].detach() for n, p in trained.items() if p.requires_grad})
-    if not update:
-        raise UserError("no parameter of the model is trained (give the optimiser those of this model)")
-    lr = float(group["lr"])
-    if not is_rate(lr):
-        raise UserError(f"the optimiser's rate is {lr:g}, not above 0")
-    kept = {name: group[name] for name in ("momentum", "weight_decay") if group.get(name)}
-    name = type(watch.steps[0]).__name__
-    told = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in kept.items())
-    own = Client(
-        watch.sent, cross_entropy, inputs[first], targets[first], records, max(1, len(inputs) // records), lr
-    )
-    plain_steps = name == "SGD" and not kept
-    # A single plain step can be repeated, which tells whether the loss has other terms.
-    again = own.play() if plain_steps and steps == 1 else None
-    plain = again is None or alike(
-        {n: -v / lr for n, v in update.items()}, {n: v for n, v in again.update.items() if n in update}
-    )
-    return Round(
-        watch.sent, inputs[first], targets[first], update, "model", lr, own.local_steps,
-        None if size >= records else size, f"{name} at rate {lr:g}" + (f", {told}" if told else ""), plain,
-        plain_steps,
-    )  # fmt: skip
 
 
 def _first(rows: Tensor) -> Tensor:

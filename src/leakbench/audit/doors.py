@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.audit.audit import Audit, of_client, of_observations, of_round
+from leakbench.audit.child import Tell
 from leakbench.audit.client import Client, Round, client, trainable, untrained, watched
 from leakbench.audit.options import loaded
 from leakbench.audit.view import batch_statistics, drops, unit, wrapped
@@ -23,7 +24,6 @@ from leakbench.observations.observation import Observation, read_observation
 from leakbench.observations.rounds import Rounds, read_rounds
 from leakbench.observations.threat_model import ThreatModel
 
-Tell = Callable[[str], None]
 # Of the demo's 200 pictures of 25 × 25 pixels, half are faces.
 FACES, EDGE, NEURONS = 100, 25, 1000
 # What somebody can do whose file is no capture.
@@ -39,24 +39,24 @@ def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
     options: those of the command (`jobs.audit`).
     """
     if options["demo"]:
-        found = _of_code(demo, "--demo", options, tell)
+        found = _of_code(demo, options, tell)
     elif ":" in name:
         made = loaded(name)
         if not callable(made):
             raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
-        found = _of_code(made, name, options, tell)
+        found = _of_code(made, options, tell)
     else:
         found = (of_rounds if Path(name).is_dir() else of_capture)(Path(name), options, tell)
+    found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
     return {"audit": found.to_dict(), "pictures": found.pictures}
 
 
-def _of_code(make: Callable[[], Any], name: str, options: dict[str, Any], tell: Tell) -> Audit:
+def _of_code(make: Callable[[], Any], options: dict[str, Any], tell: Tell) -> Audit:
     own = _client(make, options)
     defence = loaded(options["defence"]) if options["defence"] else None
-    more = {"declared": options["declared"], "show": options["show"], "source": name}
     if isinstance(own, Round):
-        return of_round(own, options["budget"], tell, **more)
-    return of_client(own, options["budget"], tell, defence=defence, **more)
+        return of_round(own, options["budget"], tell, show=options["show"])
+    return of_client(own, options["budget"], tell, show=options["show"], defence=defence)
 
 
 def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
@@ -96,7 +96,7 @@ def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
     except Altered as problem:
         # Rules make this project's captures again. This file may be anybody's, and the only copy.
         raise Altered(path, problem.what, _MEND) from problem
-    return _audited(observation, str(path), options, tell)
+    return _audited(observation, options, tell)
 
 
 def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
@@ -110,7 +110,7 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
         model, example = _network(loaded(options["model"]))
     except UserError as problem:
         raise UserError(f"{options['model']}: {problem}") from problem
-    found = _audited(recorded(rounds, folder, model, example, options), str(folder), options, tell)
+    found = _audited(recorded(rounds, folder, model, example, options), options, tell)
     found.about = {"network": options["model"]} | found.about
     if frozen := untrained(model, trainable(model)):
         found.assumptions.append(f"{frozen} are not trained in the network of --model, and are left out.")
@@ -187,7 +187,7 @@ def _reads(model: nn.Module, inputs: Tensor) -> bool:
     return False
 
 
-def _audited(observation: Observation, source: str, options: dict[str, Any], tell: Tell) -> Audit:
+def _audited(observation: Observation, options: dict[str, Any], tell: Tell) -> Audit:
     each = product(range(observation.rounds), range(len(observation.clients)))
     parts = [(one(observation, number, client), None) for number, client in each]
     about = {"rounds": observation.rounds, "clients": len(observation.clients), **observation.in_words()}
@@ -195,7 +195,7 @@ def _audited(observation: Observation, source: str, options: dict[str, Any], tel
     audit = of_observations(
         parts, options["budget"], tell, about, clients=len(observation.clients), repeats=again
     )
-    audit.source, audit.declared, audit.budget = source, options["declared"], options["budget"]
+    audit.budget = options["budget"]
     audit.assumptions = [
         "The records are unknown here, so only what an attack proves counts.",
         "Clients hold the same records in every round." if again else "Every round has records of its own.",

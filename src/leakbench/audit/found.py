@@ -148,8 +148,9 @@ def _matched(cost: np.ndarray, guess: np.ndarray, private: np.ndarray) -> np.nda
     return index
 
 
-def merged(found: list[Found]) -> Found:
-    """Merge what one attack found of several updates into one result."""
+def merged(found: list[Found], clients: int = 0) -> Found:
+    """Merge what one attack found of several updates, of this many clients if each repeats its records."""
+    found = _pooled(found, clients) if clients else found
     if len(found) == 1:
         return found[0]
     # What all updates share is taken from one that has a result, if there is one.
@@ -161,7 +162,7 @@ def merged(found: list[Found]) -> Found:
     )  # fmt: skip
 
 
-def pooled(found: list[Found], clients: int) -> list[Found]:
+def _pooled(found: list[Found], clients: int) -> list[Found]:
     """Return for each client what one attack proved of its records, which are the same in every round."""
     # A record that several rounds prove counts once. The results are those of each client in each round,
     # rounds first, with the proven records as `images`.
@@ -184,10 +185,6 @@ def combined(found: list[Found], letters: str) -> list[int]:
     """Return the best level of each record over the attacks of the attackers with these letters."""
     own = [each.levels for each in found if each.attacker in letters]
     return [max(levels) for levels in zip(*own, strict=True)]
-
-
-def without_images(found: Found) -> Found:
-    return replace(found, images=None)
 
 
 EDGE = 96

@@ -42,13 +42,13 @@ def _amount(text: str, units: dict[str, float], flag: str, what: str) -> float:
     return amount
 
 
-def split(text: str, flag: str = "audit") -> tuple[Path, str]:
-    """Return file and name of FILE.py:NAME. Raises UserError, which names the flag, for anything else."""
+def split(text: str) -> tuple[Path, str]:
+    """Return file and name of FILE.py:NAME. Raises UserError for anything else."""
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
-        raise UserError(f"{flag}: {text!r} is not FILE.py:NAME, such as my_app.py:client")
+        raise UserError(f"audit: {text!r} is not FILE.py:NAME, such as my_app.py:client")
     if not os.path.isfile(file):
-        raise UserError(f"{flag}: {file}: no such file")
+        raise UserError(f"audit: {file}: no such file")
     return Path(file), name
 
 

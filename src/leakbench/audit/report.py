@@ -111,29 +111,17 @@ def sarif(audit: dict[str, Any]) -> dict[str, Any]:
         read, seen = (sum(level >= least for level in found["levels"]) for least in (2, 1))
         if not seen:
             continue
-        rules.append(
-            {
-                "id": f"leak/{found['attack']}",
-                "shortDescription": {"text": f"{found['title']} ({found['source']})"},
-            }
-        )
+        rule = f"leak/{found['attack']}"
+        rules.append({"id": rule, "shortDescription": {"text": f"{found['title']} ({found['source']})"}})
         text = (
             f"{found['title']} reads {read} of {found['records']} records and makes {seen - read} more "
             "recognisable."
         )
-        results.append(
-            {
-                "ruleId": rules[-1]["id"],
-                "level": "error" if read else "warning",
-                "message": {"text": text},
-                "locations": [{"physicalLocation": {"artifactLocation": {"uri": place}}}],
-                "properties": {
-                    "attacker": found["attacker"],
-                    "proven": found["proven"],
-                    "seconds": found["seconds"],
-                },
-            }
-        )
+        results.append({
+            "ruleId": rule, "level": "error" if read else "warning", "message": {"text": text},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": place}}}],
+            "properties": {key: found[key] for key in ("attacker", "proven", "seconds")},
+        })  # fmt: skip
     driver = {"name": "leakbench audit", "version": audit["version"], "rules": rules}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 

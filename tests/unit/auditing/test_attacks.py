@@ -8,8 +8,7 @@ from leakbench.audit.attacks import catalogue
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
 
-COSINE: dict[str, Any] = {"cosine": {}}
-SMOOTH = {"total-variation": {"weight": 0.0001}}
+COSINE, SMOOTH = {"cosine": {}}, {"total-variation": {"weight": 0.0001}}
 WEIGHTS = {"shape": "linear", "beta": 50.0, "relu": True, "norms": "following", "order": "parameters"}
 RISING = {"layer-weights": WEIGHTS}
 SEARCH = {

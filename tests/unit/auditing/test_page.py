@@ -25,8 +25,9 @@ from leakbench.catalogue.bibliography import source
 def audited() -> Audit:
     """Return the audit of 8 pictures in a network that gives them away."""
     own = client((mlp(400), nn.CrossEntropyLoss(), faces(16)), 8, local_steps=1)
-    declared = {"clients": 100.0, "rounds": 10.0, "prior": 0.5}
-    return of_client(own, 20, lambda line: None, declared=declared, show=True, source="my_app.py:client")
+    found = of_client(own, 20, lambda line: None, show=True)
+    found.source, found.declared = "my_app.py:client", {"clients": 100.0, "rounds": 10.0, "prior": 0.5}
+    return found
 
 
 def test_the_headline_counts_names_and_certifies() -> None:
