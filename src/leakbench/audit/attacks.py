@@ -1,4 +1,4 @@
-"""The attacks of an audit, each within its share of the budget."""
+"""The attacks of an audit, each within its share of the budget, on records and on what is beside them."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""The three inputs of an audit: a client's code, recorded rounds, and a capture."""
+"""The inputs of an audit: a client's code or the demo, recorded rounds, and a capture."""
 
 from collections.abc import Callable
 from contextlib import suppress

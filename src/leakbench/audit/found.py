@@ -1,4 +1,4 @@
-"""What an attack found of each private record."""
+"""What an attack found of each private record, and pictures of it."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""What closed forms say about a round before any attack runs, from one pass of the client's own batch."""
+"""What closed forms say of a round before any attack runs, and what its first and last dense layer send."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,11 +39,11 @@ def unsent(observation: Observation, layer: nn.Module, name: str, part: str) -> 
     return "is computed from other tensors"
 
 
-def first_unsent(observation: Observation, layer: nn.Module, name: str, *parts: str) -> str:
-    """Return in words which tensor of the first dense layer is not sent, and why; empty if all are."""
-    why = {part: unsent(observation, layer, name, part) for part in parts}
-    missing = next((part for part in parts if why[part]), None)
-    return "" if missing is None else f"the {missing} of the first dense layer, {short(name)}, {why[missing]}"
+def check_sent(observation: Observation, layer: nn.Module, name: str, *parts: str) -> None:
+    """Raise Unfit for the first of these tensors of the first dense layer that is not sent."""
+    for part in parts:
+        if why := unsent(observation, layer, name, part):
+            raise Unfit(f"the {part} of the first dense layer, {short(name)}, {why}")
 
 
 def readable(observation: Observation, needs_bias: bool) -> Observation:
@@ -54,8 +54,7 @@ def readable(observation: Observation, needs_bias: bool) -> Observation:
     rows, columns, channels = observation.network["shape"]
     name, _ = first_dense(model, noise_images((channels, rows, columns))[:2])
     layer = model.get_submodule(name)
-    if why := first_unsent(observation, layer, name, "weight", *(["bias"] if needs_bias else [])):
-        raise Unfit(f"attack: {why}")
+    check_sent(observation, layer, name, "weight", *(["bias"] if needs_bias else []))
     if "bias" not in dict(layer.named_buffers(recurse=False)):
         return observation
     still = np.zeros(observation.updates[f"{name}.weight"].shape[:-1], np.float32)
@@ -184,10 +183,11 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
             if observation.mode == "train"
             else f"{len(norms)} layers go by what they were sent, and send nothing of the batch"
         )
-    trap = (1 - 1 / max(_widest(model), 1)) ** (records - 1)
+    bins = max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)
+    trap = (1 - 1 / max(bins, 1)) ** (records - 1)
     found.facts["an active server"] = (
         f"one that may choose the weights can isolate {trap:.0%} of a batch of this size "
-        f"(bins of {_widest(model)} neurons, expected)"
+        f"(bins of {bins} neurons, expected)"
     )
     return found
 
@@ -228,9 +228,7 @@ def _of_layer(
         f"{short(found.layer)} is dense with {layer.out_features} neurons, {'has' if bias else 'has no'} "
         f"bias and reads {reads}"
     )
-    if why := first_unsent(observation, layer, found.layer, "weight"):
-        found.facts["prediction"] = f"none: {why}"
-        return
+    check_sent(observation, layer, found.layer, "weight")
     (records,) = observation.clients
     least = min(layer.out_features, layer.in_features)
     found.facts["rank"] = (
@@ -247,16 +245,11 @@ def _of_neurons(
     found: Look, model: nn.Module, layer: nn.Linear, observation: Observation, truth: Truth, plain_loss: bool
 ) -> None:
     """Count the neurons that are open for each record, and predict where a closed form holds."""
-    if why := first_unsent(observation, layer, found.layer, "bias"):
-        found.facts["prediction"] = f"none: {why}"
-        return
+    check_sent(observation, layer, found.layer, "bias")
     records = len(truth.labels)
     passed = one_pass(model, layer, truth.images, truth.labels)
     if passed is None:
-        found.facts["prediction"] = (
-            f"none: {short(found.layer)} is used more than once, or shares its weights with another layer"
-        )
-        return
+        raise Unfit(f"{short(found.layer)} is used more than once, or shares its weights with another layer")
     z, slope = passed
     answers = slope != 0
     relu = bool((~answers).any() and not answers[z <= 0].any())
@@ -268,19 +261,13 @@ def _of_neurons(
         f"{found.degrees[1]}, which give away {alone} {in_all(records)}"
     )
     # Several steps open other neurons, dropout closes some, and batch norm ties records together.
-    still = plain_loss and not observation.dropout and not _tied(model, observation)
+    still = plain_loss and not observation.dropout and observation.mode != "train"
     if layer.bias is not None and still and sent_alone(observation, found.layer, truth.images, slope):
         found.predicted["fidel"] = alone
         if relu and hides_records(model, layer, truth.images, z):
             found.predicted["peel"] = replay(answers)
     if relu:
         found.facts["SPEAR's published search"] = _spear(answers)
-
-
-def _tied(model: nn.Module, observation: Observation) -> bool:
-    return observation.mode == "train" and any(
-        isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) for m in model.modules()
-    )
 
 
 def replay(opened: Tensor) -> int:
@@ -336,7 +323,3 @@ def _of_labels(model: nn.Module, observation: Observation, plain_loss: bool) -> 
     if f"{last_dense(model)}.bias" in observation.updates:
         return "the last layer's bias changes by predicted minus true class shares: label counts are readable"
     return "nothing is sent of a bias of the last layer; label counts follow from its weights, less sharply"
-
-
-def _widest(model: nn.Module) -> int:
-    return max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)
