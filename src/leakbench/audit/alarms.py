@@ -44,7 +44,6 @@ class Alarm:
     seconds: float
 
     def line(self) -> str:
-        """Return the result in one line."""
         found = "sounds" if self.sounds else "quiet"
         return self.why_not if self.far is None else f"{found}, {number(self.far, 3)} of its alarm"
 

@@ -27,7 +27,7 @@ from leakbench.base.errors import Unfit
 from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.bibliography import source
 from leakbench.catalogue.home import home
-from leakbench.catalogue.load import find
+from leakbench.catalogue.load import merge, validate
 from leakbench.metrics.interval import interval
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -124,8 +124,10 @@ def catalogue() -> dict[str, dict[str, Any]]:
     """Return attack → what attacks.yaml says of it, with its entry of the catalogue in place of the name."""
     every = read_yaml(Path(__file__).parent / "attacks.yaml")
     for name, about in every.items():
-        entry = find(home(), "attacks", about["entry"], f"attacks.yaml: {name}").model_dump(mode="json")
-        about["entry"] = entry | {"labels": about.get("labels", entry["labels"])}
+        # The other attacks are not read, because the budget of an audit runs already.
+        entry = merge(read_yaml(home() / "attacks" / f"{about['entry']}.yaml"), about.get("changes", {}))
+        del entry["variants"]
+        about["entry"] = validate("attacks", about["entry"], name, entry).model_dump(mode="json")
     return every
 
 
@@ -233,10 +235,9 @@ def _search(
     best = np.inf
     while goes_on() or found.trials < TRIALS:
         seed = found.trials
-        rng = torch.Generator().manual_seed(seed)
         seen = replace(observation, labelling=entry["labels"])
         noise = seen.randomised(1, torch.Generator().manual_seed(1000 + seed))
-        both = attacks.composed(entry)(seen.beside(noise), rng)
+        both = attacks.composed(entry)(seen.beside(noise), torch.Generator().manual_seed(seed))
         own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
         assert own.labels is not None
         assert own.losses is not None
