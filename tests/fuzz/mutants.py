@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from leakbench.audit.received import of_capture
+from leakbench.audit.doors import of_capture
 from leakbench.base.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import read_spec

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.attack import OutOfTime, late, within
-from leakbench.audit.reasons import reason
+from leakbench.audit.attacks import OutOfTime, late, within
+from leakbench.audit.client import reason
 from leakbench.audit.view import Truth
 from leakbench.federation import detectors
 from leakbench.federation.detectors import Received
@@ -44,24 +44,20 @@ class Alarm:
     seconds: float
 
     def line(self) -> str:
-        """Return the result in one line."""
         found = "sounds" if self.sounds else "quiet"
         return self.why_not if self.far is None else f"{found}, {number(self.far, 3)} of its alarm"
 
 
 def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, clients: int = 1) -> list[Alarm]:
-    """Run every detector on each model that was sent.
-
-    parts: every client of each round, in order.
-    budget: in seconds; each detector may take SHARE of the budget.
-    plain_loss: whether the loss is the mean cross-entropy.
-    clients: how many parts a round has.
-    """
-    seen: Iterable[Received] = _Seen(parts, plain_loss, clients)
+    """Run every detector on each model that was sent, with SHARE of the budget for each."""
+    # A round has as many parts as `clients`, in order. `plain_loss`: whether the loss is the mean
+    # cross-entropy.
     # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
     # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
-    seen = list(seen) if len(parts) == 1 and not _aliased(parts[0][0].model()) else seen
-    return [_alarm(name, seen, budget * SHARE) for name in detectors.names()]
+    once = len(parts) == 1 and not _aliased(parts[0][0].model())
+    kept = list(_seen(parts, plain_loss, clients)) if once else None
+    limit = budget * SHARE
+    return [_alarm(name, kept or _seen(parts, plain_loss, clients), limit) for name in detectors.names()]
 
 
 def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
@@ -96,38 +92,30 @@ def _aliased(model: nn.Module) -> bool:
     return len(every) > len(list(model.parameters()))
 
 
-class _Seen:
-    """What clients held in each round, made anew for each pass."""
-
-    def __init__(self, parts: Sequence[Part], plain_loss: bool, clients: int) -> None:
-        self.parts, self.plain_loss, self.clients = parts, plain_loss, clients
-
-    def __iter__(self) -> Iterator[Received]:
-        memories: list[list[Mapping[str, float]]] = [[] for _ in range(self.clients)]
-        for place, (observation, truth) in enumerate(self.parts):
-            memory = memories[place % self.clients]
-            rows, columns, channels = observation.network["shape"]
-            none = torch.zeros(0, channels, rows, columns)
-            for model in _models(observation, place % self.clients, self.clients):
-                received = Received(
-                    model,
-                    none if truth is None else truth.images,
-                    none.new_zeros(0).long() if truth is None else truth.labels,
-                    lr=observation.local["lr"],
-                    earlier=tuple(memory),
-                    plain_loss=self.plain_loss,
-                    sent=_sent(observation) if truth is None else None,
-                )
-                yield received
-            if received.sent is not None:
-                memory.append(received.now)
+def _seen(parts: Sequence[Part], plain_loss: bool, clients: int) -> Iterator[Received]:
+    """Yield what clients held in each round."""
+    memories: list[list[Mapping[str, float]]] = [[] for _ in range(clients)]
+    for place, (observation, truth) in enumerate(parts):
+        memory = memories[place % clients]
+        rows, columns, channels = observation.network["shape"]
+        none = torch.zeros(0, channels, rows, columns)
+        for model in _models(observation, place % clients, clients):
+            received = Received(
+                model,
+                none if truth is None else truth.images,
+                none.new_zeros(0).long() if truth is None else truth.labels,
+                lr=observation.local["lr"],
+                earlier=tuple(memory),
+                plain_loss=plain_loss,
+                sent=_sent(observation) if truth is None else None,
+            )
+            yield received
+        if received.sent is not None:
+            memory.append(received.now)
 
 
 def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.Module]:
-    """Yield the model that a client was sent.
-
-    If the observation is a sum over clients that were sent one model each, all these models are yielded.
-    """
+    """Yield the model that a client was sent, or those of all clients if the observation is their sum."""
     origin = int(observation.origin[0])
     model = observation.model(origin)
     each = {name: torch.from_numpy(np.array(value[origin])) for name, value in observation.each.items()}

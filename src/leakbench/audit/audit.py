@@ -2,7 +2,7 @@
 
 import html
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from leakbench import __version__
-from leakbench.audit.alarms import Alarm, alarms
-from leakbench.audit.attack import catalogue, exact, matching, started
-from leakbench.audit.besides import Beside, besides
-from leakbench.audit.child import say
+from leakbench.audit.alarms import Alarm, Part, alarms
+from leakbench.audit.attacks import Beside, besides, catalogue, exact, matching, started
+from leakbench.audit.child import Tell, say
+from leakbench.audit.client import Client, Loss, Round, client, untrained
 from leakbench.audit.found import (
     LABELLED,
     LEVELS,
@@ -24,17 +24,15 @@ from leakbench.audit.found import (
     combined,
     in_all,
     merged,
-    pooled,
-    without_images,
+    pictures,
 )
 from leakbench.audit.look import Look, look
+from leakbench.audit.options import seconds_of
 from leakbench.audit.remedies import Change, Remedy, remedies
-from leakbench.audit.round import Client, Loss, Round, client, untrained
-from leakbench.audit.times import seconds_of
+from leakbench.audit.report import page, write
 from leakbench.audit.view import Truth, facts, view
 from leakbench.observations.observation import Observation
 
-Tell = Callable[[str], None]
 # Attackers that follow the protocol, by the letters of Carletti et al. (USENIX Security 2025).
 PASSIVE = "ABCD"
 ATTACKERS = {
@@ -117,41 +115,33 @@ class Audit:
     def headline(self) -> str:
         """Return the result in one sentence."""
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
-        by = [each for each in self.found if each.count(READ)]
+        server = "a server that follows the protocol"
         if read:
+            by = [each for each in self.found if each.count(READ)]
             quickest = min(by, key=lambda each: (-each.count(READ), each.proven < read, each.seconds))
             proof = ", certified" if quickest.proven >= read else ""
-            who = (
-                "anyone who sees the update"
-                if quickest.attacker == "A"
-                else "a server that follows the protocol"
-            )
+            who = "anyone who sees the update" if quickest.attacker == "A" else server
             return f"Exposed: {read} {of}, by {who}, in {quickest.seconds:.1f} s{proof}"
         if seen:
-            return f"Recognisable: {seen} {of}, by a server that follows the protocol; none was read"
+            return f"Recognisable: {seen} {of}, by {server}; none was read"
         if self.found and not self.ran():
             return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
         return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
 
     def by_attacker(self) -> list[dict[str, Any]]:
-        """Return for each letter what the attacks of that attacker found.
-
-        An attacker can also run the attacks of the attackers before it.
-        """
+        """Return what each attacker finds, who also runs the attacks of those before."""
         rows = []
         for letter, what in ATTACKERS.items():
             tried = [each.title for each in self.found if each.attacker == letter and not each.why_not]
             tried += [each.title for each in self.besides if each.attacker == letter and each.ran]
             levels = self.levels(PASSIVE[: PASSIVE.index(letter) + 1]) if letter in PASSIVE else []
-            counts = [levels.count(level) for level in range(len(LEVELS))]
-            rows.append(
-                {"letter": letter, "knows": what, "tried": tried, "counts": counts if levels else None}
-            )
+            counts = [levels.count(level) for level in range(len(LEVELS))] if levels else None
+            rows.append({"letter": letter, "knows": what, "tried": tried, "counts": counts})
         return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the pictures, as values for JSON."""
-        own = replace(self, found=[without_images(each) for each in self.found], pictures=[])
+        own = replace(self, found=[replace(each, images=None) for each in self.found], pictures=[])
         value = {key: item for key, item in asdict(own).items() if key != "pictures"}
         for each in value["found"]:
             del each["images"]
@@ -165,14 +155,10 @@ class Audit:
 
     def page(self) -> str:
         """Return the report as one HTML page, which loads nothing from the network."""
-        from leakbench.audit.page import page
-
         return page(self.to_dict(), self.pictures)
 
     def save(self, folder: Path | str) -> Path:
         """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path."""
-        from leakbench.audit.files import write
-
         return write(Path(folder), self.to_dict(), self.pictures)
 
     def _repr_html_(self) -> str:
@@ -186,25 +172,14 @@ class Audit:
 
 
 def of_client(
-    own: Client, budget: float, tell: Tell = say, *, declared: dict[str, float] | None = None,
-    show: bool = False, source: str = "", defence: Change | None = None,
-) -> Audit:  # fmt: skip
-    """Audit a client's round, and measure what would help.
-
-    own: the client's training.
-    budget: in seconds.
-    tell: hears each line of a stage as soon as it is known.
-    declared: what the user states about the federation.
-    show: whether to keep pictures.
-    source: what was audited, as in the command.
-    defence: the user's own candidate, which changes an update (parameter → tensor) into another update of the
-    same shapes.
-    """
+    own: Client, budget: float, tell: Tell = say, *, show: bool = False, defence: Change | None = None
+) -> Audit:
+    """Audit a client's round, and measure what would help."""
+    # `tell` hears each line of a stage as soon as it is known. `defence` is the user's own candidate, which
+    # changes an update into another one of the same shapes.
     begun = time.perf_counter()
     played = own.play()
-    audit = of_round(
-        played, budget, tell, declared=declared, show=show, source=source, others=own.inputs[own.records :]
-    )
+    audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :])
     left = budget - (time.perf_counter() - begun)
     audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
@@ -214,25 +189,9 @@ def of_client(
 
 
 def of_round(
-    played: Round,
-    budget: float,
-    tell: Tell,
-    *,
-    declared: dict[str, float] | None = None,
-    show: bool = False,
-    source: str = "",
-    others: Tensor | None = None,
+    played: Round, budget: float, tell: Tell, *, show: bool = False, others: Tensor | None = None
 ) -> Audit:
-    """Audit a round that was played already.
-
-    played: the round.
-    budget: in seconds.
-    tell: hears each line of a stage as soon as it is known.
-    declared: what the user states about the federation.
-    show: whether to keep pictures.
-    source: what was audited, as in the command.
-    others: inputs of other clients, with which members are compared.
-    """
+    """Audit a round that was played already. Members are compared with `others`, inputs of other clients."""
     begun = time.perf_counter()
     observation, truth = view(played, others)
     share = budget * (1 - HELP_SHARE)
@@ -241,12 +200,8 @@ def of_round(
     if not audit.recognisable():
         # No change can be measured without a leak, so the searches get the share of what would help.
         _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
-    audit.declared = declared or {}
-    audit.source = source or audit.source
     audit.assumptions = assumptions(played, observation)
     if show:
-        from leakbench.audit.pictures import pictures
-
         audit.pictures = pictures(audit.found, truth)
     audit.budget, audit.seconds = budget, round(time.perf_counter() - begun, 2)
     tell(audit.headline())
@@ -254,21 +209,12 @@ def of_round(
 
 
 def of_observations(
-    parts: Sequence[tuple[Observation, Truth | None]],
-    budget: float,
-    tell: Tell,
-    about: dict[str, Any],
-    plain_loss: bool = True,
-    clients: int = 1,
-    repeats: bool = False,
-) -> Audit:
+    parts: Sequence[Part], budget: float, tell: Tell, about: dict[str, Any], plain_loss: bool = True,
+    clients: int = 1, repeats: bool = False,
+) -> Audit:  # fmt: skip
     """Run the stages of an audit on the updates of clients.
 
     parts: for each round and client, what the client sent, with its records or None if they are unknown.
-    budget: in seconds.
-    tell: hears each line of a stage as soon as it is known.
-    about: facts of the rounds, for the report.
-    plain_loss: whether the loss is the mean cross-entropy.
     clients: how many parts each round has, in order.
     repeats: whether each client holds the same records in every round.
     """
@@ -304,8 +250,8 @@ def of_observations(
                 # One search of sufficient length says more than two short ones.
                 one = matching(name, entry, observation, truth, left / searches, left)
             found.append(one)
-        whole = merged(pooled(found, clients) if repeats else found)
-        audit.found.append(whole if parts[0][1] is not None else without_images(whole))
+        whole = merged(found, clients if repeats else 0)
+        audit.found.append(whole if parts[0][1] is not None else replace(whole, images=None))
         tell(f"{entry['stage']}: {audit.found[-1].line()}")
     audit.seconds = round(time.perf_counter() - begun, 2)
     return audit

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from leakbench.base.errors import UserError
-from leakbench.base.processes.process import end_with_parent, ended
+from leakbench.base.processes.process import alive, end_with_parent, ended
 
 Tell = Callable[[str], None]
 _SUBREAPER = 36
@@ -33,10 +33,7 @@ _encoded = json.JSONEncoder().encode
 
 
 def say(line: str) -> None:
-    """Print a line.
-
-    Characters that the encoding of the standard output lacks are escaped, so that no character ends an audit.
-    """
+    """Print a line, with escapes for the characters that the output's encoding lacks: none ends an audit."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding))
 
@@ -44,12 +41,10 @@ def say(line: str) -> None:
 def supervised(
     work: Callable[[Tell], dict[str, Any]], tell: Tell, what: str, seconds: float, memory: float
 ) -> dict[str, Any]:
-    """Run `work` in a child process and return its result.
+    """Run `work`, whose lines go to `tell`, in a child process and return its result.
 
     No process that the child starts outlives the call.
 
-    work: is given a function that passes lines on to `tell`.
-    tell: hears the lines.
     what: the name of the code in messages.
     seconds: of wall time.
     memory: in gigabytes, of the child and all processes that it starts.
@@ -73,8 +68,7 @@ def supervised(
             _in_child(work, writing, output, mark)
         os.close(writing)
         try:
-            within = _limits(what, seconds, memory, ours)
-            said = _heard(_lines(reading, child), mark, what, tell, within)
+            said = _heard(reading, child, mark, what, tell, _limits(what, seconds, memory, ours))
         finally:
             os.close(reading)
             _end(ours)
@@ -92,10 +86,8 @@ def supervised(
 
 
 def _open_standard() -> None:
-    """Open those of the descriptors 0 to 2 that the caller has closed, to os.devnull.
-
-    Otherwise the pipe would get one of these numbers, and the child's own output would go into the pipe.
-    """
+    """Open those of the descriptors 0 to 2 that the caller has closed, to os.devnull."""
+    # Otherwise the pipe would get one of these numbers, and the child's own output would go into the pipe.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)
@@ -151,13 +143,7 @@ def _raised(problem: BaseException) -> str:
 
 
 def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callable[[], None]:
-    """Return a function that raises UserError once the child has used up its time or its memory.
-
-    what: the name of the code in messages.
-    seconds: of wall time, from now on.
-    memory: in gigabytes, of the child and all processes that it starts.
-    ours: the children that this process had before.
-    """
+    """Return a function that raises UserError once the child has used up its time or its memory."""
     until = time.monotonic() + seconds
 
     def check() -> None:
@@ -172,43 +158,25 @@ def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callabl
     return check
 
 
-def _lines(reading: int, child: int) -> Iterator[bytes | None]:
-    """Yield each line that the child writes into the pipe, and None once in each tick, until it ends."""
+def _heard(
+    reading: int, child: int, mark: bytes, what: str, tell: Tell, within: Callable[[], None]
+) -> dict[str, Any]:
+    """Pass on the lines that the child writes into the pipe, and return its last message."""
     rest = b""
     while True:
         # This is asked before reading: if the child has ended, all its messages are in the pipe by now.
-        runs = _runs(child)
+        runs = alive(child)
         ready, _, _ = select.select([reading], [], [], _TICK)
         data = os.read(reading, 1 << 16) if ready else None
         *lines, rest = (rest + (data or b"")).split(b"\n")
-        yield from lines
+        for line in lines:
+            said = _message(line, mark, what)
+            if "line" not in said:
+                return said
+            tell(said["line"])
         if data == b"" or (data is None and not runs):
-            return
-        yield None
-
-
-def _heard(
-    lines: Iterator[bytes | None], mark: bytes, what: str, tell: Tell, within: Callable[[], None]
-) -> dict[str, Any]:
-    """Pass on the child's lines and return its last message.
-
-    lines: as `_lines` yields them.
-    mark: the beginning of each message.
-    what: the name of the code in messages.
-    tell: hears the lines.
-    within: raises UserError at a limit.
-
-    Raises UserError if the child ends without a result, or if anything but leakbench writes into the pipe.
-    """
-    for line in lines:
-        if line is None:
-            within()
-            continue
-        said = _message(line, mark, what)
-        if "line" not in said:
-            return said
-        tell(said["line"])
-    raise UserError(f"{what}: its process ended without a result")
+            raise UserError(f"{what}: its process ended without a result")
+        within()
 
 
 def _message(line: bytes, mark: bytes, what: str) -> dict[str, Any]:
@@ -236,13 +204,6 @@ def _printed(output: BinaryIO, tell: Tell) -> int:
     return count
 
 
-def _runs(process: int) -> bool:
-    with suppress(OSError):
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        return state not in "ZX"
-    return False
-
-
 def _children(process: int) -> list[int]:
     with suppress(OSError):
         tasks = list(Path(f"/proc/{process}/task").iterdir())
@@ -260,10 +221,8 @@ def _descendants(ours: set[int]) -> Iterator[int]:
 
 
 def _used(process: int) -> int:
-    """Return the bytes of memory that a process holds, without files.
-
-    A page that several forks share counts once over all of them.
-    """
+    """Return the bytes of memory that a process holds, without files."""
+    # A page that several forks share counts once over all of them.
     with suppress(OSError):
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
         held = [int(line.split()[1]) for line in lines if line.startswith(_HELD)]

@@ -1,49 +1,62 @@
-"""The three inputs of an audit: a client's code, recorded rounds, and a capture."""
+"""The inputs of an audit: a client's code or the demo, recorded rounds, and a capture."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
-from leakbench.audit import demo
-from leakbench.audit.audit import Audit, of_client, of_round
-from leakbench.audit.code import loaded
-from leakbench.audit.round import Client, Round, client
-from leakbench.audit.watch import watched
-from leakbench.base.errors import UserError
+from leakbench.audit.audit import Audit, of_client, of_observations, of_round
+from leakbench.audit.child import Tell
+from leakbench.audit.client import Client, Round, client, trainable, untrained, watched
+from leakbench.audit.options import loaded
+from leakbench.audit.view import batch_statistics, drops, unit, wrapped
+from leakbench.base.errors import Altered, UserError
+from leakbench.base.whole import whole
+from leakbench.observations.observation import Observation, read_observation
+from leakbench.observations.rounds import Rounds, read_rounds
+from leakbench.observations.threat_model import ThreatModel
 
-Tell = Callable[[str], None]
+# Of the demo's 200 pictures of 25 × 25 pixels, half are faces.
+FACES, EDGE, NEURONS = 100, 25, 1000
+# What somebody can do whose file is no capture.
+_MEND = "an audit takes FILE.py:NAME, a folder of rounds or a capture, which you may copy again"
+# The largest edge, in pixels, of images with which a network is tried.
+LARGEST = 256
 
 
 def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Return the audit of what `name` stands for, or of the demo, and its pictures, as values for JSON.
+    """Return the audit and the pictures, as values for JSON, of what `name` stands for, or of the demo.
 
     name: FILE.py:NAME, a folder of recorded rounds, or an observation file.
-    options: those of the command (`verbs.audit`).
-    tell: hears each line of the audit.
+    options: those of the command (`jobs.audit`).
     """
     if options["demo"]:
-        found = _of_code(demo.client, "--demo", options, tell)
+        found = _of_code(demo, options, tell)
     elif ":" in name:
         made = loaded(name)
         if not callable(made):
             raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
-        found = _of_code(made, name, options, tell)
+        found = _of_code(made, options, tell)
     else:
-        from leakbench.audit.received import of_capture, of_rounds
-
         found = (of_rounds if Path(name).is_dir() else of_capture)(Path(name), options, tell)
+    found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
     return {"audit": found.to_dict(), "pictures": found.pictures}
 
 
-def _of_code(make: Callable[[], Any], name: str, options: dict[str, Any], tell: Tell) -> Audit:
+def _of_code(make: Callable[[], Any], options: dict[str, Any], tell: Tell) -> Audit:
     own = _client(make, options)
     defence = loaded(options["defence"]) if options["defence"] else None
-    more = {"declared": options["declared"], "show": options["show"], "source": name}
     if isinstance(own, Round):
-        return of_round(own, options["budget"], tell, **more)
-    return of_client(own, options["budget"], tell, defence=defence, **more)
+        return of_round(own, options["budget"], tell, show=options["show"])
+    return of_client(own, options["budget"], tell, show=options["show"], defence=defence)
 
 
 def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
@@ -58,3 +71,144 @@ def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
     if callable(returned) and not isinstance(returned, torch.nn.Module):
         _, watch = watched(returned)
     return watch.read()
+
+
+def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
+    """Return an untrained network, its loss, and 200 pictures with labels, in an order that never changes."""
+    with (files("skimage") / "data" / "lfw_subset.npy").open("rb") as file:
+        pictures = torch.from_numpy(np.load(file)).float().clamp(0, 1)
+    labels = (torch.arange(len(pictures)) < FACES).long()
+    rng = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(pictures), generator=rng)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = nn.Sequential(
+            nn.Flatten(), nn.Linear(EDGE * EDGE, NEURONS), nn.ReLU(), nn.Linear(NEURONS, 2)
+        )
+    return network, nn.CrossEntropyLoss(), (pictures[order], labels[order])
+
+
+def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
+    """Audit every update of an observation file."""
+    try:
+        whole(path)
+        observation, _ = read_observation(path)
+    except Altered as problem:
+        # Rules make this project's captures again. This file may be anybody's, and the only copy.
+        raise Altered(path, problem.what, _MEND) from problem
+    return _audited(observation, options, tell)
+
+
+def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
+    """Audit the updates that `leakbench.observations.flower.record` kept."""
+    if options["model"] is None:
+        raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
+    rounds = read_rounds(folder)
+    for why in rounds.left_out.values():
+        tell(f"left out: {why}")
+    try:
+        model, example = _network(loaded(options["model"]))
+    except UserError as problem:
+        raise UserError(f"{options['model']}: {problem}") from problem
+    found = _audited(recorded(rounds, folder, model, example, options), options, tell)
+    found.about = {"network": options["model"]} | found.about
+    if frozen := untrained(model, trainable(model)):
+        found.assumptions.append(f"{frozen} are not trained in the network of --model, and are left out.")
+    found.assumptions += [f"Left out: {why}." for why in rounds.left_out.values()]
+    return found
+
+
+def recorded(
+    rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]
+) -> Observation:
+    """Return the observation of recorded rounds."""
+    # The network reads inputs such as `example`. Raises UserError if the rounds are not of this network.
+    mean, deviation, images = unit(example)
+    # Frozen parameters come back as they were sent, which tells nothing.
+    trained = set(trainable(model))
+    whole = wrapped(model, example, mean, deviation, trained)
+    channels, rows, columns = images.shape[1:]
+    with torch.no_grad():
+        classes = whole.eval()(images[:1]).shape[1]
+    own = model.state_dict()
+    for name, value in own.items():
+        if name not in rounds.sent or rounds.sent[name].shape[1:] != tuple(value.shape):
+            there = rounds.sent[name].shape[1:] if name in rounds.sent else "missing"
+            raise UserError(f"{folder}: {name} is {there}, and {tuple(value.shape)} in the network (--model)")
+    if odd := sorted(trained - set(rounds.updates)):
+        raise UserError(f"{folder}: {odd[0]} is {rounds.sent[odd[0]].dtype}, no real numbers (record again)")
+    return Observation(
+        network={"shape": [rows, columns, channels], "classes": classes},
+        weights={f"network.{name}": rounds.sent[name] for name in own},
+        updates={f"network.{name}": rounds.updates[name] for name in trained},
+        origin=np.arange(len(next(iter(rounds.sent.values())))),
+        clients=rounds.clients,
+        kind="model",
+        mode="train" if batch_statistics(model) else "eval",
+        dropout=drops(model, example),
+        local={"lr": options["lr"], "batch_size": None, "epochs": options["local_steps"]},
+        knows=ThreatModel(source="a Flower app", local_set_repeats=options.get("repeats", False)),
+        own=whole,
+    )
+
+
+def _network(made: Any) -> tuple[nn.Module, Tensor]:
+    """Return the network that --model names, or that its function returns, and an example of its inputs."""
+    if not isinstance(made, nn.Module | tuple) and callable(made):
+        made = made()
+    model, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(model, nn.Module):
+        raise UserError(f"returned {type(model).__name__}, not a torch.nn.Module")
+    if isinstance(example, Tensor):
+        return model, example
+    return model, _example(model)
+
+
+def _example(model: nn.Module) -> Tensor:
+    """Return two inputs of the size that a network reads, which is that of the first dense layer."""
+    # If the first layer is a convolution, the inputs are square images of the smallest edge that the network
+    # reads, up to LARGEST, in steps of 4 pixels. Raises UserError if it reads none of them, or some that are
+    # much larger.
+    first = next((m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)), None)
+    if isinstance(first, nn.Linear):
+        return torch.rand(2, first.in_features)
+    if isinstance(first, nn.Conv2d):
+        sizes = [torch.rand(2, first.in_channels, edge, edge) for edge in range(8, LARGEST + 1, 4)]
+        fitting = [images for images in sizes if _reads(model, images)]
+        # Pooling rounds sizes down, so slightly larger images may fit too.
+        if fitting and fitting[-1].shape[-1] < 1.5 * fitting[0].shape[-1]:
+            return fitting[0]
+    raise UserError("return (network, example), with a batch of inputs that are like the clients'")
+
+
+def _reads(model: nn.Module, inputs: Tensor) -> bool:
+    with torch.no_grad(), suppress(RuntimeError, ValueError):
+        return len(deepcopy(model).eval()(inputs)) == len(inputs)
+    return False
+
+
+def _audited(observation: Observation, options: dict[str, Any], tell: Tell) -> Audit:
+    each = product(range(observation.rounds), range(len(observation.clients)))
+    parts = [(one(observation, number, client), None) for number, client in each]
+    about = {"rounds": observation.rounds, "clients": len(observation.clients), **observation.in_words()}
+    again = observation.knows.local_set_repeats
+    audit = of_observations(
+        parts, options["budget"], tell, about, clients=len(observation.clients), repeats=again
+    )
+    audit.budget = options["budget"]
+    audit.assumptions = [
+        "The records are unknown here, so only what an attack proves counts.",
+        "Clients hold the same records in every round." if again else "Every round has records of its own.",
+        f"Clients took {observation.local['epochs']} local steps at rate {observation.local['lr']:g}.",
+    ]
+    tell(audit.headline())
+    return audit
+
+
+def one(observation: Observation, number: int, client: int) -> Observation:
+    """Return the part of an observation that one client sent in one round."""
+    part = observation.part(slice(number, number + 1))
+    own = slice(client, client + 1)
+    updates, shown = ({n: v[:, own] for n, v in each.items()} for each in (part.updates, part.shown))
+    labels = None if part.labels is None else [part.labels[client]]
+    return replace(part, updates=updates, shown=shown, clients=[observation.clients[client]], labels=labels)

@@ -1,7 +1,10 @@
-"""What an attack found of each private record."""
+"""What an attack found of each private record, and pictures of it."""
 
+import base64
+import io
 from dataclasses import dataclass, field, replace
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,18 +34,14 @@ def in_all(records: int) -> str:
 class Found:
     """What one attack found of one update.
 
-    attack: the name of the attack in attacks.yaml.
-    title: as in attacks.yaml.
-    stage: `exact` or `matching`, as in attacks.yaml.
-    attacker: the letter of the attacker, as in attacks.yaml.
+    attack, title, stage, attacker: as in attacks.yaml.
     source: the paper: authors, title, venue, year and link.
     records: the number of private records.
     levels: an index of LEVELS for each record; all are NOTHING if the attack gave no result.
     proven: how many records the attack itself proves.
     null: how many records the attack makes recognisable if it is given noise instead of the update.
     seconds: of wall time.
-    trials: how often a search ran.
-    iterations: how many iterations each trial has.
+    trials, iterations: how often a search ran, and for how long each time.
     interval: the interval of the mean correlation above that of noise.
     sought: whether a search seeks labels together with the records, because nothing counts them.
     why_not: why the attack gave no result; empty if it gave one.
@@ -75,7 +74,6 @@ class Found:
         return sum(level >= least for level in self.levels)
 
     def line(self) -> str:
-        """Return the result in one line."""
         if self.why_not:
             return f"{self.title}: {self.why_not}"
         read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
@@ -90,16 +88,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Score:
-    """The scores of all records.
-
-    levels: an index of LEVELS for each record.
-    r: [records], the Pearson correlation of each record with its reconstruction.
-    error: [records], the mean squared error of each reconstruction, infinite if there is none.
-    images: the reconstructions, in the order of the records.
-    """
+    """What a reconstruction is worth for each record."""
 
     levels: list[int]
+    # The Pearson correlation.
     r: np.ndarray
+    # The mean squared error, infinite where there is no reconstruction.
     error: np.ndarray
     images: Tensor
 
@@ -110,14 +104,9 @@ def pixels_of(found: Reconstruction) -> Tensor:
 
 
 def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray | None = None) -> Score:
-    """Match candidates with the private records and score them.
-
-    images: the candidates, [n, channels, rows, columns].
-    labels: the labels of the candidates, [n], or None.
-    truth: the private records.
-    null: [records], the squared error of what the same attack makes of noise. The reconstruction of a
-    recognisable record has a smaller error than that, and than the batch's mean.
-    """
+    """Match candidates [n, channels, rows, columns] with the private records and score them."""
+    # null: [records], the squared error of what the same attack makes of noise. The reconstruction of a
+    # recognisable record has a smaller error than that, and than the batch's mean.
     k = len(truth.images)
     private = truth.images.flatten(1).double().numpy()
     if not len(images):
@@ -146,16 +135,10 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
 
 
 def _matched(cost: np.ndarray, guess: np.ndarray, private: np.ndarray) -> np.ndarray:
-    """Return which candidate is matched to each record, [k], or -1 where none is left.
-
-    As many records as possible get a candidate that reads them, and the other pairs have the least cost.
-    Otherwise a record of which nothing was read could take the candidate of one that was read, because all
-    other candidates are farther away from the former.
-
-    cost: [n, k], for n candidates and k records.
-    guess: [n, values], the candidates.
-    private: [k, values], the records.
-    """
+    """Return which of n candidates is matched to each of k records, [k], or -1 where none is left."""
+    # As many records as possible get a candidate that reads them, and the other pairs have the least cost.
+    # Otherwise a record of which nothing was read could take the candidate of one that was read, because all
+    # other candidates are farther away from the former.
     apart = torch.cdist(torch.from_numpy(guess), torch.from_numpy(private), p=torch.inf).numpy()
     read = apart <= HALF_A_LEVEL
     index = match(np.where(read, 0.0, 1.0))
@@ -165,8 +148,9 @@ def _matched(cost: np.ndarray, guess: np.ndarray, private: np.ndarray) -> np.nda
     return index
 
 
-def merged(found: list[Found]) -> Found:
-    """Merge what one attack found of several updates into one result."""
+def merged(found: list[Found], clients: int = 0) -> Found:
+    """Merge what one attack found of several updates, of this many clients if each repeats its records."""
+    found = _pooled(found, clients) if clients else found
     if len(found) == 1:
         return found[0]
     # What all updates share is taken from one that has a result, if there is one.
@@ -178,14 +162,10 @@ def merged(found: list[Found]) -> Found:
     )  # fmt: skip
 
 
-def pooled(found: list[Found], clients: int) -> list[Found]:
-    """Return for each client what one attack proved of its records, which are the same in every round.
-
-    A record that several rounds prove counts once.
-
-    found: the results for each round and client, rounds first, with the proven records as `images`.
-    clients: the number of clients in each round.
-    """
+def _pooled(found: list[Found], clients: int) -> list[Found]:
+    """Return for each client what one attack proved of its records, which are the same in every round."""
+    # A record that several rounds prove counts once. The results are those of each client in each round,
+    # rounds first, with the proven records as `images`.
     out = []
     for own in (found[client::clients] for client in range(clients)):
         ran = [each for each in own if not each.why_not and each.images is not None]
@@ -207,6 +187,42 @@ def combined(found: list[Found], letters: str) -> list[int]:
     return [max(levels) for levels in zip(*own, strict=True)]
 
 
-def without_images(found: Found) -> Found:
-    """Return a result without its images."""
-    return replace(found, images=None)
+EDGE = 96
+
+
+def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
+    """Return pictures of the worst, median and best record of the attack that came furthest, as PNGs."""
+    # Records that are no images have no pictures.
+    channels, rows, columns = truth.images.shape[1:]
+    made = [each for each in found if each.images is not None]
+    if not made or rows * columns == 1 or channels not in (1, 3):
+        return []
+    best = max(made, key=lambda each: (sum(each.levels), sum(each.quality)))
+    assert best.images is not None
+    order = sorted(range(len(best.levels)), key=lambda i: (best.levels[i], best.quality[i]))
+    of = {
+        order[len(order) // 2]: "median",
+        order[0]: "best for the client",
+        order[-1]: "worst for the client",
+    }
+    places = {which: i for i, which in sorted(of.items(), key=lambda each: -order.index(each[0]))}
+    return [
+        {
+            "which": which, "level": LEVELS[best.levels[i]], "r": best.quality[i], "attack": best.title,
+            "truth": _png(truth.images[i]), "made": _png(best.images[i]),
+        }
+        for which, i in places.items()
+    ]  # fmt: skip
+
+
+def _png(image: Tensor) -> str:
+    """Return an image [channels, rows, columns] from 0 to 1 as a data address."""
+    from PIL import Image
+
+    pixels = np.rint(np.nan_to_num(image.clamp(0, 1).numpy()) * 255).astype(np.uint8)
+    picture = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    times = max(1, EDGE // max(picture.size))
+    picture = picture.resize((picture.width * times, picture.height * times), Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -1,21 +1,144 @@
-"""What closed forms say about a round before any attack runs, from one pass of the client's own batch."""
+"""What closed forms say of a round before any attack runs, and what its first and last dense layer send."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, inf, lgamma
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from leakbench.attacks.matching.received import noise_images
+from leakbench.attacks.exact.opened import opened
+from leakbench.attacks.matching.received import as_gradient, local_steps, noise_images
+from leakbench.audit.client import reason
 from leakbench.audit.found import in_all
-from leakbench.audit.layers import first_unsent, hides_records, one_pass, sent_alone, short, uncountable
-from leakbench.audit.reasons import reason
 from leakbench.audit.view import Truth
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import first_dense, last_dense, normalisation
 from leakbench.observations.observation import Observation
+
+# The largest distance of two gradients that count as one, as a share of the norm of either.
+SAME = 1e-2
+
+
+def short(layer: str) -> str:
+    """Return the name that a layer has in the client's own network."""
+    return layer.removeprefix("network.")
+
+
+def unsent(observation: Observation, layer: nn.Module, name: str, part: str) -> str:
+    """Return in words why a tensor of a layer is not in the update; empty if it is, or if there is none."""
+    if getattr(layer, part) is None or f"{name}.{part}" in observation.updates:
+        return ""
+    if part in dict(layer.named_buffers(recurse=False)):
+        return "is not trained and not sent"
+    if part in dict(layer.named_parameters(recurse=False)):
+        return "is shared with another layer and sent under that layer's name"
+    return "is computed from other tensors"
+
+
+def check_sent(observation: Observation, layer: nn.Module, name: str, *parts: str) -> None:
+    """Raise Unfit for the first of these tensors of the first dense layer that is not sent."""
+    for part in parts:
+        if why := unsent(observation, layer, name, part):
+            raise Unfit(f"the {part} of the first dense layer, {short(name)}, {why}")
+
+
+def readable(observation: Observation, needs_bias: bool) -> Observation:
+    """Return an observation as an attack on the first dense layer takes it."""
+    # A bias that is not trained tells nothing of the scale of a record. An attack that can do without that
+    # scale is given a bias that did not change. Raises Unfit if there is no such layer, or if it is not sent.
+    model = observation.model()
+    rows, columns, channels = observation.network["shape"]
+    name, _ = first_dense(model, noise_images((channels, rows, columns))[:2])
+    layer = model.get_submodule(name)
+    check_sent(observation, layer, name, "weight", *(["bias"] if needs_bias else []))
+    if "bias" not in dict(layer.named_buffers(recurse=False)):
+        return observation
+    still = np.zeros(observation.updates[f"{name}.weight"].shape[:-1], np.float32)
+    return replace(observation, updates={**observation.updates, f"{name}.bias": still})
+
+
+@torch.no_grad()
+def outputs(model: nn.Module, layer: nn.Module, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Return what a network makes of images, and what one of its layers returns at each use."""
+    returned: list[Tensor] = []
+    hook = layer.register_forward_hook(lambda _, inputs, output: returned.append(output))
+    try:
+        return model(images), returned
+    finally:
+        hook.remove()
+
+
+def uncountable(observation: Observation) -> str:
+    """Return in words why no label counts follow from the last dense layer; empty if they follow."""
+    model = observation.model()
+    rows, columns, channels = observation.network["shape"]
+    try:
+        name = last_dense(model)
+    except Unfit:
+        return "no dense layer ends the network"
+    layer = model.get_submodule(name)
+    if why := unsent(observation, layer, name, "weight"):
+        return f"the weight of the last dense layer, {short(name)}, {why}"
+    scores, returned = outputs(model, layer, noise_images((channels, rows, columns))[:2])
+    alike = [each for each in returned if each.shape == scores.shape or each.shape == scores[:, 1:].shape]
+    if len(returned) != 1 or not alike:
+        return f"the last dense layer, {short(name)}, does not return the scores of the classes"
+    return ""
+
+
+def one_pass(
+    model: nn.Module, layer: nn.Linear, images: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Return what `opened` does of a first dense layer if its gradient is that of one pass of the records."""
+    # It is not if the layer is used twice, or if another layer shares its weights: a neuron that is open for
+    # one record alone then holds more than that record.
+    if len(outputs(model, layer, images)[1]) != 1:
+        return None
+    output, slope = opened(model, layer, images, labels)
+    own = [value for value in (layer.weight, layer.bias) if value is not None]
+    with torch.enable_grad():
+        loss = cross_entropy(model(images), labels, reduction="sum")
+        found = torch.autograd.grad(loss, own, materialize_grads=True)
+    expected = [slope.T @ _read(model, images), slope.sum(0)]
+    return (output, slope) if all(map(_same, found, expected[: len(own)])) else None
+
+
+def sent_alone(observation: Observation, name: str, images: Tensor, slope: Tensor) -> bool:
+    """Return whether a client sent of a first dense layer what one step on these records causes."""
+    # It did not if it took several steps, or if it dropped units that the network in evaluation keeps.
+    # `slope` is the gradient of the summed loss by the output of the layer.
+    if len(local_steps(observation, len(images))) != 1:
+        return False
+    sent = as_gradient(observation, observation.update(f"{name}.weight"), len(images))[0, 0]
+    return _same(sent, slope.T @ _read(observation.model(), images) / len(images))
+
+
+@torch.no_grad()
+def hides_records(model: nn.Module, layer: nn.Module, images: Tensor, output: Tensor) -> bool:
+    """Return whether the network behind a layer sees of the records only the layer's `output`."""
+    # A connection that leads around the layer shows the rest of the network more.
+    other = noise_images((images.shape[1], images.shape[2], images.shape[3]))[:1].expand_as(images)
+    hook = layer.register_forward_hook(lambda *_: output.clone())
+    try:
+        through = model(other)
+    finally:
+        hook.remove()
+    return _same(through, model(images))
+
+
+def _read(model: nn.Module, images: Tensor) -> Tensor:
+    """Return what a first dense layer reads of the records: [n, inputs]."""
+    mean, deviation = normalisation(model, images.shape[1])
+    return ((images - mean) / deviation).flatten(1)
+
+
+def _same(found: Tensor, expected: Tensor) -> bool:
+    return float((found - expected).norm()) <= SAME * float(expected.norm())
+
 
 # Draws per second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
 DRAWS = 50_000
@@ -41,12 +164,8 @@ class Look:
 
 
 def look(observation: Observation, truth: Truth | None, plain_loss: bool = True) -> Look:
-    """Return what closed forms say of the update of one client.
-
-    observation: what one client sent in one round.
-    truth: the private records; if they are unknown, less can be said.
-    plain_loss: whether the loss is the mean cross-entropy. Nothing is predicted for another loss.
-    """
+    """Return what closed forms say of the update of one client."""
+    # Less can be said without the private records, and nothing is predicted for a loss that is not plain.
     model = observation.model()
     found = Look()
     (records,) = observation.clients
@@ -64,17 +183,18 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
             if observation.mode == "train"
             else f"{len(norms)} layers go by what they were sent, and send nothing of the batch"
         )
-    trap = (1 - 1 / max(_widest(model), 1)) ** (records - 1)
+    bins = max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)
+    trap = (1 - 1 / max(bins, 1)) ** (records - 1)
     found.facts["an active server"] = (
         f"one that may choose the weights can isolate {trap:.0%} of a batch of this size "
-        f"(bins of {_widest(model)} neurons, expected)"
+        f"(bins of {bins} neurons, expected)"
     )
     return found
 
 
 @contextmanager
 def _noting(found: Look, question: str) -> Iterator[None]:
-    """Give as the answer to a question why the block gave none, whatever somebody's own network raises."""
+    """Note why the block gave no answer to a question, whatever somebody's own network raises."""
     try:
         yield
     except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
@@ -108,9 +228,7 @@ def _of_layer(
         f"{short(found.layer)} is dense with {layer.out_features} neurons, {'has' if bias else 'has no'} "
         f"bias and reads {reads}"
     )
-    if why := first_unsent(observation, layer, found.layer, "weight"):
-        found.facts["prediction"] = f"none: {why}"
-        return
+    check_sent(observation, layer, found.layer, "weight")
     (records,) = observation.clients
     least = min(layer.out_features, layer.in_features)
     found.facts["rank"] = (
@@ -127,16 +245,11 @@ def _of_neurons(
     found: Look, model: nn.Module, layer: nn.Linear, observation: Observation, truth: Truth, plain_loss: bool
 ) -> None:
     """Count the neurons that are open for each record, and predict where a closed form holds."""
-    if why := first_unsent(observation, layer, found.layer, "bias"):
-        found.facts["prediction"] = f"none: {why}"
-        return
+    check_sent(observation, layer, found.layer, "bias")
     records = len(truth.labels)
     passed = one_pass(model, layer, truth.images, truth.labels)
     if passed is None:
-        found.facts["prediction"] = (
-            f"none: {short(found.layer)} is used more than once, or shares its weights with another layer"
-        )
-        return
+        raise Unfit(f"{short(found.layer)} is used more than once, or shares its weights with another layer")
     z, slope = passed
     answers = slope != 0
     relu = bool((~answers).any() and not answers[z <= 0].any())
@@ -148,7 +261,7 @@ def _of_neurons(
         f"{found.degrees[1]}, which give away {alone} {in_all(records)}"
     )
     # Several steps open other neurons, dropout closes some, and batch norm ties records together.
-    still = plain_loss and not observation.dropout and not _tied(model, observation)
+    still = plain_loss and not observation.dropout and observation.mode != "train"
     if layer.bias is not None and still and sent_alone(observation, found.layer, truth.images, slope):
         found.predicted["fidel"] = alone
         if relu and hides_records(model, layer, truth.images, z):
@@ -157,20 +270,10 @@ def _of_neurons(
         found.facts["SPEAR's published search"] = _spear(answers)
 
 
-def _tied(model: nn.Module, observation: Observation) -> bool:
-    return observation.mode == "train" and any(
-        isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) for m in model.modules()
-    )
-
-
 def replay(opened: Tensor) -> int:
-    """Return how many records peeling reads, from the open neurons alone.
-
-    A neuron that one record alone opens gives that record away. The record is taken out, and the next such
-    neuron is looked for (Shariati and Alambardar Meybodi, arXiv:2609.09659).
-
-    opened: bool [n, neurons], which neurons answer to which record.
-    """
+    """Return how many records peeling reads, from the neurons [n, neurons] that each record opens."""
+    # A neuron that one record alone opens gives that record away. The record is taken out, and the next such
+    # neuron is looked for (Shariati and Alambardar Meybodi, arXiv:2609.09659).
     left = torch.ones(len(opened), dtype=torch.bool)
     while True:
         single = opened[left].sum(0) == 1
@@ -220,7 +323,3 @@ def _of_labels(model: nn.Module, observation: Observation, plain_loss: bool) -> 
     if f"{last_dense(model)}.bias" in observation.updates:
         return "the last layer's bias changes by predicted minus true class shares: label counts are readable"
     return "nothing is sent of a bias of the last layer; label counts follow from its weights, less sharply"
-
-
-def _widest(model: nn.Module) -> int:
-    return max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)

@@ -14,11 +14,11 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from leakbench.audit.attack import catalogue, exact, matching
+from leakbench.attacks.matching.received import noise_images
+from leakbench.audit.attacks import catalogue, exact, matching
+from leakbench.audit.client import Client, Round, finite, one_line, reason
 from leakbench.audit.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
-from leakbench.audit.layers import short
-from leakbench.audit.reasons import one_line, reason
-from leakbench.audit.round import Client, Round, finite
+from leakbench.audit.look import short
 from leakbench.audit.view import view
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.tensors import Tensors
@@ -43,10 +43,8 @@ class Remedy:
 
     what: the change, in words.
     records: the number of the client's records.
-    before: how many records are read without the change.
-    seen_before: how many records are read or recognisable without the change.
-    read: how many records are read after the change.
-    seen: how many records are read or recognisable after the change.
+    before, seen_before: how many records are read, and read or recognisable, without the change.
+    read, seen: how many are after it.
     accuracy: the accuracy that the change costs in this round, as a share. None if validation data are
     missing or training anew would be needed.
     note: what is certified for any attacker, and what did not finish.
@@ -77,10 +75,8 @@ class Remedy:
 
     @property
     def verdict(self) -> str:
-        """Return whether the change would help, in words.
-
-        It helps if fewer records are read, or as many are read and fewer are recognisable.
-        """
+        """Return whether the change would help, in words."""
+        # It helps if fewer records are read, or as many are read and fewer are recognisable.
         if self.why_not:
             return "not known"
         if (self.removed, self.hidden) <= (0, 0):
@@ -88,7 +84,6 @@ class Remedy:
         return "not known" if self.unfinished else "would help"
 
     def line(self) -> str:
-        """Return the result in one line."""
         if self.why_not:
             return f"{self.what}: not measured, {self.why_not}"
         cost = (
@@ -105,50 +100,34 @@ class Remedy:
         )
 
     def rank(self) -> tuple[bool, bool, float, float]:
-        """Return the key by which changes are sorted, the best first.
-
-        Changes are sorted by the records that are no longer read, then by those that are no longer
-        recognisable. Both are counted for each point of accuracy if the accuracy is known. Changes that were
-        measured in part or not at all come last.
-        """
+        """Return the key by which changes are sorted, the best first."""
+        # Records that are no longer read come first, then those no longer recognisable, each for a point of
+        # accuracy if that is known. Changes that were measured in part or not at all come last.
         points = max(100 * (self.accuracy or 0.0), 1.0)
         return bool(self.why_not), self.unfinished, -self.removed / points, -self.hidden / points
 
 
 @dataclass(frozen=True)
 class Again:
-    """The attacks that run after each change.
-
-    exacts: the names of the exact attacks that gave a result.
-    search: the name of the search that found more of a record than the exact attacks, empty if none did.
-    iterations: the iterations of each trial of the search.
-    levels: the level of each record that these attacks reach in the unchanged round.
-    missing: why the search cannot run again, empty if it can.
-    """
+    """The attacks that run after each change."""
 
     exacts: list[str]
+    # The search that found more of a record than the exact attacks, empty if none did.
     search: str
     iterations: int
+    # What these attacks reach in the unchanged round.
     levels: list[int]
+    # Why the search cannot run again, empty if it can.
     missing: str = ""
 
 
 def remedies(
     own: Client, played: Round, found: list[Found], budget: float, defence: Change | None = None
 ) -> list[Remedy]:
-    """Return what the same attacks find after each change, the best change first.
-
-    Exact attacks run again. A search runs again, beside noise, if it found more of a record than the exact
-    attacks. The search is as short as the budget requires. Its result is compared with that of a search of
-    the same length on the unchanged round. If these attacks find nothing in the unchanged round, no change is
-    measured.
-
-    own: the client's training.
-    played: the unchanged round.
-    found: what the attacks found in the unchanged round.
-    budget: in seconds.
-    defence: the user's own candidate, a change of the update.
-    """
+    """Return what the same attacks find after each change of the client's training, the best change first."""
+    # Exact attacks run again. A search runs again, beside noise, if it found more of a record than they. It
+    # is as short as the budget requires, and is compared with one of the same length on the unchanged round.
+    # If these attacks find nothing in the unchanged round, no change is measured.
     until = time.perf_counter() + budget
     plans = [*_of_updates(own, played, defence), *_of_clients(own)]
     again = _again(played, found, budget / (len(plans) + 1))
@@ -250,12 +229,10 @@ def _of_clients(own: Client) -> Iterator[Plan]:
 
 
 def _of_updates(own: Client, played: Round, defence: Change | None) -> Iterator[Plan]:
-    """Yield changes of what the client sends: words, the function that plays the round, and the bound.
-
-    Noise of standard deviation z on an update whose norm is clipped to 1 is a Gaussian mechanism with
-    mu = 1/z. With any attack, an attacker who chooses one of K equally likely records is right with a
-    probability of at most Φ(Φ⁻¹(1/K) + mu) (Hayes, Mahloujifar and Balle, arXiv:2302.07225).
-    """
+    """Yield changes of what the client sends: words, the function that plays the round, and the bound."""
+    # Noise of standard deviation z on an update whose norm is clipped to 1 is a Gaussian mechanism with mu =
+    # 1/z. With any attack, an attacker who chooses one of K equally likely records is right with a
+    # probability of at most Φ(Φ⁻¹(1/K) + mu) (Hayes, Mahloujifar and Balle, arXiv:2302.07225).
     norm = float(torch.stack([value.norm() for value in played.update.values()]).norm())
     for share in NOISE:
         found = ndtr(ndtri(1 / CANDIDATES) + 1 / share)
@@ -288,10 +265,7 @@ def _batch(own: Client, times: int) -> Round:
 
 
 def _summed(own: Client, clients: int) -> Round:
-    """Return the round with the mean update of several clients.
-
-    The records of the other clients are the next ones of the batch.
-    """
+    """Return the round with the mean update of several clients, which have the next records of the batch."""
     whole = _larger(own, clients)
     parts = zip(
         *(value[: whole.records].split(own.records) for value in (own.inputs, own.targets)), strict=True
@@ -303,10 +277,7 @@ def _summed(own: Client, clients: int) -> Round:
 
 
 def _with(own: Client, model: nn.Module) -> Client:
-    """Return the client with another network.
-
-    Raises UserError if the loss reads the parameters of the client's own network.
-    """
+    """Return the client with another network, if the loss does not read the parameters of its own."""
     if own.reads_network():
         raise UserError(
             "the loss reads the parameters of the network itself, and would not read the changed one's"
@@ -315,13 +286,8 @@ def _with(own: Client, model: nn.Module) -> Client:
 
 
 def _without_bias(own: Client) -> Round:
-    """Return the round of the network whose first dense layer has a bias of zero that is not trained.
-
-    Attacks treat such a layer as one without a bias: nothing tells the scale of a record. Raises UserError if
-    there is no such layer, or if it has no bias that is trained.
-    """
-    from leakbench.attacks.matching.trials import noise_images
-
+    """Return the round of the network whose first dense layer has a bias of zero that is not trained."""
+    # Attacks treat such a layer as one without a bias: nothing tells the scale of a record.
     observation, truth = view(own.play())
     try:
         name, _ = first_dense(observation.model(), noise_images(tuple(truth.images.shape[1:])))  # type: ignore[arg-type]
@@ -356,7 +322,7 @@ def grouped(model: nn.Module) -> nn.Module:
 
 
 def noisy(update: Tensors, deviation: float) -> Tensors:
-    """Return an update with normal noise of standard deviation `deviation` on each coordinate."""
+    """Return an update with normal noise of this deviation on each coordinate."""
     rng = torch.Generator().manual_seed(0)
     return {n: v + deviation * torch.randn(v.shape, generator=rng) for n, v in update.items()}
 
@@ -381,10 +347,7 @@ def _sent(played: Round, change: Change) -> Round:
 
 @torch.no_grad()
 def _lost(plain: Round, after: Round, validation: tuple[Tensor, Tensor]) -> float | None:
-    """Return the accuracy that a changed update costs the model after this round.
-
-    Return None if the network itself was changed.
-    """
+    """Return the accuracy that a changed update costs, or None if the network itself was changed."""
     same = plain.model.state_dict()
     if any(
         not torch.equal(value, same.get(name, value * 0)) for name, value in after.model.state_dict().items()

@@ -13,21 +13,16 @@ from torch.fx import Proxy
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from leakbench.audit.round import Round, scores, untrained
+from leakbench.audit.client import Round, scores, untrained
 from leakbench.networks.layers import Normalise
 from leakbench.observations.observation import Observation
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The private records.
+    """The private records, and records of other clients if there are any."""
 
-    images: [n, channels, rows, columns], with the range of each channel as 0 to 1. A record of k numbers has
-    k channels of one row and one column.
-    labels: [n].
-    others: [m, …], records of other clients in the form of `images`, if there are any.
-    """
-
+    # [n, channels, rows, columns] from 0 to 1; a record of k numbers has k channels of one row and column.
     images: Tensor
     labels: Tensor
     others: Tensor | None = None
@@ -42,11 +37,10 @@ class Scores(nn.Module):
 
 
 class Partial(nn.Sequential):
-    """A network of which some parameters are not trained.
+    """A network of which some parameters are not trained."""
 
-    The engine that takes a network apart into layers (`matching.chain`) takes each layer for one that is
-    trained whole. This network cannot be traced, so that an engine is chosen that asks for each parameter.
-    """
+    # The engine that takes a network apart into layers (`matching.chain`) takes each layer for one that is
+    # trained whole. This network cannot be traced, so that an engine is chosen that asks for each parameter.
 
     def forward(self, x: Tensor) -> Tensor:
         if isinstance(x, Proxy):
@@ -56,11 +50,7 @@ class Partial(nn.Sequential):
 
 
 def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Truth]:
-    """Return what the server sees of a round, and the truth.
-
-    played: the round.
-    others: inputs of other clients.
-    """
+    """Return what the server sees of a round, and the truth, with inputs of other clients."""
     mean, deviation, images = unit(played.inputs)
     model = wrapped(played.model, played.inputs, mean, deviation, played.update)
     channels, rows, columns = images.shape[1:]
@@ -85,14 +75,9 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
 
 
 def drops(model: nn.Module, inputs: Tensor) -> bool:
-    """Return whether a model drops units, or draws anything else, while it trains.
-
-    A model that calls a function for that has no layer of it. So the model reads the same inputs twice, each
-    time with chance of its own.
-
-    model: in the mode in which it trains. It is not changed.
-    inputs: a batch that the model reads.
-    """
+    """Return whether a model drops units, or draws anything else, while it trains."""
+    # A model that calls a function for that has no layer of it. So the model reads the same inputs twice,
+    # each time with chance of its own.
     if any(isinstance(m, _DropoutNd) and m.training and m.p > 0 for m in model.modules()):
         return True
     # A batch of an example may be too small for a batch norm that trains.
@@ -117,17 +102,9 @@ def batch_statistics(model: nn.Module) -> bool:
 def wrapped(
     model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor, sent: Collection[str]
 ) -> nn.Module:
-    """Return a copy of a model that reads values from 0 to 1 and returns logits [n, classes].
-
-    The copy reads [n, channels, rows, columns]. The tensors of the model have the prefix "network." in it.
-
-    model: the client's model.
-    inputs: inputs of that model, in its own form and range.
-    mean: [channels], as `Normalise` takes it.
-    deviation: [channels], as `Normalise` takes it.
-    sent: the names of the parameters of which something is sent. All others become buffers, so that no attack
-    takes them for parameters that did not change.
-    """
+    """Return a copy of a model that reads values from 0 to 1 and returns logits [n, classes]."""
+    # The copy reads [n, channels, rows, columns]. Its tensors have the prefix "network.". Parameters that are
+    # not in `sent` become buffers, so that no attack takes them for parameters that did not change.
     parts: dict[str, nn.Module] = {}
     if mean.any() or (deviation != 1).any():
         parts["normalise"] = Normalise(mean[:, None, None], deviation[:, None, None])
@@ -151,11 +128,7 @@ def wrapped(
 
 
 def fixed(model: nn.Module, trained: Collection[str]) -> nn.Module:
-    """Make each parameter of a model that is not trained a buffer, in place, and return the model.
-
-    model: the network.
-    trained: the names of the parameters that are trained.
-    """
+    """Make each parameter of a model that is not trained a buffer, in place, and return the model."""
     kept = {id(value) for name, value in model.named_parameters() if name in trained}
     for layer in model.modules():
         for name, value in list(layer.named_parameters(recurse=False)):
@@ -173,15 +146,9 @@ def _copied(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def unit(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean and deviation by which values from 0 to 1 become inputs, and these values.
-
-    Pixels from 0 to 1 or from 0 to 255 have that range. For other inputs, the range of each channel is taken
-    from the batch. Each number of a record without rows and columns is a channel.
-
-    inputs: [n, numbers], [n, rows, columns] or [n, channels, rows, columns].
-
-    Returns mean and deviation, [channels] each, and the values, [n, channels, rows, columns].
-    """
+    """Return mean and deviation by which values from 0 to 1 become inputs, and these values."""
+    # Pixels from 0 to 1 or from 0 to 255 have that range. For other inputs, the range of each channel is
+    # taken from the batch. Each number of a record without rows and columns is a channel.
     images: Tensor = {
         2: lambda: inputs[:, :, None, None], 3: lambda: inputs[:, None], 4: lambda: inputs
     }[inputs.dim()]()  # fmt: skip

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.audit.child import say, supervised
-from leakbench.audit.code import split
-from leakbench.audit.files import probe, write
-from leakbench.audit.gate import check, met
-from leakbench.audit.times import gigabytes, is_rate, seconds_of
+from leakbench.audit.options import check, gigabytes, is_rate, met, seconds_of, split
+from leakbench.audit.report import probe, write
 from leakbench.base.errors import UserError
 
 # Seconds in addition to the budget, for loading libraries and the user's file, and for the last steps of an

@@ -1,4 +1,4 @@
-"""Clients whose records are pictures of scikit-image, as demo.py has them, or made from a seed."""
+"""Clients whose records are pictures of scikit-image, as the demo has them, or made from a seed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit import demo
+from leakbench.audit.doors import demo
 
 
 def faces(records: int, first: int = 0) -> tuple[Tensor, Tensor]:
     """Return so many of the demo's pictures [n, 25, 25] and labels, from place `first` on."""
-    _, _, (pictures, labels) = demo.client()
+    _, _, (pictures, labels) = demo()
     return pictures[first : first + records], labels[first : first + records]
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from leakbench.audit.alarms import Alarm, Part, alarms
 from leakbench.audit.audit import of_client
-from leakbench.audit.round import client
+from leakbench.audit.client import client
 from leakbench.audit.view import view
 from leakbench.federation import detectors, servers
 from leakbench.federation.servers import Held

@@ -10,10 +10,10 @@ from clients import faces, mlp
 from torch import Tensor, nn
 
 from leakbench.attacks import run
-from leakbench.audit.attack import catalogue, exact
+from leakbench.audit.attacks import catalogue, exact
+from leakbench.audit.client import Client, client
+from leakbench.audit.doors import _example, of_capture, of_rounds
 from leakbench.audit.found import READ
-from leakbench.audit.received import _example, of_capture, of_rounds
-from leakbench.audit.round import Client, client
 from leakbench.audit.view import view
 from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.errors import Altered, UserError
@@ -51,7 +51,7 @@ def test_recorded_rounds_are_audited_with_ones_own_network(
 ) -> None:
     network = mlp(400)
     rounds(tmp_path, network)
-    monkeypatch.setattr("leakbench.audit.received.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
     lines: list[str] = []
     found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
     assert found.records == 8
@@ -60,7 +60,7 @@ def test_recorded_rounds_are_audited_with_ones_own_network(
     assert lines[-1].startswith("Exposed: 8 of 8 records")
     with pytest.raises(UserError, match="--model is missing"):
         of_rounds(tmp_path, OPTIONS, lines.append)
-    monkeypatch.setattr("leakbench.audit.received.loaded", lambda name: mlp(300))
+    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: mlp(300))
     with pytest.raises(UserError, match=r"1\.weight is \(400, 625\), and \(300, 625\) in the network"):
         of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
 
@@ -71,7 +71,7 @@ def test_recorded_rounds_of_a_network_with_frozen_layers_are_audited(
     network = mlp(400, 20)
     rounds(tmp_path, network)
     network[3].requires_grad_(False)  # type: ignore[index, operator]
-    monkeypatch.setattr("leakbench.audit.received.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
     found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lambda line: None)
     assert found.exposed() == 8
     assert any("2 of 6 tensors are not trained" in line for line in found.assumptions)
@@ -82,7 +82,7 @@ def test_clients_that_an_audit_leaves_out_are_told(tmp_path: Path, monkeypatch: 
     rounds(tmp_path, network)
     tensors, facts = read_tensors(tmp_path / "round-1.safetensors")
     write_tensors(tmp_path / "round-1.safetensors", tensors, facts | {"asked": [0, 1, 9]})
-    monkeypatch.setattr("leakbench.audit.received.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
     lines: list[str] = []
     found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
     why = "the client of node 9 was asked and did not answer in round 1"
@@ -112,7 +112,7 @@ def test_a_record_that_several_rounds_give_away_counts_once(
         value.data *= 0.9
     for number, network in enumerate(networks, 1):
         rounds(tmp_path, network, number=number, idle=1 if number == 1 else -1)
-    monkeypatch.setattr("leakbench.audit.received.loaded", lambda name: (networks[0], torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (networks[0], torch.rand(1, 25, 25)))
     options = OPTIONS | {"model": "my_app.py:net", "repeats": repeats}
     found = of_rounds(tmp_path, options, lambda line: None)
     assert (found.records, found.exposed()) == (records, exposed)

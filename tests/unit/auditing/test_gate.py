@@ -2,8 +2,7 @@
 
 import pytest
 
-from leakbench.audit.gate import check, met
-from leakbench.audit.times import gigabytes, seconds_of
+from leakbench.audit.options import check, gigabytes, met, seconds_of
 from leakbench.base.errors import UserError
 
 AUDIT = {

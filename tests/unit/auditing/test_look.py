@@ -9,10 +9,10 @@ from clients import Own, faces, mlp
 from torch import nn
 from torch.nn.functional import dropout
 
-from leakbench.audit.attack import catalogue, exact
+from leakbench.audit.attacks import catalogue, exact
+from leakbench.audit.client import client
 from leakbench.audit.found import LABELLED, READ
 from leakbench.audit.look import _duration, look, replay
-from leakbench.audit.round import client
 from leakbench.audit.view import facts, view
 
 

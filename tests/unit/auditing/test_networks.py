@@ -15,12 +15,12 @@ from clients import faces, mlp
 from torch import nn
 
 from leakbench import attacks
-from leakbench.audit.attack import OutOfTime, catalogue, exact, matching, within
+from leakbench.audit.attacks import OutOfTime, catalogue, exact, matching, within
 from leakbench.audit.audit import of_client
+from leakbench.audit.client import client
 from leakbench.audit.found import READ, RECOGNISABLE, Found
 from leakbench.audit.look import look
 from leakbench.audit.remedies import grouped, largest, noisy, remedies
-from leakbench.audit.round import client
 from leakbench.audit.view import facts, view
 
 
@@ -81,7 +81,7 @@ def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyP
     # A search that its share is too short for takes what is left of the budget, and no more than it needs.
     # It may take twice the time that its first steps foretell. They foretell 33 s here, so that the search is
     # not ended where a machine stalls for a second.
-    monkeypatch.setattr("leakbench.audit.attack._cost", lambda entry, observation: (1.0, 0.1))
+    monkeypatch.setattr("leakbench.audit.attacks._cost", lambda entry, observation: (1.0, 0.1))
     whole = matching("invg", about, observation, truth, 0.01, 300)
     assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
 
@@ -141,7 +141,7 @@ def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatc
     """What is raised while an object is deleted goes nowhere."""
     ignored = []
     monkeypatch.setattr("sys.unraisablehook", lambda problem: ignored.append(problem.exc_type))
-    monkeypatch.setattr("leakbench.audit.attack.AGAIN", 0.05)
+    monkeypatch.setattr("leakbench.audit.attacks.AGAIN", 0.05)
 
     class Slow:
         def __del__(self) -> None:

@@ -13,11 +13,11 @@ from clients import faces, mlp
 from torch import nn
 
 from leakbench.audit.audit import Audit, of_client
+from leakbench.audit.client import client
 from leakbench.audit.found import Found
 from leakbench.audit.look import Look
-from leakbench.audit.page import SOURCES, page
 from leakbench.audit.remedies import Remedy
-from leakbench.audit.round import client
+from leakbench.audit.report import SOURCES, page
 from leakbench.catalogue.bibliography import source
 
 
@@ -25,8 +25,9 @@ from leakbench.catalogue.bibliography import source
 def audited() -> Audit:
     """Return the audit of 8 pictures in a network that gives them away."""
     own = client((mlp(400), nn.CrossEntropyLoss(), faces(16)), 8, local_steps=1)
-    declared = {"clients": 100.0, "rounds": 10.0, "prior": 0.5}
-    return of_client(own, 20, lambda line: None, declared=declared, show=True, source="my_app.py:client")
+    found = of_client(own, 20, lambda line: None, show=True)
+    found.source, found.declared = "my_app.py:client", {"clients": 100.0, "rounds": 10.0, "prior": 0.5}
+    return found
 
 
 def test_the_headline_counts_names_and_certifies() -> None:

@@ -10,9 +10,8 @@ from clients import faces, mlp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leakbench.audit.round import client
+from leakbench.audit.client import client, watched
 from leakbench.audit.view import view
-from leakbench.audit.watch import watched
 from leakbench.base.errors import UserError
 
 

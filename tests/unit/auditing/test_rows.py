@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from leakbench.audit.alarms import alarms
-from leakbench.audit.attack import catalogue, exact, matching
+from leakbench.audit.attacks import besides, catalogue, exact, matching
 from leakbench.audit.audit import of_client
-from leakbench.audit.besides import besides
-from leakbench.audit.reasons import reason
-from leakbench.audit.round import client
+from leakbench.audit.client import client, reason
 from leakbench.audit.view import view
 from leakbench.base.errors import Unfit, UserError
 
@@ -87,7 +85,7 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
 
     seen = view(client((compiled(), nn.CrossEntropyLoss(), batch()), local_steps=1).play())
     monkeypatch.setattr("leakbench.federation.detectors.isolation.fidel", fails)
-    monkeypatch.setattr("leakbench.audit.besides.labels", fails)
+    monkeypatch.setattr("leakbench.audit.attacks.labels", fails)
     monkeypatch.setattr("leakbench.attacks.run", fails)
     by = {each.detector: each for each in alarms([seen], 600)}
     why = "it needs the update of 1.weight, which is not sent under this name"

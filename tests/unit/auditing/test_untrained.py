@@ -9,15 +9,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakbench.audit.alarms import alarms
-from leakbench.audit.attack import catalogue, exact, matching
+from leakbench.audit.attacks import besides, catalogue, exact, matching
 from leakbench.audit.audit import of_client
-from leakbench.audit.besides import besides
+from leakbench.audit.client import client, watched
 from leakbench.audit.found import READ, RECOGNISABLE
 from leakbench.audit.look import look
 from leakbench.audit.remedies import remedies
-from leakbench.audit.round import client
 from leakbench.audit.view import fixed, view
-from leakbench.audit.watch import watched
 from leakbench.base.errors import UserError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leakbench.audit.files import write
+from leakbench.audit.report import write
 from leakbench.base.errors import UserError
 from leakbench.jobs import audit as verb
 from leakbench.jobs.cli import main

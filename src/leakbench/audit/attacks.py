@@ -1,12 +1,14 @@
-"""The attacks of an audit, each within its share of the budget."""
+"""The attacks of an audit, each within its share of the budget, on records and on what is beside them."""
 
 import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from math import isnan
 from pathlib import Path
 from types import FrameType
@@ -16,12 +18,16 @@ import numpy as np
 import torch
 
 from leakbench import attacks
+from leakbench.attacks.exact import membership
+from leakbench.audit.client import reason
 from leakbench.audit.found import LABELLED, NOTHING, Found, Score, pixels_of, score
-from leakbench.audit.layers import readable, uncountable
-from leakbench.audit.reasons import reason
+from leakbench.audit.look import readable, uncountable
 from leakbench.audit.view import Truth
+from leakbench.base.errors import Unfit
 from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.bibliography import source
+from leakbench.catalogue.home import home
+from leakbench.catalogue.load import merge, validate
 from leakbench.metrics.interval import interval
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -43,10 +49,9 @@ SIMULATED = 8
 
 
 class OutOfTime(BaseException):
-    """An attack's share of the budget is spent.
+    """An attack's share of the budget is spent."""
 
-    The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
-    """
+    # The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
 
 
 def _imports(frame: FrameType | None) -> int:
@@ -60,11 +65,10 @@ def _imports(frame: FrameType | None) -> int:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in the block after `seconds`, or before the block if no time is left.
+    """Raise OutOfTime in the block after `seconds`, or before the block if no time is left."""
+    # If an import is under way, OutOfTime is raised after it, because a module whose import is cut short
+    # stays broken. Outside of the main thread, a block that has begun has no limit.
 
-    If an import is under way, OutOfTime is raised after it, because a module whose import is cut short stays
-    broken. Outside of the main thread, a block that has begun has no limit.
-    """
     # With so little time, the block might end before an alarm that rang too early rings again.
     if seconds <= LEAST:
         raise OutOfTime
@@ -115,18 +119,20 @@ def late(limit: float) -> str:
     return f"not finished in its share of the budget, {limit:.2g} s"
 
 
+@cache
 def catalogue() -> dict[str, dict[str, Any]]:
-    """Return attack → what attacks.yaml says of it."""
-    return read_yaml(Path(__file__).parent / "attacks.yaml")
+    """Return attack → what attacks.yaml says of it, with its entry of the catalogue in place of the name."""
+    every = read_yaml(Path(__file__).parent / "attacks.yaml")
+    for name, about in every.items():
+        # The other attacks are not read, because the budget of an audit runs already.
+        entry = merge(read_yaml(home() / "attacks" / f"{about['entry']}.yaml"), about.get("changes", {}))
+        del entry["variants"]
+        about["entry"] = validate("attacks", about["entry"], name, entry).model_dump(mode="json")
+    return every
 
 
 def started(name: str, about: dict[str, Any], observation: Observation) -> Found:
-    """Return the result of an attack that has not run yet: nothing is found of any record.
-
-    name: the name of the attack in attacks.yaml.
-    about: what attacks.yaml says of the attack.
-    observation: what the server sees.
-    """
+    """Return the result of an attack that has not run yet: nothing is found of any record."""
     records = observation.clients[0]
     paper = str(source(about["source"]))
     return Found(name, about["title"], about["stage"], about["attacker"], paper, records, [NOTHING] * records)
@@ -135,16 +141,8 @@ def started(name: str, about: dict[str, Any], observation: Observation) -> Found
 def exact(
     name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
 ) -> Found:
-    """Run one exact attack.
-
-    name: the name of the attack in attacks.yaml.
-    about: what attacks.yaml says of the attack.
-    observation: what the server sees.
-    truth: the private records, or None if they are unknown. Then only what the attack proves counts.
-    limit: in seconds.
-
-    Returns what the attack found, or why it gave no result.
-    """
+    """Run one exact attack for at most `limit` seconds."""
+    # Without the private records, only what the attack proves counts.
     found, entry = started(name, about, observation), about["entry"]
     with _timed(found, limit), within(limit), torch.no_grad():
         observation = readable(observation, about["needs_bias"])
@@ -160,7 +158,7 @@ def exact(
             pixels_of(made),
             None if made.labels is None else made.labels[0, 0][made.usable[0, 0]],
             truth,
-            None if about["proves"] else _of_noise(entry, observation, truth).error,
+            None if about["proves"] else _of_noise(entry, observation, truth),
         )
         found.proven = int(made.usable[0, 0].sum()) if about["proves"] else 0
         _fill(found, scored)
@@ -177,15 +175,14 @@ def _unjudged(found: Found, about: dict[str, Any], made: Reconstruction) -> None
     found.levels = [LABELLED] * count + [NOTHING] * (found.records - count)
 
 
-def _run(entry: dict[str, Any], observation: Observation, seed: int = 0) -> Reconstruction:
-    rng = torch.Generator().manual_seed(seed)
-    return attacks.run(entry, replace(observation, labelling=entry["labels"]), rng)
+def _run(entry: dict[str, Any], observation: Observation) -> Reconstruction:
+    labelled = replace(observation, labelling=entry["labels"])
+    return attacks.run(entry, labelled, torch.Generator().manual_seed(0))
 
 
-def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth) -> Score:
+def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth) -> np.ndarray:
     noise = observation.randomised(1, torch.Generator().manual_seed(1))
-    made = _run(entry, noise)
-    return score(pixels_of(made), None, truth)
+    return score(pixels_of(_run(entry, noise)), None, truth).error
 
 
 def _fill(found: Found, scored: Score) -> None:
@@ -201,17 +198,9 @@ def matching(
     limit: float,
     most: float = 0.0,
 ) -> Found:
-    """Run one search, beside the same search on noise, until the verdict is clear.
-
-    name: the name of the attack in attacks.yaml.
-    about: what attacks.yaml says of the attack.
-    observation: what the server sees.
-    truth: the private records. Without them the search does not run.
-    limit: in seconds.
-    most: the seconds that the search may take if `limit` is too short for FEWEST iterations.
-
-    Returns what the search found, or why it gave no result.
-    """
+    """Run one search, beside the same search on noise, until the verdict is clear."""
+    # It may take `most` seconds if `limit` is too short for FEWEST iterations. Without the private records it
+    # does not run.
     found = started(name, about, observation)
     if truth is None:
         found.why_not = "not run: without the records nothing tells a success from a failure"
@@ -246,10 +235,9 @@ def _search(
     best = np.inf
     while goes_on() or found.trials < TRIALS:
         seed = found.trials
-        rng = torch.Generator().manual_seed(seed)
         seen = replace(observation, labelling=entry["labels"])
         noise = seen.randomised(1, torch.Generator().manual_seed(1000 + seed))
-        both = attacks.composed(entry)(seen.beside(noise), rng)
+        both = attacks.composed(entry)(seen.beside(noise), torch.Generator().manual_seed(seed))
         own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
         assert own.labels is not None
         assert own.losses is not None
@@ -271,12 +259,10 @@ def _search(
 
 
 def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
-    """Return an attack's entry as it fits this observation.
-
-    Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
-    not simulated. AGIC's weights count the zeros of ReLUs if a convolution sends no gradient in which they
-    could be counted. Labels that cannot be counted are sought together with the records.
-    """
+    """Return an attack's entry as it fits this observation."""
+    # Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
+    # not simulated. AGIC's weights count the zeros of ReLUs if a convolution sends no gradient in which they
+    # could be counted. Labels that cannot be counted are sought together with the records.
     rows, columns, _ = observation.network["shape"]
     objective = {n: v for n, v in entry["objective"].items() if n != "total-variation" or rows * columns > 1}
     if "layer-weights" in objective and _still(observation):
@@ -295,10 +281,7 @@ def _still(observation: Observation) -> bool:
 
 
 def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float]:
-    """Return the seconds that a trial takes to begin, and the seconds of an iteration.
-
-    Both are measured with a trial on noise beside the trial on the observation.
-    """
+    """Return the seconds that a trial beside one on noise takes to begin, and those of an iteration."""
     seen = replace(observation, labelling=entry["labels"])
     both = seen.beside(seen.randomised(1, torch.Generator().manual_seed(0)))
     spent = []
@@ -309,3 +292,65 @@ def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float
         attacks.composed(short)(both, torch.Generator().manual_seed(0))
         spent.append(time.perf_counter() - begun)
     return MARGIN * spent[1], MARGIN * max(spent[2] - spent[1], 0.1 * spent[2]) / (LONGER - SHORT)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What an attack finds besides records.
+
+    attacker: the letter of the weakest attacker who can run it.
+    source: the paper.
+    line: what the attack found, or why it could not run if `ran` is false.
+    seconds: of wall time.
+    """
+
+    title: str
+    attacker: str
+    source: str
+    line: str
+    ran: bool
+    seconds: float
+
+
+def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterator[Beside]:
+    """Yield what an update gives away about labels, if the loss is plain, and about membership."""
+    plans = [("label counts", "B", str(source("llg")), labels)] if plain_loss else []
+    plans.append(("membership", "D", f"{source('projres')} (of text)", members))
+    for title, letter, paper, attack in plans:
+        begun = time.perf_counter()
+        try:
+            line, ran = attack(observation, truth), True
+        except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+            line, ran = reason(problem), False
+        yield Beside(title, letter, paper, line, ran, round(time.perf_counter() - begun, 3))
+
+
+def labels(observation: Observation, truth: Truth) -> str:
+    """Return in words how many labels of the batch are counted right, from the last layer alone."""
+    if why := uncountable(observation):
+        raise Unfit(why)
+    made = _run({"module": "labels", "parameters": {}, "labels": "counted"}, observation)
+    assert made.labels is not None
+    classes = torch.arange(len(truth.labels)) % observation.network["classes"]
+    right, even = (
+        (Counter(guess.tolist()) & Counter(truth.labels.tolist())).total()
+        for guess in (made.labels[0, 0], classes)
+    )
+    return f"{right} of {len(truth.labels)} labels are right ({even} by guessing all classes equally often)"
+
+
+@torch.no_grad()
+def members(observation: Observation, truth: Truth) -> str:
+    """Return in words how many records, and how many of others, lie in the span of the first dense layer."""
+    if truth.others is None or not len(truth.others):
+        raise Unfit("not run: it needs records of others in the batch, beyond those of the client (--batch)")
+    (seen,) = membership.spans(readable(observation, needs_bias=False), "membership")
+    found = []
+    for images in (truth.images, truth.others):
+        samples = seen.read(images)
+        apart = membership.distances(seen.found, samples)
+        found.append(int(membership.within(seen.found, samples, apart).sum()))
+    return (
+        f"{found[0]} of {len(truth.images)} records are recognised as members, and {found[1]} of "
+        f"{len(truth.others)} records of others are taken for members"
+    )
