@@ -5,7 +5,7 @@ The rows have the columns that the drawing derives, and the printed numbers stan
 
 import fnmatch
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -117,10 +117,15 @@ def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | N
     for value in [value for key, value in how.items() if key not in ("by", "parameter")]:
         listed += value if isinstance(value, list) else [value]
     listed += words.KEYS if column == "key" else list(result.parts(column))
-    if all(isinstance(value, int | float) for value in there):
+    if numeric(there):
         return sorted(there)
     place = {value: number for number, value in reversed(list(enumerate(listed)))}
     return sorted(there, key=lambda value: place.get(value, len(place)))
+
+
+def numeric(values: Iterable[Any]) -> bool:
+    """Return whether values are numbers, as far as they are known."""
+    return all(isinstance(value, int | float) for value in values if not pd.isna(value))
 
 
 def named(
