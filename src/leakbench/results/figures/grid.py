@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from leakbench.results.figures import words
-from leakbench.results.figures.medians import at_medians, medians
 from leakbench.results.figures.result import Panel, Result
 from leakbench.results.figures.rows import word
 from leakbench.results.figures.sheet import Body
-from leakbench.results.figures.tile import THRESHOLD, Strip, Tile, displayable, pearson, tiled
+from leakbench.results.figures.tile import THRESHOLD, Strip, Tile, displayable, medians, pearson, tiled
 
 RULES = {
     "first": "the first {m} neurons in their own order",
@@ -31,8 +30,8 @@ def grid(result: Result, *, tile: float = 0.63, most: int | None = None) -> Body
     panels = [_best(panel, most) for panel in result.panels]
     if not panels:
         return None
-    if at_medians(panels):
-        return medians(result, panels)
+    if kept := medians(result, panels):
+        return kept
     groups = [(_caption(result, each), [("", [_samples(each), _reconstructions(each)])]) for each in panels]
     truths, guesses = (words.span(len(getattr(p, name)) for p in panels) for name in ("truth", "guess"))
     note = f"n = {truths} private and {guesses} reconstructed images of one update in each panel"

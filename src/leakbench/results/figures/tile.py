@@ -12,6 +12,9 @@ import numpy as np
 from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
+from leakbench.base.cellname import CELL
+from leakbench.results.figures.result import Panel, Result
+from leakbench.results.figures.rows import word
 from leakbench.results.figures.sheet import FAINT, INK, MARGIN, MUTED, WIDTH, Body
 
 THRESHOLD = 0.98
@@ -25,6 +28,8 @@ ROOM, GAP, APART = WIDTH - 2 * MARGIN, 0.06, 0.15
 HEADING, NAME, LETTER, LABEL, LEGEND = 0.22, 0.13, 0.066, 0.19, 0.14
 # Letters of a name at the left, before it is folded.
 LETTERS = 26
+# In inches: the sides that a tile of a record's picture may have.
+SMALLEST, LARGEST = 0.8, 1.6
 
 
 @dataclass(frozen=True)
@@ -176,3 +181,36 @@ def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tu
             row.append((x, Strip("" if start else strip.name, strip.tiles[start : start + fitting])))
         x += min(len(strip.tiles), fitting) * pitch + APART
     yield row
+
+
+def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
+    """Draw the pairs that a record keeps: for each cell, a private image and its median reconstruction.
+
+    Above each pair stand the parts that distinguish its cell from the others. The heading names the parts
+    that all cells share. Panels of an exhibit are no such pairs, and give None.
+    """
+    if not any(panel.about.get("rule") == "median" for panel in panels):
+        return None
+    columns = [name for name in CELL if name != "federation"]
+    shared = [name for name in columns if len({panel.about[name] for panel in panels}) == 1]
+    order = {name: list(result.parts(name)) for name in CELL}
+    place = {(name, value): number for name, values in order.items() for number, value in enumerate(values)}
+    panels = sorted(panels, key=lambda panel: [place.get((n, panel.about[n]), -1) for n in CELL])
+    strips = []
+    for panel in panels:
+        own, score = named_cell(result, panel, [c for c in columns if c not in shared]), float(panel.score[0])
+        pair = [Tile(panel.truth[0], "private"), Tile(panel.guess[0], pearson(score), score >= THRESHOLD)]
+        strips.append(Strip(own, pair))
+    side = (ROOM - APART * (len(panels) - 1)) / (2 * len(panels)) - GAP
+    note = (
+        "a record keeps pictures of the strongest attacks alone; n = 1 image of each cell, the median of its "
+        f"trials; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
+    )
+    heading = named_cell(result, panels[0], shared)
+    return tiled([(heading, [("", strips)])], min(LARGEST, max(SMALLEST, side)), note=note)
+
+
+def named_cell(result: Result, panel: Panel, columns: Sequence[str]) -> str:
+    """Return the words for a panel's values in some columns."""
+    values = [(name, panel.about.get(name, "none")) for name in columns]
+    return " · ".join(word(result, *each) for each in values if each != ("defence", "none"))
