@@ -132,10 +132,7 @@ def dots(
 def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     """Return how far each row stands below the middle of its line.
 
-    The groups of a line stand a little below each other, in the order of `names`, around the middle.
-
-    own: the rows of attacks and studies.
-    rows: these rows and those of baselines.
+    The groups of a line (of `own`) stand a little below each other, in the order of `names`, around it.
     """
     found: dict[tuple[str, str, str], float] = {}
     for (block, line), part in own.groupby(["block", "line"], sort=False):
@@ -173,11 +170,7 @@ def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> 
 
 
 def _small(own: pd.DataFrame, runs: bool) -> str:
-    """Return what the small print says of several dots of one group in one line.
-
-    own: the rows of attacks and studies.
-    runs: whether single runs are drawn beside them.
-    """
+    """Return what the small print says of several dots of one group in one line."""
     if runs:
         return "; small dots: single runs"
     clients = own.groupby(["block", "line", "hue", "metric"])["client"]

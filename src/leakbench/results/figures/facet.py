@@ -1,7 +1,6 @@
 """The one way to draw a facet: rows in groups, axes for parts of them, and the marks that they share.
 
-A drawing chooses its rows and paints its own mark. The colours and markers of groups, the marks of null
-baselines and of printed numbers, the grid of axes and the legend are here.
+A drawing chooses its rows and paints its own mark into the axes of each part.
 """
 
 import itertools
@@ -52,15 +51,12 @@ def faceted(
     entries: Sequence[Line2D] = (),
     **shared: Any,
 ) -> Body:
-    """Return a drawing of a grid of axes with a legend below.
+    """Return a drawing of a grid of axes, with a legend below if there are entries.
 
-    mark: paints one part into its axes; it is given the axes, and what `parts` has for them.
+    mark: paints a part into its axes; it is given the axes, and what the part holds.
     parts: what is painted, row by row from left to right.
-    note: for the small print.
     heights: of the rows, in inches.
-    below: the room below them in inches, for a legend and labels.
-    across: how many axes a row has.
-    entries: of the legend.
+    below: the room below them in inches, for the legend and labels.
     shared: further settings of `subplots`.
     """
 

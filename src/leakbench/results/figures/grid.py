@@ -39,10 +39,7 @@ def grid(result: Result, *, tile: float = 0.63, most: int | None = None) -> Body
 
 
 def _best(panel: Panel, most: int | None) -> Panel:
-    """Return a panel with its `most` reconstructions of highest r.
-
-    They stand in the order of the samples that they resemble.
-    """
+    """Return a panel with the best reconstructions, in the order of the samples that they resemble."""
     if most is None or len(panel.guess) <= most:
         return panel
     kept = np.argsort(-np.nan_to_num(panel.score, nan=-1), kind="stable")[:most]

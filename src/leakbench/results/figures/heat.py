@@ -92,10 +92,7 @@ def heat(
 
 
 def _of_images(rows: pd.DataFrame, pixels: set[tuple[str, str]]) -> pd.DataFrame:
-    """Return the rows of one map without the nulls of features, if it has nulls of images.
-
-    pixels: the victims and attacks that give images.
-    """
+    """Return the rows of one map without the nulls of features, if it has nulls of images."""
     null = rows["baseline"] != ""
     images = pd.Series(
         [pair in pixels for pair in zip(rows["victim"], rows["attack"], strict=True)], rows.index

@@ -1,7 +1,4 @@
-"""The look of every figure.
-
-Title and published claim stand above, the drawings below each other, and the small print last.
-"""
+"""The look of every figure: title and claim, the drawings below each other, and the small print last."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -65,10 +62,7 @@ class Body:
 
 
 def draw(result: Result) -> Figure | None:
-    """Draw the figure of an experiment, or return None if there is nothing to draw.
-
-    Each part is drawn by the function that the YAML of the experiment names.
-    """
+    """Draw the figure of an experiment, or return None if there is nothing to draw."""
     bodies = []
     for asked in result.spec["figure"]:
         arguments = {key: value for key, value in asked.items() if key != "drawing"}
@@ -79,8 +73,7 @@ def draw(result: Result) -> Figure | None:
 def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
     """Put title and claim above some drawings, and scale, n, seeds and threat model below them.
 
-    The figure never touches pyplot, so that figures share no state. Without drawings there is no figure, and
-    None is returned.
+    The figure never touches pyplot, so that figures share no state.
     """
     if not bodies:
         return None
@@ -117,10 +110,9 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
 
 
 def save(figure: Figure | None, out: str) -> None:
-    """Write the figure as PNG, or an empty file if there is no figure.
+    """Write the figure as PNG, or an empty file, which page and report skip, if there is no figure.
 
-    The page and the report skip an empty file. The bytes depend on the drawing alone: they hold no date and
-    no version.
+    The bytes depend on the drawing alone: they hold no date and no version.
     """
     if figure is None:
         Path(out).write_bytes(b"")

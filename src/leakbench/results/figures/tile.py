@@ -1,7 +1,4 @@
-"""Images as tiles, in strips and lines.
-
-Tiles that belong together form a strip. Strips stand beside each other in lines.
-"""
+"""Images as tiles. Tiles that belong together form a strip; strips stand beside each other in lines."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,12 +31,7 @@ SMALLEST, LARGEST = 0.8, 1.6
 
 @dataclass(frozen=True)
 class Tile:
-    """One image of a drawing.
-
-    image: [C, H, W] in any range, or None for a neuron that sent nothing.
-    label: the text below the image.
-    marked: whether the frame of the image is red.
-    """
+    """One image, or None for a neuron that sent nothing. Its frame is red if it is marked."""
 
     image: np.ndarray | None
     label: str = ""
@@ -48,11 +40,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Strip:
-    """Tiles that belong together.
-
-    name: the text above the tiles.
-    tiles: from left to right, None for a gap.
-    """
+    """Tiles that belong together, from left to right, with None for a gap, and the text above them."""
 
     name: str
     tiles: Sequence[Tile | None]
@@ -65,8 +53,8 @@ Line = tuple[str, Sequence[Strip]]
 def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
     """Return an image [C, H, W] of any range as [H, W] or [H, W, 3] in [0, 1], and whether it was rescaled.
 
-    An image that stays in [0, 1] is shown as it is. Any other is stretched linearly from its own minimum
-    (black) to its own maximum (white), all channels together. Values that are not finite count as 0.
+    An image that leaves [0, 1] is stretched linearly from its own minimum (black) to its own maximum (white),
+    all channels together. Values that are not finite count as 0.
     """
     values = np.nan_to_num(np.asarray(image, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = values.min(), values.max()
@@ -78,10 +66,7 @@ def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
 
 
 def pearson(score: float) -> str:
-    """Return a correlation as text, with three decimal places.
-
-    Rounding must not lift a correlation over the threshold, so 0.9796 becomes 0.979.
-    """
+    """Return a correlation with three decimal places, which are not rounded up to the threshold."""
     value = float(score)
     if not np.isfinite(value):
         return "undefined"
@@ -94,12 +79,8 @@ def pearson(score: float) -> str:
 def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
     """Return a drawing of groups of lines, each group under its heading.
 
-    A line that is too long for the figure goes on below.
-
-    groups: pairs of a heading and its lines.
-    side: the side of a tile in inches.
-    note: for the small print.
-    legend: the text below all tiles.
+    A line that is too long for the figure goes on below. `side` is the side of a tile in inches, and `legend`
+    the text below all tiles.
     """
     tiles: list[tuple[float, float, Tile]] = []
     texts: list[tuple[float, float, str, dict[str, Any]]] = []
@@ -158,7 +139,6 @@ def left_of(names: Iterable[str]) -> float:
 
 
 def _letters(strip: Strip, side: float) -> int:
-    """Return how many letters of a strip's name fit above its tiles in one line."""
     return int((max(1, len(strip.tiles)) * (side + GAP) + APART) / LETTER)
 
 
