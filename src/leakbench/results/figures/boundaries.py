@@ -41,7 +41,10 @@ def boundaries(result: Result) -> Body | None:
     parts.append(("test points", first, "test", 2.0))
     for number, about in enumerate(drawn):
         name = word(result, "training", about["training"]) + (f", seed {about['seed']}" if seeds else "")
-        parts.append((f"{name}\n{_measured(about)}", number, "test", 0.5))
+        right = f"{about['accuracy']:.1%} right"
+        if about.get("apart") is not None and about["clients"] > 1:
+            right += f", {about['apart']:.1%} apart"
+        parts.append((f"{name}\n{right}", number, "test", 0.5))
 
     def mark(axes: Axes, title: str, number: int, group: str, size: float) -> None:
         extent = drawn[number]["extent"]
@@ -73,9 +76,3 @@ def _points(axes: Axes, points: np.ndarray, extent: Sequence[float], size: float
     left, right, low, high = extent
     axes.set(xlim=(left, right), ylim=(low, high))
     axes.grid(visible=False)
-
-
-def _measured(about: dict[str, Any]) -> str:
-    text = f"{about['accuracy']:.1%} right"
-    apart = about.get("apart") is not None and about["clients"] > 1
-    return f"{text}, {about['apart']:.1%} apart" if apart else text

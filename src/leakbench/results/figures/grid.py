@@ -6,9 +6,17 @@ import numpy as np
 
 from leakbench.results.figures import words
 from leakbench.results.figures.result import Panel, Result
-from leakbench.results.figures.rows import word
 from leakbench.results.figures.sheet import Body
-from leakbench.results.figures.tile import THRESHOLD, Strip, Tile, displayable, medians, pearson, tiled
+from leakbench.results.figures.tile import (
+    THRESHOLD,
+    Strip,
+    Tile,
+    displayable,
+    medians,
+    named_cell,
+    pearson,
+    tiled,
+)
 
 RULES = {
     "first": "the first {m} neurons in their own order",
@@ -54,10 +62,9 @@ def _features(panel: Panel) -> bool:
 
 def _caption(result: Result, panel: Panel) -> str:
     about = panel.about
-    parts = [word(result, "dataset", about["dataset"]), word(result, "victim", about["victim"])]
-    parts += [f"k = {about['local_samples']}"]
-    called = {"checkpoint": "epoch", "neuron": "neuron"}
-    return " · ".join([*parts, *(f"{name} {about[key]}" for key, name in called.items() if key in about)])
+    called = {"local_samples": "k =", "checkpoint": "epoch", "neuron": "neuron"}
+    parts = [f"{name} {about[key]}" for key, name in called.items() if key in about]
+    return " · ".join([named_cell(result, panel, ["dataset", "victim"]), *parts])
 
 
 def _samples(panel: Panel) -> Strip:

@@ -113,7 +113,10 @@ def lines(
     def mark(axes: Axes, number: int) -> None:
         part, metric = parts[number], shown[number]
         _limit(axes, part, x, (limit or {}).get(metric))
-        _curves(axes, part[part["baseline"].isin(baselines)], x, palette, dashes, markers)
+        for group, line in part[part["baseline"].isin(baselines)].groupby(["hue", "style"], sort=False):
+            (colour, dash), line = map(str, group), line.sort_values(x, kind="stable")
+            symbol = markers.get(dash) or markers[colour]
+            _curve(axes, line[x], line, palette[colour], symbol, dashes[dash])
         compare(axes, part, x, "mean", palette)
         if problems:
             _problems(axes, result, part)
@@ -136,27 +139,17 @@ def lines(
     )
 
 
-def _curves(
-    axes: Axes,
-    rows: pd.DataFrame,
-    x: str,
-    palette: Mapping[str, Any],
-    dashes: Mapping[str, Any],
-    markers: Mapping[str, str],
-) -> None:
-    """Join the points of each group; a group with fewer than JOINED points stays dots."""
-    for (hue, style), line in rows.groupby(["hue", "style"], sort=False):
-        line, look = line.sort_values(x, kind="stable"), {"color": palette[str(hue)]}
-        joined = len(line) >= JOINED and line[x].is_unique
-        dots: Any = {"markersize": 4.2, "markeredgewidth": 0.4, "markeredgecolor": "w"}
-        dots["marker"] = (markers.get(str(style)) or markers[str(hue)]) if len(line) <= MANY else ""
-        own = look | dots | {"linestyle": dashes[str(style)], "linewidth": 1.4 if joined else 0}
-        axes.plot(line[x], line["mean"], clip_on=False, zorder=3, **own)
-        ends = line[x], line["ci_low"], line["ci_high"]
-        if joined:
-            axes.fill_between(*ends, alpha=0.16, linewidth=0, **look)
-        else:
-            axes.vlines(*ends, linewidth=1.2, **look)
+def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:
+    """Join the points of one group; fewer than JOINED points stay dots."""
+    joined = len(rows) >= JOINED and x.is_unique
+    look: Any = {"markersize": 4.2, "markeredgewidth": 0.4, "markeredgecolor": "w", "clip_on": False}
+    look |= {"marker": marker if len(rows) <= MANY else "", "linestyle": dash, "zorder": 3}
+    axes.plot(x, rows["mean"], color=colour, linewidth=1.4 if joined else 0, **look)
+    ends = x, rows["ci_low"], rows["ci_high"]
+    if joined:
+        axes.fill_between(*ends, alpha=0.16, linewidth=0, color=colour)
+    else:
+        axes.vlines(*ends, linewidth=1.2, color=colour)
 
 
 def _limit(axes: Axes, rows: pd.DataFrame, x: str, most: str | float | None) -> None:

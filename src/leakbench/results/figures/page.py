@@ -23,28 +23,10 @@ KINDS = {
 }
 # The columns of a table that distinguish its rows, as far as they vary.
 CONDITION = (
-    *KINDS,
-    "checkpoint",
-    "client",
-    "key",
-    "tested",
-    "local_samples",
-    "threshold",
-    "pass",
-    "round",
+    *KINDS, "checkpoint", "client", "key", "tested", "local_samples", "threshold", "pass", "round",
     "convention",
-)
-VERDICTS = (
-    "id",
-    "verdict",
-    "metric",
-    "published",
-    "measured",
-    "ci_low",
-    "ci_high",
-    "n",
-    "reason",
-)
+)  # fmt: skip
+VERDICTS = ("id", "verdict", "metric", "published", "measured", "ci_low", "ci_high", "n", "reason")
 # A table with more rows is too long for a page; the CSV file has all of them.
 LONGEST = 60
 
@@ -142,9 +124,8 @@ def verdicts(result: Result, scorecard: Sequence[str] = ()) -> str:
     for path in scorecard:
         rows = read_csv(Path(path), keep_default_na=False, dtype=str)
         shown = rows[[column for column in VERDICTS if column in rows]]
-        return (
-            str(shown.to_html(index=False)) if len(rows) else "No statement is about this experiment alone."
-        )
+        table = str(shown.to_html(index=False))
+        return table if len(rows) else "No statement is about this experiment alone."
     return f"They stand in `results/{result.spec['scale']}/scorecard.csv`, once the whole scale has run."
 
 

@@ -20,31 +20,14 @@ from leakbench.results.figures.rows import missing, too_short
 WIDTH, MARGIN, DPI = 9.0, 0.3, 170
 INK, MUTED, FAINT, GREY = "#1b1f24", "#59636e", "#d5dae0", "#8c959f"
 LOOK: Any = {
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.solid_capstyle": "round",
-    "image.cmap": "gray",
-    "legend.frameon": False,
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
+    "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.linewidth": 0.7, "axes.titlelocation": "left",
+    "grid.color": "#e8ebee", "grid.linewidth": 0.7, "lines.solid_capstyle": "round", "image.cmap": "gray",
+    "text.color": INK, "xtick.color": INK, "ytick.color": INK, "legend.frameon": False,
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8,
+    "axes.labelsize": 8, "axes.titlesize": 8.5, "xtick.labelsize": 7.5, "ytick.labelsize": 7.5,
     "legend.fontsize": 7.5,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "grid.color": "#e8ebee",
-    "grid.linewidth": 0.7,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
