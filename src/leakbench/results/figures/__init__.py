@@ -1,4 +1,1 @@
-"""Draws figures from tables and exhibits.
-
-The drawings compute no result: they read, place and label.
-"""
+"""Draws figures from tables and exhibits: reads, places and labels, and computes no result."""

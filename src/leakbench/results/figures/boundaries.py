@@ -8,9 +8,9 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import SubFigure
 
 from leakbench.results.figures import words
+from leakbench.results.figures.facet import faceted
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import word
 from leakbench.results.figures.sheet import INK, Body
@@ -34,30 +34,32 @@ def boundaries(result: Result) -> Body | None:
     # The training with the most clients shows the points of each. Centralised training has one client, which
     # holds all points.
     first = max(range(len(drawn)), key=lambda place: drawn[place]["clients"])
-    groups = [(f"points of client {client}", str(client)) for client in range(drawn[first]["clients"])]
-    groups.append(("test points", "test"))
-    down = math.ceil((len(groups) + len(drawn)) / ACROSS)
     seeds = len({about["seed"] for about in drawn}) > 1
+    parts: list[tuple[Any, ...]] = [
+        (f"points of client {client}", first, str(client), 2.0) for client in range(drawn[first]["clients"])
+    ]
+    parts.append(("test points", first, "test", 2.0))
+    for number, about in enumerate(drawn):
+        name = word(result, "training", about["training"]) + (f", seed {about['seed']}" if seeds else "")
+        right = f"{about['accuracy']:.1%} right"
+        if about.get("apart") is not None and about["clients"] > 1:
+            right += f", {about['apart']:.1%} apart"
+        parts.append((f"{name}\n{right}", number, "test", 0.5))
 
-    def paint(body: SubFigure) -> None:
-        grid: Any = body.subplots(down, ACROSS, squeeze=False, subplot_kw={"xticks": [], "yticks": []})
-        places = iter(grid.flat)
-        for name, group in groups:
-            _points(axes := next(places), result.tensors[f"{first}/points/{group}"], drawn[first]["extent"])
-            axes.set_title(name, fontsize=6.6)
-        for number, about in enumerate(drawn):
-            axes = next(places)
-            _surface(axes, result.tensors[f"{number}/surface"], about["extent"])
-            _points(axes, result.tensors[f"{number}/points/test"], about["extent"], 0.5)
-            name = word(result, "training", about["training"]) + (f", seed {about['seed']}" if seeds else "")
-            axes.set_title(f"{name}\n{_measured(about)}", fontsize=6.6)
-        for axes in places:
-            axes.remove()
+    def mark(axes: Axes, title: str, number: int, group: str, size: float) -> None:
+        extent = drawn[number]["extent"]
+        # A map has a shade below small points.
+        if size < 1:
+            _surface(axes, result.tensors[f"{number}/surface"], extent)
+        _points(axes, result.tensors[f"{number}/points/{group}"], extent, size)
+        axes.set_title(title, fontsize=6.6)
 
     rounds = words.listed(sorted({about["round"] for about in drawn}))
     note = f"n = 1 run each, the model of the last round ({rounds}); "
     note += "apart: the share of the plane that is classified otherwise than by centralised training"
-    return Body(down * HEIGHT, note, paint)
+    heights = [HEIGHT] * math.ceil(len(parts) / ACROSS)
+    bare: Any = {"xticks": [], "yticks": []}
+    return faceted(mark, parts, note, heights=heights, across=ACROSS, below=0, subplot_kw=bare)
 
 
 def _surface(axes: Axes, surface: np.ndarray, extent: Any) -> None:
@@ -68,15 +70,9 @@ def _surface(axes: Axes, surface: np.ndarray, extent: Any) -> None:
         axes.contour(surface, levels=[0.5], extent=extent, colors=[INK], linewidths=1)
 
 
-def _points(axes: Axes, points: np.ndarray, extent: Sequence[float], size: float = 2.0) -> None:
+def _points(axes: Axes, points: np.ndarray, extent: Sequence[float], size: float) -> None:
     x, y, label = points.T
     sns.scatterplot(x=x, y=y, hue=label, palette=CLASSES, s=size, linewidth=0, legend=False, ax=axes)
     left, right, low, high = extent
     axes.set(xlim=(left, right), ylim=(low, high))
     axes.grid(visible=False)
-
-
-def _measured(about: dict[str, Any]) -> str:
-    text = f"{about['accuracy']:.1%} right"
-    apart = about.get("apart") is not None and about["clients"] > 1
-    return f"{text}, {about['apart']:.1%} apart" if apart else text

@@ -4,29 +4,29 @@ Each condition has a line, each metric has a column, and each group has a colour
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import SubFigure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from leakbench.results.figures import words
-from leakbench.results.figures.legend import (
+from leakbench.results.figures.facet import (
     MARKERS,
-    add_legend,
     bounded,
     colours,
     compare,
     compared,
     entry,
+    faceted,
+    grouped,
+    keyed,
     legend_height,
     scatter,
-)
+)  # fmt: skip
 from leakbench.results.figures.result import Result
-from leakbench.results.figures.rows import chosen, counted, levels, named, ordered, word
+from leakbench.results.figures.rows import chosen, counted, levels, word
 from leakbench.results.figures.sheet import GREY, MUTED, Body
 
 # In inches: a line of one colour, what each further colour adds, a heading, the axis. LETTERS: how many
@@ -78,64 +78,61 @@ def dots(
     )
     if runs:
         rows = pd.concat([rows, _runs(result, runs, metrics)], ignore_index=True)
-    own = rows[rows["baseline"] == ""]
-    if own.empty:
+    if not (rows["baseline"] == "").any():
         return None
-    rows = ordered(result, rows, [*blocks, *y, *hue], columns)
-    rows = rows.assign(
-        line=named(result, rows, y, text),
-        hue=named(result, rows, hue, text),
-        block=named(result, rows, blocks, text),
-    )
+    rows = grouped(result, rows, columns, text, block=blocks, line=y, hue=hue)
     own = rows[rows["baseline"] == ""]
     rows = rows.merge(own[["block", "line"]].drop_duplicates())
     measured = [metric for metric in metrics if metric in set(own["metric"])]
-    across = measured if panels == "metric" else levels(result, own, panels, columns)
+    shown = measured if panels == "metric" else levels(result, own, panels, columns)
     names = list(dict.fromkeys(own["hue"]))
-    palette = colours(names, inked)
+    palette, markers = colours(names, inked), dict(zip(names, MARKERS, strict=False))
     lined = {
         str(block): list(dict.fromkeys(part["line"])) for block, part in own.groupby("block", sort=False)
     }
     rows = rows.assign(shift=_shifts(own, rows, names))
     pitch = LINE + FURTHER * (own.groupby(["block", "line"])["hue"].nunique().max() - 1)
     heights = [pitch * len(lines) + HEADING for lines in lined.values()]
-    markers = dict(zip(names, MARKERS, strict=False))
-    several = [name for name in names if name and len(names) > 1]
-    entries = [entry(name, color=palette[name], marker=markers[name]) for name in several]
-    entries += compared(rows) + _levels(chance, level, result)
-    small = _small(own, "run" in set(rows["baseline"]))
+    entries = keyed(palette, markers, "color") + compared(rows)
+    if chance and result.facts.get("classes"):
+        entries.append(entry("chance", color=GREY, linestyle=":"))
+    for metric, value in (level or {}).items():
+        label = f"{words.called('metric', metric)} by chance: {value:g}"
+        entries.append(entry(label, color=MUTED, linestyle="--", linewidth=1))
 
-    def paint(body: SubFigure) -> None:
-        grid: Any = body.subplots(
-            len(lined), len(across), squeeze=False, sharex="col", gridspec_kw={"height_ratios": heights}
-        )
-        for down, (block, lines) in enumerate(lined.items()):
-            for column, value in enumerate(across):
-                axes = grid[down][column]
-                part = rows[(rows["block"] == block) & (rows[panels] == value)]
-                places = {line: place for place, line in enumerate(lines)}
-                _marked(axes, result, part, value, chance or {}, level or {})
-                _dots(axes, part.assign(place=part["line"].map(places)), palette, markers)
-                _dress(axes, lines, column == 0, down == len(lined) - 1)
-            if block:
-                grid[down][0].set_title(block, fontsize=8, fontweight="bold", x=0)
-        for column, value in enumerate(across):
-            _limits(grid[-1][column], value, log, zoom)
-            letters = LETTERS_BELOW // len(across)
-            grid[-1][column].set_xlabel(textwrap.fill(word(result, panels, value, text), letters))
-        add_legend(body, entries)
+    def mark(axes: Axes, block: str, value: Any) -> None:
+        part = rows[(rows["block"] == block) & (rows[panels] == value)]
+        lines, first, last = lined[block], value == shown[0], block == list(lined)[-1]
+        classes = result.facts.get("classes", {}).get(part["dataset"].iloc[0] if len(part) else "")
+        if chance and value in chance and classes:
+            axes.axvline(chance[value] / classes, color=GREY, linestyle=":", linewidth=1.4)
+        if level and value in level:
+            axes.axvline(level[value], color=MUTED, linestyle="--", linewidth=1)
+        places = {line: place for place, line in enumerate(lines)}
+        _dots(axes, part.assign(place=part["line"].map(places) + part["shift"]), palette, markers)
+        axes.set(xlabel="", ylabel="", ylim=(len(lines) - 0.5, -0.5))
+        axes.set_yticks(range(len(lines)), [textwrap.fill(line, LETTERS) if first else "" for line in lines])
+        axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="x", labelbottom=last, length=2 if last else 0)
+        axes.spines["left"].set_visible(False)
+        axes.spines["bottom"].set_visible(last)
+        if block and first:
+            axes.set_title(block, fontsize=8, fontweight="bold", x=0)
+        if last:
+            _limits(axes, value, log, zoom)
+            letters = LETTERS_BELOW // len(shown)
+            axes.set_xlabel(textwrap.fill(word(result, panels, value, text), letters))
 
-    height = sum(heights) + AXIS + legend_height(entries)
-    return Body(height, counted(rows) + small, paint)
+    parts = [(block, value) for block in lined for value in shown]
+    note = counted(rows) + _small(own, "run" in set(rows["baseline"]))
+    place: Any = {"heights": heights, "across": len(shown), "below": AXIS + legend_height(entries)}
+    return faceted(mark, parts, note, entries=entries, sharex="col", **place)
 
 
 def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     """Return how far each row stands below the middle of its line.
 
-    The groups of a line stand a little below each other, in the order of `names`, around the middle.
-
-    own: the rows of attacks and studies.
-    rows: these rows and those of baselines.
+    The groups of a line (of `own`) stand a little below each other, in the order of `names`, around it.
     """
     found: dict[tuple[str, str, str], float] = {}
     for (block, line), part in own.groupby(["block", "line"], sort=False):
@@ -149,7 +146,6 @@ def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.S
 
 def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict[str, str]) -> None:
     """Draw measured dots with their intervals, and the marks with which they are compared."""
-    rows = rows.assign(place=rows["place"] + rows["shift"])
     own = rows[rows["baseline"].isin(["", "run"])]
     several = bool(own["client"].isna().any())
     own = own.assign(faint=(own["client"].notna() & several) | (own["baseline"] == "run"))
@@ -162,20 +158,8 @@ def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict
     compare(axes, rows, "mean", "place", palette)
 
 
-def _dress(axes: Axes, lines: Sequence[str], first: bool, last: bool) -> None:
-    """Name the lines at the left of the first column, and the values below the last row."""
-    axes.set_ylim(len(lines) - 0.5, -0.5)
-    axes.set(ylabel="", xlabel="")
-    labels = [textwrap.fill(line, LETTERS) for line in lines] if first else [""] * len(lines)
-    axes.set_yticks(range(len(lines)), labels)
-    axes.tick_params(axis="y", length=0)
-    axes.tick_params(axis="x", labelbottom=last, length=2 if last else 0)
-    axes.spines["left"].set_visible(False)
-    axes.spines["bottom"].set_visible(last)
-
-
 def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> None:
-    """Set the range of values that a column of axes shows, after all its dots are drawn."""
+    """Set the range of values that a column of axes shows, once its last dots are drawn."""
     if value in log:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -186,11 +170,7 @@ def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> 
 
 
 def _small(own: pd.DataFrame, runs: bool) -> str:
-    """Return what the small print says of several dots of one group in one line.
-
-    own: the rows of attacks and studies.
-    runs: whether single runs are drawn beside them.
-    """
+    """Return what the small print says of several dots of one group in one line."""
     if runs:
         return "; small dots: single runs"
     clients = own.groupby(["block", "line", "hue", "metric"])["client"]
@@ -214,27 +194,3 @@ def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
     means = long.groupby([*conditions, "metric"], as_index=False, sort=False)
     whole = means["mean"].agg(["mean", "size"]).rename(columns={"size": "n"}).assign(baseline="", unit="run")
     return pd.concat([long.assign(baseline="run"), whole])
-
-
-def _marked(
-    axes: Axes,
-    result: Result,
-    rows: pd.DataFrame,
-    value: Any,
-    chance: Mapping[str, float],
-    level: Mapping[str, float],
-) -> None:
-    """Draw the lines of chance and of a stated level."""
-    classes = result.facts.get("classes", {}).get(rows["dataset"].iloc[0] if len(rows) else "")
-    if value in chance and classes:
-        axes.axvline(chance[value] / classes, color=GREY, linestyle=":", linewidth=1.4)
-    if value in level:
-        axes.axvline(level[value], color=MUTED, linestyle="--", linewidth=1)
-
-
-def _levels(chance: Any, level: Mapping[str, float] | None, result: Result) -> list[Line2D]:
-    found = [entry("chance", color=GREY, linestyle=":")] if chance and result.facts.get("classes") else []
-    for metric, value in (level or {}).items():
-        label = f"{words.called('metric', metric)} by chance: {value:g}"
-        found.append(entry(label, color=MUTED, linestyle="--", linewidth=1))
-    return found

@@ -5,11 +5,18 @@ from dataclasses import replace
 import numpy as np
 
 from leakbench.results.figures import words
-from leakbench.results.figures.medians import at_medians, medians
 from leakbench.results.figures.result import Panel, Result
-from leakbench.results.figures.rows import word
 from leakbench.results.figures.sheet import Body
-from leakbench.results.figures.tile import THRESHOLD, Strip, Tile, displayable, pearson, tiled
+from leakbench.results.figures.tile import (
+    THRESHOLD,
+    Strip,
+    Tile,
+    displayable,
+    medians,
+    named_cell,
+    pearson,
+    tiled,
+)
 
 RULES = {
     "first": "the first {m} neurons in their own order",
@@ -31,8 +38,8 @@ def grid(result: Result, *, tile: float = 0.63, most: int | None = None) -> Body
     panels = [_best(panel, most) for panel in result.panels]
     if not panels:
         return None
-    if at_medians(panels):
-        return medians(result, panels)
+    if kept := medians(result, panels):
+        return kept
     groups = [(_caption(result, each), [("", [_samples(each), _reconstructions(each)])]) for each in panels]
     truths, guesses = (words.span(len(getattr(p, name)) for p in panels) for name in ("truth", "guess"))
     note = f"n = {truths} private and {guesses} reconstructed images of one update in each panel"
@@ -40,10 +47,7 @@ def grid(result: Result, *, tile: float = 0.63, most: int | None = None) -> Body
 
 
 def _best(panel: Panel, most: int | None) -> Panel:
-    """Return a panel with its `most` reconstructions of highest r.
-
-    They stand in the order of the samples that they resemble.
-    """
+    """Return a panel with the best reconstructions, in the order of the samples that they resemble."""
     if most is None or len(panel.guess) <= most:
         return panel
     kept = np.argsort(-np.nan_to_num(panel.score, nan=-1), kind="stable")[:most]
@@ -58,10 +62,9 @@ def _features(panel: Panel) -> bool:
 
 def _caption(result: Result, panel: Panel) -> str:
     about = panel.about
-    parts = [word(result, "dataset", about["dataset"]), word(result, "victim", about["victim"])]
-    parts += [f"k = {about['local_samples']}"]
-    called = {"checkpoint": "epoch", "neuron": "neuron"}
-    return " · ".join([*parts, *(f"{name} {about[key]}" for key, name in called.items() if key in about)])
+    called = {"local_samples": "k =", "checkpoint": "epoch", "neuron": "neuron"}
+    parts = [f"{name} {about[key]}" for key, name in called.items() if key in about]
+    return " · ".join([named_cell(result, panel, ["dataset", "victim"]), *parts])
 
 
 def _samples(panel: Panel) -> Strip:

@@ -6,10 +6,10 @@ The row above all others shows the strongest attacker of each defence.
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
-from matplotlib.figure import SubFigure
+from matplotlib.axes import Axes
 
 from leakbench.results.figures import words
+from leakbench.results.figures.facet import faceted, shaded
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import chosen, counted, levels, word
 from leakbench.results.figures.sheet import Body
@@ -56,43 +56,29 @@ def heat(
     steps = own.groupby("attack")["iterations"].max().to_dict() if "iterations" in own else {}
     heights = [HEAD + SQUARE * len(square) for _, square, _ in groups]
 
-    def paint(body: SubFigure) -> None:
-        grid: Any = body.subplots(
-            len(groups), 1, squeeze=False, gridspec_kw={"height_ratios": heights}, sharex=True
-        )
-        for ((dataset, victim), square, marks), axes in zip(groups, grid.flat, strict=True):
-            starred = [
-                (victim, n) not in pixels and n not in (STRONGEST, *words.BASELINES) for n in square.index
-            ]
-            sns.heatmap(
-                square.clip(0, 1),
-                ax=axes,
-                cmap="rocket_r",
-                vmin=0,
-                vmax=1,
-                annot=square.map(_number) + marks.reindex_like(square).astype(object).fillna(""),
-                fmt="",
-                annot_kws={"fontsize": 6.3},
-                linewidths=0.6,
-                linecolor="white",
-                xticklabels=[word(result, "defence", name) for name in defences],
-                yticklabels=[
-                    _line(result, n, steps.get(n)) + " *" * star
-                    for n, star in zip(square.index, starred, strict=True)
-                ],
-                cbar_kws={"label": words.called("metric", metric), "pad": 0.01},
-            )
-            axes.axhline(1, color="white", linewidth=4)
-            axes.set(
-                xlabel="",
-                ylabel="",
-                title=f"{word(result, 'dataset', dataset)} · {word(result, 'victim', victim)}",
-            )
-            axes.tick_params(length=0, labelsize=7, labelbottom=axes is grid.flat[-1])
-            axes.tick_params(axis="y", rotation=0)
-            axes.get_yticklabels()[0].set_fontweight("bold")
-            axes.grid(visible=False)
-        for label in grid.flat[-1].get_xticklabels():
+    def mark(axes: Axes, key: tuple[str, str], square: pd.DataFrame, marks: pd.DataFrame) -> None:
+        dataset, victim = key
+        left = [
+            _line(result, n, steps.get(n))
+            + " *" * ((victim, n) not in pixels and n not in (STRONGEST, *words.BASELINES))
+            for n in square.index
+        ]
+        look: Any = {
+            "vmax": 1,
+            "annot": square.map(_number) + marks.reindex_like(square).astype(object).fillna(""),
+            "fmt": "",
+            "annot_kws": {"fontsize": 6.3},
+            "cbar_kws": {"label": words.called("metric", metric), "pad": 0.01},
+        }
+        title = f"{word(result, 'dataset', dataset)} · {word(result, 'victim', victim)}"
+        below = [word(result, "defence", name) for name in defences]
+        shaded(axes, square.clip(0, 1), title, left, below, **look)
+        axes.axhline(1, color="white", linewidth=4)
+        last = key == groups[-1][0]
+        axes.tick_params(labelsize=7, labelbottom=last)
+        axes.tick_params(axis="y", rotation=0)
+        axes.get_yticklabels()[0].set_fontweight("bold")
+        for label in axes.get_xticklabels() if last else ():
             label.set(rotation=40, ha="right", rotation_mode="anchor")
 
     null = rows[rows["baseline"] != ""]
@@ -102,14 +88,11 @@ def heat(
         "where an attack reconstructs images; †: at least half of the trials failed; ‡: no better than the "
         "null; in brackets: iterations"
     )
-    return Body(sum(heights) + FOOT, note, paint)
+    return faceted(mark, groups, note, heights=heights, below=FOOT, sharex=True)
 
 
 def _of_images(rows: pd.DataFrame, pixels: set[tuple[str, str]]) -> pd.DataFrame:
-    """Return the rows of one map without the nulls of features, if it has nulls of images.
-
-    pixels: the victims and attacks that give images.
-    """
+    """Return the rows of one map without the nulls of features, if it has nulls of images."""
     null = rows["baseline"] != ""
     images = pd.Series(
         [pair in pixels for pair in zip(rows["victim"], rows["attack"], strict=True)], rows.index

@@ -24,12 +24,7 @@ class InProcess(Engine):
     def execute_managed_notebook(
         cls, nb_man: NotebookExecutionManager, kernel_name: str, **settings: Any
     ) -> None:
-        """Run the cells in order until one fails, and put their outputs into the notebook.
-
-        nb_man: papermill's manager of one notebook, which notes when a cell begins and ends.
-        kernel_name: papermill's own, not used.
-        settings: papermill's own, not used.
-        """
+        """Run the cells in order until one fails, and put their outputs into the notebook."""
         names: dict[str, Any] = {"__name__": "__main__"}
         code = [cell for cell in nb_man.nb.cells if cell.cell_type == "code"]
         for count, cell in enumerate(code, 1):
@@ -46,7 +41,7 @@ class InProcess(Engine):
 
 
 def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
-    """Run a cell's source in `names` and return its printed text, its last value and its error as outputs."""
+    """Run a cell and return its printed text, its last value and its error as outputs."""
     printed = {"stdout": io.StringIO(), "stderr": io.StringIO()}
     last: list[NotebookNode] = []
     with redirect_stdout(printed["stdout"]), redirect_stderr(printed["stderr"]):
@@ -64,7 +59,7 @@ def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
 
 
 def _value(source: str, names: dict[str, Any], place: str) -> Any:
-    """Run statements and return the value of the last one if it is an expression, else None."""
+    """Run statements and return the value of the last one if it is an expression."""
     tree = ast.parse(source, place)
     ends = tree.body[-1:]
     asked = isinstance(ends[0], ast.Expr) if ends else False

@@ -12,24 +12,24 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import SubFigure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from leakbench.base.cellname import CELL
 from leakbench.results.figures import words
-from leakbench.results.figures.legend import (
+from leakbench.results.figures.facet import (
     MARKERS,
-    add_legend,
     bounded,
     colours,
     compare,
     compared,
     entry,
+    faceted,
+    grouped,
+    keyed,
     legend_height,
-)
+)  # fmt: skip
 from leakbench.results.figures.result import Result
-from leakbench.results.figures.rows import chosen, counted, levels, named, ordered, word
+from leakbench.results.figures.rows import chosen, counted, levels, numeric, ordered, word
 from leakbench.results.figures.sheet import INK, MUTED, WIDTH, Body
 
 DASHES = ("-", *((0, gaps) for gaps in ((3, 1.5), (1, 1.2), (5, 1.2, 1, 1.2), (2, 2), (4, 1, 1, 1, 1, 1))))
@@ -81,126 +81,75 @@ def lines(
     across: the largest number of panels in a row.
     height: the height of a row in inches.
     """
-    rows = chosen(
-        result,
-        metrics,
-        where=where,
-        baselines=[*baselines, *against],
-        columns=columns,
-    )
+    rows = chosen(result, metrics, where=where, baselines=[*baselines, *against], columns=columns)
     if x == "share":
         rows = rows.assign(share=rows["iterations"] / rows.groupby(list(CELL))["iterations"].transform("max"))
     own = rows[rows["baseline"].isin(baselines)]
     if own.empty or own[x].isna().all():
         return None
     order = {"metric": {name: name for name in metrics}} | (columns or {})
-    rows, rising, places = _grouped(result, rows, x, hue, style, columns, text)
-    measured = rows[~rows["baseline"].isin(words.BASELINES)]
-    palette = colours(list(dict.fromkeys(measured["hue"])), inked, rising=rising)
-    dashes = dict(zip(dict.fromkeys(measured["style"]), itertools.cycle(DASHES)))
     titles = list(dict.fromkeys(zip(*(ordered(result, own, panels, order)[c] for c in panels), strict=True)))
-    across = min(across, len(titles))
-    # Each dash has a marker, or each colour if there is one dash only.
-    markers = dict(zip(dashes if len(dashes) > 1 else palette, itertools.cycle(MARKERS)))
-    entries = _entries(palette, dashes, markers) + compared(rows)
-    if limit:
-        entries.append(entry("everything", color=MUTED, linestyle="-", linewidth=1))
-    down = math.ceil(len(titles) / across)
-
-    def paint(body: SubFigure) -> None:
-        grid: Any = body.subplots(down, across, squeeze=False)
-        shown = ""
-        for number, (axes, values) in enumerate(zip(grid.flat, titles, strict=False)):
-            part = rows
-            for column, value in zip(panels, values, strict=True):
-                part = part[part[column] == value]
-            metric = part["metric"].iloc[0]
-            _limit(axes, part, x, (limit or {}).get(metric))
-            _curves(axes, part[part["baseline"].isin(baselines)], x, palette, dashes, markers)
-            compare(axes, part, x, "mean", palette)
-            if problems:
-                _problems(axes, result, part)
-            names = [word(result, c, v, text) for c, v in zip(panels, values, strict=True) if c != "metric"]
-            letters = int((WIDTH / across - 0.45) / LETTER)
-            axes.set_title(textwrap.fill(" · ".join(filter(None, names)), letters), fontsize=7.5)
-            _dress(axes, part, x, label or words.AXES.get(x, x), places, log)
-            if number % across and metric == shown:
-                axes.set_ylabel("")
-            shown = metric
-        for axes in grid.flat[len(titles) :]:
-            axes.remove()
-        add_legend(body, entries)
-
-    return Body(height * down + legend_height(entries), counted(rows), paint)
-
-
-def _grouped(
-    result: Result,
-    rows: pd.DataFrame,
-    x: str,
-    hue: Sequence[str],
-    style: Sequence[str],
-    columns: Any,
-    text: Any,
-) -> tuple[pd.DataFrame, bool, dict[str, int]]:
-    """Add the columns `hue` and `style`, which name each row's colour and dash.
-
-    Returns the rows, whether the colours stand for a rising quantity and, if x holds words, word → its place
-    on the axis.
-    """
-    rows = ordered(result, rows, [*hue, *style], columns)
-    rows = rows.assign(hue=named(result, rows, hue, text), style=named(result, rows, style, text))
-    numbers = [rows[column].dropna().map(lambda value: isinstance(value, int | float)) for column in hue]
-    rising = len(hue) == 1 and hue[0] != "client" and all(numbers[0])
+    rows = grouped(result, rows, columns, text, hue=hue, style=style)
+    # The colours of a quantity go from light to dark.
+    rising = len(hue) == 1 and hue[0] != "client" and numeric(rows[hue[0]])
     places = {}
     if rows[x].map(lambda value: isinstance(value, str)).any():
         places = {value: place for place, value in enumerate(levels(result, rows, x, columns))}
         rows = rows.assign(**{x: rows[x].map(places)})
-    return rows.assign(**{x: rows[x].astype(float)}), rising, places
+    rows = rows.assign(**{x: rows[x].astype(float)})
+    measured = rows[~rows["baseline"].isin(words.BASELINES)]
+    palette = colours(list(dict.fromkeys(measured["hue"])), inked, rising=rising)
+    dashes = dict(zip(dict.fromkeys(measured["style"]), itertools.cycle(DASHES)))
+    # Each dash has a marker, or each colour if there is one dash only.
+    markers = dict(zip(dashes if len(dashes) > 1 else palette, itertools.cycle(MARKERS)))
+    entries = keyed(palette, markers, "color", linestyle="-") + keyed(dashes, markers, "linestyle", color=INK)
+    entries += compared(rows)
+    if limit:
+        entries.append(entry("everything", color=MUTED, linestyle="-", linewidth=1))
+    parts = [rows[rows[list(panels)].eq(pd.Series(values, panels)).all(axis=1)] for values in titles]
+    shown = [part["metric"].iloc[0] for part in parts]
+    across = min(across, len(titles))
+
+    def mark(axes: Axes, number: int) -> None:
+        part, metric = parts[number], shown[number]
+        _limit(axes, part, x, (limit or {}).get(metric))
+        for group, line in part[part["baseline"].isin(baselines)].groupby(["hue", "style"], sort=False):
+            (colour, dash), line = map(str, group), line.sort_values(x, kind="stable")
+            symbol = markers.get(dash) or markers[colour]
+            _curve(axes, line[x], line, palette[colour], symbol, dashes[dash])
+        compare(axes, part, x, "mean", palette)
+        if problems:
+            _problems(axes, result, part)
+        names = [
+            word(result, c, v, text) for c, v in zip(panels, titles[number], strict=True) if c != "metric"
+        ]
+        letters = int((WIDTH / across - 0.45) / LETTER)
+        axes.set_title(textwrap.fill(" · ".join(filter(None, names)), letters), fontsize=7.5)
+        # Neighbours of one metric have its name once.
+        first = not number % across or metric != shown[number - 1]
+        axes.set(xlabel=label or words.AXES.get(x, x), ylabel=words.called("metric", metric) if first else "")
+        _scale_x(axes, x, sorted(part[x].dropna().unique()), places, "x" in log)
+        _scale_y(axes, part, "y" in log)
+
+    heights = [height] * math.ceil(len(titles) / across)
+    numbered = [(number,) for number in range(len(titles))]
+    below = legend_height(entries)
+    return faceted(
+        mark, numbered, counted(rows), heights=heights, across=across, below=below, entries=entries
+    )
 
 
-def _curves(
-    axes: Axes,
-    rows: pd.DataFrame,
-    x: str,
-    palette: Mapping[str, Any],
-    dashes: Mapping[str, Any],
-    markers: Mapping[str, str],
-) -> None:
-    """Join the points of each group; a group with fewer than JOINED points stays dots."""
-    for (hue, style), line in rows.groupby(["hue", "style"], sort=False):
-        hue, style = str(hue), str(style)
-        line, look = line.sort_values(x, kind="stable"), {"color": palette[hue]}
-        joined = len(line) >= JOINED and line[x].is_unique
-        axes.plot(
-            line[x],
-            line["mean"],
-            linestyle=dashes[style],
-            linewidth=1.4 if joined else 0,
-            clip_on=False,
-            zorder=3,
-            marker=(markers.get(style) or markers[hue]) if len(line) <= MANY else "",
-            markersize=4.2,
-            markeredgewidth=0.4,
-            markeredgecolor="w",
-            **look,
-        )
-        ends = line[x], line["ci_low"], line["ci_high"]
-        if joined:
-            axes.fill_between(*ends, alpha=0.16, linewidth=0, **look)
-        else:
-            axes.vlines(*ends, linewidth=1.2, **look)
-
-
-def _entries(
-    palette: Mapping[str, Any], dashes: Mapping[str, Any], markers: Mapping[str, str]
-) -> list[Line2D]:
-    """Return the legend's entries for colours, and for dashes, if there are several of them."""
-    look = [
-        (name, {"color": colour, "linestyle": "-"}) for name, colour in palette.items() if len(palette) > 1
-    ]
-    look += [(name, {"color": INK, "linestyle": dash}) for name, dash in dashes.items() if len(dashes) > 1]
-    return [entry(name, marker=markers.get(name, ""), **each) for name, each in look if name]
+def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:
+    """Join the points of one group; fewer than JOINED points stay dots."""
+    joined = len(rows) >= JOINED and x.is_unique
+    look: Any = {"markersize": 4.2, "markeredgewidth": 0.4, "markeredgecolor": "w", "clip_on": False}
+    look |= {"marker": marker if len(rows) <= MANY else "", "linestyle": dash, "zorder": 3}
+    axes.plot(x, rows["mean"], color=colour, linewidth=1.4 if joined else 0, **look)
+    ends = x, rows["ci_low"], rows["ci_high"]
+    if joined:
+        axes.fill_between(*ends, alpha=0.16, linewidth=0, color=colour)
+    else:
+        axes.vlines(*ends, linewidth=1.2, color=colour)
 
 
 def _limit(axes: Axes, rows: pd.DataFrame, x: str, most: str | float | None) -> None:
@@ -215,47 +164,38 @@ def _problems(axes: Axes, result: Result, rows: pd.DataFrame) -> None:
     """Mark the rounds in which the exhibit names a problem, with the client that had it."""
     for each in result.facts.get("problems", {}).get(rows["training"].iloc[0], []):
         axes.axvline(each["round"], color=MUTED, linewidth=0.8, linestyle=":", zorder=1)
-        name = axes.annotate(
-            f" client {each['client']}",
-            (each["round"], 0.97),
-            xycoords=("data", "axes fraction"),
-            fontsize=6,
-            va="top",
-            color=MUTED,
-        )
+        look: Any = {"xycoords": ("data", "axes fraction"), "fontsize": 6, "va": "top", "color": MUTED}
+        name = axes.annotate(f" client {each['client']}", (each["round"], 0.97), **look)
         name.set_in_layout(False)
 
 
-def _dress(
-    axes: Axes, rows: pd.DataFrame, x: str, label: str, places: dict[str, int], log: Sequence[str]
-) -> None:
-    """Name and scale the axes."""
-    metric = rows["metric"].iloc[0]
-    axes.set(xlabel=label, ylabel=words.called("metric", str(metric)))
-    there = sorted(rows[x].dropna().unique())
+def _scale_x(axes: Axes, x: str, there: Sequence[float], places: Mapping[str, int], log: bool) -> None:
+    """Scale the horizontal axis, on which words have places, and all else the values `there`."""
     if places:
         axes.set_xticks(list(places.values()), list(places))
         axes.set_xlim(-0.4, len(places) - 0.6)
-    elif "x" in log:
+    elif log:
         axes.set_xscale("log") if there[0] > 0 else axes.set_xscale("symlog", linthresh=1)
         if len(there) <= TICKS and all(b > NEAR * a for a, b in itertools.pairwise(there)):
             axes.set_xticks(there, [f"{place:g}" for place in there])
             axes.minorticks_off()
+            return
+        if there[0] > 0 and there[-1] < WIDE * there[0]:
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         else:
-            if there[0] > 0 and there[-1] < WIDE * there[0]:
-                axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-            else:
-                axes.xaxis.set_major_locator(LogLocator(numticks=5))
-            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.xaxis.set_major_locator(LogLocator(numticks=5))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     elif x in ("round", "steps"):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if "y" in log and (rows["mean"] > 0).all():
+
+
+def _scale_y(axes: Axes, rows: pd.DataFrame, log: bool) -> None:
+    if log and (rows["mean"] > 0).all():
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=6))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    elif bounded(metric):
+    elif bounded(rows["metric"].iloc[0]):
         axes.set_ylim(-0.02, 1.04)
     elif (rows["mean"] >= 0).all():
-        highest = np.nanmax(rows[["mean", "ci_high"]].to_numpy(float))
-        axes.set_ylim(0, 1.08 * highest or 1)
+        axes.set_ylim(0, 1.08 * np.nanmax(rows[["mean", "ci_high"]].to_numpy(float)) or 1)

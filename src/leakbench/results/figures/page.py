@@ -1,7 +1,4 @@
-"""The texts and the table that the page of an experiment has around its figure.
-
-These are the claim, the protocol, the threat model, the table, the verdicts and the origin.
-"""
+"""The page of an experiment around its figure: claim, protocol, threat model, table, verdicts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,37 +23,16 @@ KINDS = {
 }
 # The columns of a table that distinguish its rows, as far as they vary.
 CONDITION = (
-    *KINDS,
-    "checkpoint",
-    "client",
-    "key",
-    "tested",
-    "local_samples",
-    "threshold",
-    "pass",
-    "round",
+    *KINDS, "checkpoint", "client", "key", "tested", "local_samples", "threshold", "pass", "round",
     "convention",
-)
-VERDICTS = (
-    "id",
-    "verdict",
-    "metric",
-    "published",
-    "measured",
-    "ci_low",
-    "ci_high",
-    "n",
-    "reason",
-)
+)  # fmt: skip
+VERDICTS = ("id", "verdict", "metric", "published", "measured", "ci_low", "ci_high", "n", "reason")
 # A table with more rows is too long for a page; the CSV file has all of them.
 LONGEST = 60
 
 
 def claim(result: Result, paper: Sequence[str] = ()) -> str:
-    """Return the title, what the experiment shows, and the paper that says so, as Markdown.
-
-    paper: no file, or one paper.yaml.
-    """
+    """Return the title, what the experiment shows, and the work that says so, as Markdown."""
     spec = result.spec
     lines = [f"# {spec['title']}", "", f"**{_said(spec)}** {spec['shows']}"]
     for path in paper:
@@ -137,34 +113,24 @@ def _measured(row: Mapping[Any, Any]) -> str:
 
 
 def beyond(result: Result, path: str) -> str:
-    """Return which files hold all numbers, as Markdown.
-
-    path: the table of the run itself.
-    """
+    """Return which files hold all numbers, as Markdown."""
     kept = f"`reference/{result.spec['scale']}/{Path(path).name}`"
     shown = f"{kept}; those of this run alone: " if result.recorded else ""
     return f"All numbers, with nulls and snapshots: {shown}`{_short(path)}`."
 
 
 def verdicts(result: Result, scorecard: Sequence[str] = ()) -> str:
-    """Return the verdicts that rest on this experiment alone, as Markdown or as an HTML table.
-
-    scorecard: no file, or the CSV of these verdicts.
-    """
+    """Return the verdicts that rest on this experiment alone, as Markdown or as an HTML table."""
     for path in scorecard:
         rows = read_csv(Path(path), keep_default_na=False, dtype=str)
         shown = rows[[column for column in VERDICTS if column in rows]]
-        return (
-            str(shown.to_html(index=False)) if len(rows) else "No statement is about this experiment alone."
-        )
+        table = str(shown.to_html(index=False))
+        return table if len(rows) else "No statement is about this experiment alone."
     return f"They stand in `results/{result.spec['scale']}/scorecard.csv`, once the whole scale has run."
 
 
 def origin(result: Result, table: str) -> str:
-    """Return the command that makes the figure, and the commit at which it was made, as Markdown.
-
-    table: the table of the run itself, whose file has the name of the experiment.
-    """
+    """Return the command that makes the figure, and the commit at which it was made, as Markdown."""
     name, scale = Path(table).stem, result.spec["scale"]
     config = "" if scale == "quick" else f" --config scale={scale}"
     lines = ["## Made by", "", f"    snakemake --cores 1 results/{scale}/figures/{name}.png{config}"]
@@ -188,6 +154,5 @@ def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:
 
 
 def _short(path: str) -> str:
-    """Return a path from results/ on."""
     parts = Path(path).parts
     return "/".join(parts[parts.index("results") :]) if "results" in parts else Path(path).name

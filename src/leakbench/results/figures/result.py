@@ -47,16 +47,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Result:
-    """One experiment.
+    """One experiment: its table, and the pictures, facts and tensors of its exhibit.
 
-    rows: the table that the `table` verb writes.
-    panels: the pictures of the exhibit.
-    facts: the facts of the exhibit.
-    tensors: the tensors of the exhibit.
     spec: title, shows, work, item, scale, figure, and under `parts` what the experiment names, in its order.
     marks: the printed numbers that belong to rows of the table, in the unit of the table.
-    recorded: if a recorded run is shown in place of this run, when, where and from what it was recorded;
-    otherwise empty.
+    recorded: if a recorded run is shown in place of this run, when, where and from what it was recorded.
     """
 
     rows: pd.DataFrame
@@ -72,12 +67,7 @@ class Result:
         return {part["name"]: part for part in self.spec.get("parts", {}).get(kind, [])}
 
     def value(self, kind: str, name: str, parameter: str) -> Any:
-        """Return a parameter's value of a part at its full size, or None if the part has none.
-
-        kind: the kind of the part (dataset, victim, attack, ...).
-        name: the name of the part.
-        parameter: the name of the parameter, or its path, such as objective.layer-weights.beta.
-        """
+        """Return a value of a part at full size by its path (objective.layer-weights.beta), or None."""
         value: Any = self.parts(kind).get(name, {}).get("parameters", {})
         for key in parameter.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -89,12 +79,8 @@ def read_result(
 ) -> Result:
     """Read the files from which one experiment's figure is drawn.
 
-    table: CSV.
-    exhibit: safetensors, which may hold no pictures.
-    spec: JSON.
     marks: no file, or one CSV of printed numbers, which may be empty.
-    recorded: no file, or the recorded table that is shown in place of `table`, with the files beside it
-    (`reference.fuller` chooses it).
+    recorded: no file, or the recorded table that is shown in place of `table`, with the files beside it.
 
     Raises UserError naming the file and what it lacks.
     """
@@ -156,11 +142,7 @@ def _of_record(own: Result, kept: Kept) -> Result:
 
 
 def _median(cell: str, pair: np.ndarray) -> Panel:
-    """Return the picture at the median that a record keeps of a cell.
-
-    cell: the five names of `cells.CELL`, joined with "/".
-    pair: uint8 [2, rows, columns, channels], the private image and its reconstruction.
-    """
+    """Return the `pair` (uint8 [2, rows, columns, channels]) that a record keeps of a cell."""
     truth, guess = (pair.transpose(0, 3, 1, 2) / np.float32(255)).astype(np.float32)
     with np.errstate(invalid="ignore", divide="ignore"):
         score = np.corrcoef(truth.ravel(), guess.ravel())[0, 1]

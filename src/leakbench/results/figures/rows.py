@@ -1,11 +1,8 @@
-"""The rows of a table that a drawing shows.
-
-The rows have the columns that the drawing derives, and the printed numbers stand beside them as rows.
-"""
+"""The rows that a drawing shows: those of a table, with derived columns, and the printed numbers."""
 
 import fnmatch
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -37,14 +34,8 @@ def chosen(
     """Return the rows of some metrics and baselines that a drawing shows.
 
     Printed numbers are rows of the baseline PRINTED. Runs that were too short are left out, PSNR ends at
-    DECIBELS, and intervals of fewer than FEWEST values are left out.
-
-    result: the experiment.
-    metrics: the metrics that are kept.
-    where: column → the value, or list of values, that is kept.
-    columns: new column → how it follows from others (see `derived`).
-    convention: the convention that is kept; a metric without rows of this convention keeps all its rows.
-    baselines: the baselines that are kept; "" is the attack itself.
+    DECIBELS, and intervals of fewer than FEWEST values are left out. A metric without rows of the convention
+    keeps all its rows.
     """
     parts = [result.rows, _printed(result)]
     # The columns of an empty table have no type, and would change the types of the other table.
@@ -73,9 +64,6 @@ def chosen(
 def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, Any]) -> pd.DataFrame:
     """Return the rows with a new column.
 
-    result: the experiment.
-    rows: rows of its table.
-    column: the name of the new column.
     how: the key `by` names the column, or the columns, from which the new column follows. Every other key is
     a glob of a value of that column → the new value, or a list of values for a row that stands in several
     places. The values of several columns are joined with " | ". The key `else` has the new value of all other
@@ -101,15 +89,9 @@ def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, A
 
 
 def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | None = None) -> list[Any]:
-    """Return the values of a column in order.
+    """Return the values of a column in order: numbers by size, others as they are first listed.
 
-    Numbers are sorted by size. Other values stand in the order in which the derivation of the column, or else
-    the experiment, lists them.
-
-    result: the experiment.
-    rows: rows of its table.
-    column: the name of the column.
-    columns: new column → how it follows from others (see `derived`).
+    The derivation of the column lists them, or else the experiment.
     """
     there = list(dict.fromkeys(rows[column].dropna()))
     how = (columns or {}).get(column, {})
@@ -117,24 +99,21 @@ def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | N
     for value in [value for key, value in how.items() if key not in ("by", "parameter")]:
         listed += value if isinstance(value, list) else [value]
     listed += words.KEYS if column == "key" else list(result.parts(column))
-    if all(isinstance(value, int | float) for value in there):
+    if numeric(there):
         return sorted(there)
     place = {value: number for number, value in reversed(list(enumerate(listed)))}
     return sorted(there, key=lambda value: place.get(value, len(place)))
 
 
+def numeric(values: Iterable[Any]) -> bool:
+    """Return whether values are numbers, as far as they are known."""
+    return all(isinstance(value, int | float) for value in values if not pd.isna(value))
+
+
 def named(
     result: Result, rows: pd.DataFrame, columns: Sequence[str], text: Mapping[str, str] | None = None
 ) -> pd.Series:
-    """Return the name of each row: the words for its values in some columns, joined with " · ".
-
-    The name is empty if no value needs a word.
-
-    result: the experiment.
-    rows: rows of its table.
-    columns: the columns that make up the name.
-    text: value → the words that are shown in its place.
-    """
+    """Return the words for each row's values in some columns, joined with " · "."""
     if not columns:
         return pd.Series("", index=rows.index, dtype=object)
     parts = [rows[column].map(lambda value, c=column: word(result, c, value, text)) for column in columns]
@@ -142,16 +121,7 @@ def named(
 
 
 def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None = None) -> str:
-    """Return the words for a value of a column.
-
-    These are the experiment's own words, or else the title of the part that the value names, or else those of
-    `words.called`.
-
-    result: the experiment.
-    column: the name of the column.
-    value: one of its values.
-    text: value → the experiment's own words.
-    """
+    """Return the experiment's own words for a value, or the title of its part, or `words.called`."""
     plain = words.plain(value)
     if text and plain in text:
         return text[plain]
@@ -162,23 +132,14 @@ def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None
 def ordered(
     result: Result, rows: pd.DataFrame, by: Sequence[str], columns: Columns | None = None
 ) -> pd.DataFrame:
-    """Return the rows sorted by some columns, each in the order of `levels`.
-
-    result: the experiment.
-    rows: rows of its table.
-    by: the columns, the most important first.
-    columns: new column → how it follows from others (see `derived`).
-    """
+    """Return the rows sorted by some columns, the most important first, each as `levels` has it."""
     keys = {c: {value: n for n, value in enumerate(levels(result, rows, c, columns))} for c in by}
     places = rows[list(by)].apply(lambda series: series.map(keys[str(series.name)]).fillna(-1))
     return rows.loc[places.sort_values(list(by), kind="stable").index] if len(by) else rows
 
 
 def too_short(result: Result) -> list[tuple[tuple[str, ...], str]]:
-    """Return the cells whose attacks ran for less than SHORTEST of their published length.
-
-    Each cell comes with the words that say how long its attack ran.
-    """
+    """Return the cells whose attacks ran for less than SHORTEST of their published length, with words."""
     rows = result.rows
     if not {*CELL, "iterations"} <= set(rows.columns):
         return []
@@ -193,10 +154,7 @@ def too_short(result: Result) -> list[tuple[tuple[str, ...], str]]:
 
 
 def missing(result: Result) -> str:
-    """Return in words why cells are missing.
-
-    Data sets that are not here are named by their titles. Other reasons are given as they are.
-    """
+    """Return in words why cells are missing. Data sets that are not here are named by their titles."""
     reasons: list[str] = list(dict.fromkeys(result.facts.get("absent_cells", {}).values()))
     named = {reason: reason.split()[0].rstrip(":") for reason in reasons}
     absent = [name for name in dict.fromkeys(named.values()) if name in result.parts("dataset")]
@@ -206,10 +164,7 @@ def missing(result: Result) -> str:
 
 
 def counted(rows: pd.DataFrame, intervals: bool = True) -> str:
-    """Return the small print of a drawing: how many values, of what, and how many steps its rows rest on.
-
-    intervals: whether the drawing shows intervals.
-    """
+    """Return the small print of a drawing: on how many values and steps its rows rest."""
     own = rows[rows["baseline"].isin(["", "snapshot"])]
     if own.empty:
         return "n = 0"

@@ -1,7 +1,4 @@
-"""The look of every figure.
-
-Title and published claim stand above, the drawings below each other, and the small print last.
-"""
+"""The look of every figure: title and claim, the drawings below each other, and the small print last."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -23,31 +20,14 @@ from leakbench.results.figures.rows import missing, too_short
 WIDTH, MARGIN, DPI = 9.0, 0.3, 170
 INK, MUTED, FAINT, GREY = "#1b1f24", "#59636e", "#d5dae0", "#8c959f"
 LOOK: Any = {
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.solid_capstyle": "round",
-    "image.cmap": "gray",
-    "legend.frameon": False,
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
+    "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.linewidth": 0.7, "axes.titlelocation": "left",
+    "grid.color": "#e8ebee", "grid.linewidth": 0.7, "lines.solid_capstyle": "round", "image.cmap": "gray",
+    "text.color": INK, "xtick.color": INK, "ytick.color": INK, "legend.frameon": False,
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8,
+    "axes.labelsize": 8, "axes.titlesize": 8.5, "xtick.labelsize": 7.5, "ytick.labelsize": 7.5,
     "legend.fontsize": 7.5,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "grid.color": "#e8ebee",
-    "grid.linewidth": 0.7,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,10 +45,7 @@ class Body:
 
 
 def draw(result: Result) -> Figure | None:
-    """Draw the figure of an experiment, or return None if there is nothing to draw.
-
-    Each part is drawn by the function that the YAML of the experiment names.
-    """
+    """Draw the figure of an experiment, or return None if there is nothing to draw."""
     bodies = []
     for asked in result.spec["figure"]:
         arguments = {key: value for key, value in asked.items() if key != "drawing"}
@@ -79,8 +56,7 @@ def draw(result: Result) -> Figure | None:
 def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
     """Put title and claim above some drawings, and scale, n, seeds and threat model below them.
 
-    The figure never touches pyplot, so that figures share no state. Without drawings there is no figure, and
-    None is returned.
+    The figure never touches pyplot, so that figures share no state.
     """
     if not bodies:
         return None
@@ -117,10 +93,9 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
 
 
 def save(figure: Figure | None, out: str) -> None:
-    """Write the figure as PNG, or an empty file if there is no figure.
+    """Write the figure as PNG, or an empty file, which page and report skip, if there is no figure.
 
-    The page and the report skip an empty file. The bytes depend on the drawing alone: they hold no date and
-    no version.
+    The bytes depend on the drawing alone: they hold no date and no version.
     """
     if figure is None:
         Path(out).write_bytes(b"")

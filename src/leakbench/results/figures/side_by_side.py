@@ -5,7 +5,6 @@ from typing import Any
 
 from leakbench.base.cellname import CELL
 from leakbench.results.figures import words
-from leakbench.results.figures.medians import at_medians, medians
 from leakbench.results.figures.result import Panel, Result
 from leakbench.results.figures.rows import too_short, word
 from leakbench.results.figures.sheet import Body
@@ -18,9 +17,11 @@ from leakbench.results.figures.tile import (
     Strip,
     Tile,
     left_of,
+    medians,
+    named_cell,
     pearson,
     tiled,
-)
+)  # fmt: skip
 
 # Inches: the sides that a tile may have.
 SMALLEST, LARGEST = 0.31, 0.8
@@ -55,8 +56,8 @@ def side_by_side(
             found.setdefault((*_values(panel, blocks), panel.truth.tobytes()), []).append(panel)
     if not found:
         return None
-    if at_medians(panels := [panel for own in found.values() for panel in own]):
-        return medians(result, panels)
+    if kept := medians(result, [panel for own in found.values() for panel in own]):
+        return kept
     laid = [(*_laid(result, own), own[0].truth) for own in found.values()]
     count = min(most, max(len(truth) for *_, truth in laid))
     across = 1 + max(len(attacks) for _, _, attacks, _ in laid)
@@ -71,21 +72,16 @@ def side_by_side(
         count -= 1
     groups = []
     for heading, lines, attacks, truth in laid:
-        strips = {name: [_tiles(line.get(a), count) for a in attacks] for name, line in lines.items()}
-        private: list[Tile | None] = [Tile(image) for image in truth[:count]]
-        called = [word(result, "attack", attack) for attack in attacks]
+        called = ["private", *(word(result, "attack", attack) for attack in attacks)]
         drawn: list[Line] = []
-        if stacked:
-            (own,) = strips.values()
-            drawn = [
-                (name, [Strip("", tiles)])
-                for name, tiles in zip(["private", *called], [private, *own], strict=True)
-            ]
-        else:
-            for name, own in strips.items():
+        for name, line in lines.items():
+            private: list[Tile | None] = [None] * count if drawn else [Tile(image) for image in truth[:count]]
+            tiles = [private, *(_tiles(line.get(attack), count) for attack in attacks)]
+            if stacked:
+                drawn = [(each, [Strip("", own)]) for each, own in zip(called, tiles, strict=True)]
+            else:
                 heads = [""] * len(called) if drawn else called
-                first = Strip("", [None] * count) if drawn else Strip("private", private)
-                drawn.append(("" if alone else name, [first, *map(Strip, heads, own)]))
+                drawn.append(("" if alone else name, list(map(Strip, heads, tiles))))
         groups.append((heading, drawn))
     shown = words.span(min(len(truth), count) for *_, truth in laid)
     steps = words.steps(result.rows[result.rows["baseline"] == ""])
@@ -106,18 +102,13 @@ def _laid(result: Result, panels: Sequence[Panel]) -> tuple[str, dict[str, dict[
         varied += [c for c in FURTHER if len({_values(panel, [c]) for panel in panels}) > 1]
     lines: dict[str, dict[str, Panel]] = {}
     for panel in panels:
-        lines.setdefault(_named(result, panel, varied), {})[panel.about["attack"]] = panel
+        lines.setdefault(named_cell(result, panel, varied) or "no defence", {})[panel.about["attack"]] = panel
     order = {name: place for place, name in enumerate(result.parts("attack"))}
     attacks = sorted(
         {panel.about["attack"]: None for panel in panels}, key=lambda a: order.get(a, len(order))
     )
-    return _named(result, panels[0], [c for c in CONDITION if c not in varied]), lines, attacks
-
-
-def _named(result: Result, panel: Panel, columns: Sequence[str]) -> str:
-    known = dict(zip(columns, _values(panel, columns), strict=True))
-    names = [word(result, c, v) for c, v in known.items() if (c, v) != ("defence", "none")]
-    return " · ".join(names) or "no defence"
+    shared = [c for c in CONDITION if c not in varied]
+    return named_cell(result, panels[0], shared) or "no defence", lines, attacks
 
 
 def _tiles(panel: Panel | None, count: int) -> list[Tile | None]:

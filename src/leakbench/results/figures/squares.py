@@ -1,10 +1,8 @@
 """A map of squares for each metric, with one condition down, another across, and a number in each square."""
 
-from typing import Any
+from matplotlib.axes import Axes
 
-import seaborn as sns
-from matplotlib.figure import SubFigure
-
+from leakbench.results.figures.facet import faceted, shaded
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import chosen, counted, levels, word
 from leakbench.results.figures.sheet import Body
@@ -28,30 +26,20 @@ def squares(
     rows = chosen(result, metrics)
     if rows.empty:
         return None
-    order = [levels(result, rows, column) for column in (down, across)]
-    measured = [metric for metric in metrics if metric in set(rows["metric"])]
+    order = {column: levels(result, rows, column) for column in (down, across)}
+    left, below = ([word(result, column, value, text) for value in order[column]] for column in order)
+    measured = [(metric,) for metric in metrics if metric in set(rows["metric"])]
 
-    def paint(body: SubFigure) -> None:
-        grid: Any = body.subplots(1, len(measured), squeeze=False, sharey=True)
-        for metric, axes in zip(measured, grid.flat, strict=True):
-            part = rows[rows["metric"] == metric]
-            means = part.pivot_table(index=down, columns=across, values="mean")
-            sns.heatmap(
-                means.reindex(index=order[0], columns=order[1]),
-                ax=axes,
-                cmap="rocket_r",
-                vmin=0,
-                annot=True,
-                fmt=".2g",
-                linewidths=0.6,
-                linecolor="white",
-                cbar=False,
-                xticklabels=[word(result, across, value, text) for value in order[1]],
-                yticklabels=[word(result, down, value, text) for value in order[0]],
-            )
-            axes.set(xlabel=(text or {}).get(across, across), ylabel="")
-            axes.set_title(word(result, "metric", metric, text))
-            axes.tick_params(length=0, rotation=0)
-            axes.grid(visible=False)
+    def mark(axes: Axes, metric: str) -> None:
+        part = rows[rows["metric"] == metric]
+        means = part.pivot_table(index=down, columns=across, values="mean")
+        means = means.reindex(index=order[down], columns=order[across])
+        title = word(result, "metric", metric, text)
+        shaded(axes, means, title, left, below, annot=True, fmt=".2g", cbar=False)
+        axes.set(xlabel=(text or {}).get(across, across))
+        axes.tick_params(rotation=0)
 
-    return Body(SQUARE * len(order[0]) + HEAD + FOOT, counted(rows), paint)
+    heights = [SQUARE * len(left) + HEAD]
+    return faceted(
+        mark, measured, counted(rows), across=len(measured), heights=heights, below=FOOT, sharey=True
+    )

@@ -1,7 +1,4 @@
-"""Images as tiles, in strips and lines.
-
-Tiles that belong together form a strip. Strips stand beside each other in lines.
-"""
+"""Images as tiles. Tiles that belong together form a strip; strips stand beside each other in lines."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +9,9 @@ import numpy as np
 from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
+from leakbench.base.cellname import CELL
+from leakbench.results.figures.result import Panel, Result
+from leakbench.results.figures.rows import word
 from leakbench.results.figures.sheet import FAINT, INK, MARGIN, MUTED, WIDTH, Body
 
 THRESHOLD = 0.98
@@ -25,16 +25,13 @@ ROOM, GAP, APART = WIDTH - 2 * MARGIN, 0.06, 0.15
 HEADING, NAME, LETTER, LABEL, LEGEND = 0.22, 0.13, 0.066, 0.19, 0.14
 # Letters of a name at the left, before it is folded.
 LETTERS = 26
+# In inches: the sides that a tile of a record's picture may have.
+SMALLEST, LARGEST = 0.8, 1.6
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One image of a drawing.
-
-    image: [C, H, W] in any range, or None for a neuron that sent nothing.
-    label: the text below the image.
-    marked: whether the frame of the image is red.
-    """
+    """One image, or None for a neuron that sent nothing. Its frame is red if it is marked."""
 
     image: np.ndarray | None
     label: str = ""
@@ -43,11 +40,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Strip:
-    """Tiles that belong together.
-
-    name: the text above the tiles.
-    tiles: from left to right, None for a gap.
-    """
+    """Tiles that belong together, from left to right, with None for a gap, and the text above them."""
 
     name: str
     tiles: Sequence[Tile | None]
@@ -60,8 +53,8 @@ Line = tuple[str, Sequence[Strip]]
 def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
     """Return an image [C, H, W] of any range as [H, W] or [H, W, 3] in [0, 1], and whether it was rescaled.
 
-    An image that stays in [0, 1] is shown as it is. Any other is stretched linearly from its own minimum
-    (black) to its own maximum (white), all channels together. Values that are not finite count as 0.
+    An image that leaves [0, 1] is stretched linearly from its own minimum (black) to its own maximum (white),
+    all channels together. Values that are not finite count as 0.
     """
     values = np.nan_to_num(np.asarray(image, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = values.min(), values.max()
@@ -73,10 +66,7 @@ def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
 
 
 def pearson(score: float) -> str:
-    """Return a correlation as text, with three decimal places.
-
-    Rounding must not lift a correlation over the threshold, so 0.9796 becomes 0.979.
-    """
+    """Return a correlation with three decimal places, which are not rounded up to the threshold."""
     value = float(score)
     if not np.isfinite(value):
         return "undefined"
@@ -89,12 +79,8 @@ def pearson(score: float) -> str:
 def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
     """Return a drawing of groups of lines, each group under its heading.
 
-    A line that is too long for the figure goes on below.
-
-    groups: pairs of a heading and its lines.
-    side: the side of a tile in inches.
-    note: for the small print.
-    legend: the text below all tiles.
+    A line that is too long for the figure goes on below. `side` is the side of a tile in inches, and `legend`
+    the text below all tiles.
     """
     tiles: list[tuple[float, float, Tile]] = []
     texts: list[tuple[float, float, str, dict[str, Any]]] = []
@@ -153,7 +139,6 @@ def left_of(names: Iterable[str]) -> float:
 
 
 def _letters(strip: Strip, side: float) -> int:
-    """Return how many letters of a strip's name fit above its tiles in one line."""
     return int((max(1, len(strip.tiles)) * (side + GAP) + APART) / LETTER)
 
 
@@ -176,3 +161,36 @@ def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tu
             row.append((x, Strip("" if start else strip.name, strip.tiles[start : start + fitting])))
         x += min(len(strip.tiles), fitting) * pitch + APART
     yield row
+
+
+def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
+    """Draw the pairs that a record keeps: for each cell, a private image and its median reconstruction.
+
+    Above each pair stand the parts that distinguish its cell from the others. The heading names the parts
+    that all cells share. Panels of an exhibit are no such pairs, and give None.
+    """
+    if not any(panel.about.get("rule") == "median" for panel in panels):
+        return None
+    columns = [name for name in CELL if name != "federation"]
+    shared = [name for name in columns if len({panel.about[name] for panel in panels}) == 1]
+    order = {name: list(result.parts(name)) for name in CELL}
+    place = {(name, value): number for name, values in order.items() for number, value in enumerate(values)}
+    panels = sorted(panels, key=lambda panel: [place.get((n, panel.about[n]), -1) for n in CELL])
+    strips = []
+    for panel in panels:
+        own, score = named_cell(result, panel, [c for c in columns if c not in shared]), float(panel.score[0])
+        pair = [Tile(panel.truth[0], "private"), Tile(panel.guess[0], pearson(score), score >= THRESHOLD)]
+        strips.append(Strip(own, pair))
+    side = (ROOM - APART * (len(panels) - 1)) / (2 * len(panels)) - GAP
+    note = (
+        "a record keeps pictures of the strongest attacks alone; n = 1 image of each cell, the median of its "
+        f"trials; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
+    )
+    heading = named_cell(result, panels[0], shared)
+    return tiled([(heading, [("", strips)])], min(LARGEST, max(SMALLEST, side)), note=note)
+
+
+def named_cell(result: Result, panel: Panel, columns: Sequence[str]) -> str:
+    """Return the words for a panel's values in some columns."""
+    values = [(name, panel.about.get(name, "none")) for name in columns]
+    return " · ".join(word(result, *each) for each in values if each != ("defence", "none"))

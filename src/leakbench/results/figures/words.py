@@ -93,10 +93,7 @@ FIRST = ("threat model", "shared", "labels", "batch size")
 
 
 def called(column: str, value: str) -> str:
-    """Return the words for a value of a table's column.
-
-    A value without words of its own is returned as it is.
-    """
+    """Return the words for a value of a column, which is returned as it is if it has none."""
     match column:
         case "metric":
             return METRICS.get(value, value.replace("_", " "))
@@ -114,12 +111,10 @@ def called(column: str, value: str) -> str:
 
 
 def merged(knows: Mapping[str, Any]) -> dict[str, str]:
-    """Return the threat models of all cells merged into one, field → value.
+    """Return the threat models of all cells (cell → field → value), or one of them, merged into one.
 
     Where cells differ, the values of a field are joined with " or ", so nothing is hidden. Values with
     semicolons then stand in brackets.
-
-    knows: one threat model (field → value), or several (cell → field → value).
     """
     models = [value for value in knows.values() if isinstance(value, Mapping)] or ([knows] if knows else [])
     fields = [
@@ -137,10 +132,7 @@ def _either(values: list[str]) -> str:
 
 
 def threat(knows: Mapping[str, Any]) -> str:
-    """Return a threat model in one line: "honest-but-curious server; labels: unknown; ...".
-
-    knows: one threat model or several, as for `merged`.
-    """
+    """Return a threat model in one line: "honest-but-curious server; labels: unknown; ..."."""
     fields = merged(knows)
     return "; ".join(
         value if field == "threat model" else f"{field}: {value}" for field, value in fields.items()
@@ -148,10 +140,7 @@ def threat(knows: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a value as YAML writes it.
-
-    A column with gaps holds 4.0, which becomes 4. A missing value (NaN) becomes an empty text.
-    """
+    """Return a value as YAML writes it: a column with gaps holds 4.0 for 4, and NaN for no text."""
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:g}"
     return str(value)
@@ -164,10 +153,7 @@ def listed(values: list[Any], most: int = 6) -> str:
 
 
 def span(values: Iterable[float]) -> str:
-    """Return the range of some values: "20 to 200", or "20" if all are equal.
-
-    NaN is left out. Without any value the text is "0".
-    """
+    """Return the range of some values: "20 to 200", "20" if all are equal, "0" if there are none."""
     known = sorted({value for value in values if value == value})
     if not known:
         return "0"
@@ -175,14 +161,11 @@ def span(values: Iterable[float]) -> str:
 
 
 def steps(rows: pd.DataFrame) -> str:
-    """Return how long the attacks behind some rows ran: "after 80 iterations".
-
-    The text is empty if the table does not say how long they ran.
-    """
+    """Return how long the attacks behind some rows ran, "after 80 iterations", as far as the table says."""
     counts: Any = rows["iterations"].dropna() if "iterations" in rows else []
     return f"after {span(counts)} iterations" if len(counts) else ""
 
 
 def many(count: int, thing: str) -> str:
-    """Return a count with its noun, such as "1 image" or "2,000 images"."""
+    """Return a count with its noun, such as "2,000 images"."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,0 +1,153 @@
+"""The one way to draw a facet: rows in groups, axes for parts of them, and the marks that they share.
+
+A drawing chooses its rows and paints its own mark into the axes of each part.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.colors as mcolors
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
+from matplotlib.lines import Line2D
+
+from leakbench.results.figures import words
+from leakbench.results.figures.result import Result
+from leakbench.results.figures.rows import PRINTED, Columns, named, ordered
+from leakbench.results.figures.sheet import GREY, INK, WIDTH, Body
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>", strict=True))
+# The place of the palette's grey, which the null baselines have, and the violet that stands there instead.
+_GREY, _VIOLET = 7, "#5e3c99"
+# In inches: a line of the legend, a letter of it, and the room that an entry takes beside its words.
+ENTRY, LETTER, HANDLE = 0.175, 0.062, 0.62
+
+
+def grouped(
+    result: Result,
+    rows: pd.DataFrame,
+    columns: Columns | None,
+    text: Mapping[str, str] | None,
+    **names: Sequence[str],
+) -> pd.DataFrame:
+    """Return the rows in order, with a new column of words for each of `names`, most important first."""
+    rows = ordered(result, rows, list(itertools.chain(*names.values())), columns)
+    return rows.assign(**{name: named(result, rows, by, text) for name, by in names.items()})
+
+
+def faceted(
+    mark: Callable[..., None],
+    parts: Sequence[tuple[Any, ...]],
+    note: str,
+    *,
+    heights: Sequence[float],
+    below: float,
+    across: int = 1,
+    entries: Sequence[Line2D] = (),
+    **shared: Any,
+) -> Body:
+    """Return a drawing of a grid of axes, with a legend below if there are entries.
+
+    mark: paints a part into its axes; it is given the axes, and what the part holds.
+    parts: what is painted, row by row from left to right.
+    heights: of the rows, in inches.
+    below: the room below them in inches, for the legend and labels.
+    shared: further settings of `subplots`.
+    """
+
+    def paint(body: SubFigure) -> None:
+        ratios = {"height_ratios": heights}
+        grid: Any = body.subplots(len(heights), across, squeeze=False, gridspec_kw=ratios, **shared)
+        for axes, part in itertools.zip_longest(grid.flat, parts):
+            mark(axes, *part) if part else axes.remove()
+        if entries:
+            look: Any = {"handlelength": 2.4, "columnspacing": 1.8, "labelspacing": 0.4}
+            columns = _beside(entries)
+            body.legend(handles=list(entries), loc="outside lower center", ncols=columns, **look)
+
+    return Body(sum(heights) + below, note, paint)
+
+
+def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False) -> dict[str, Any]:
+    """Return a colour for each name: black for those `inked`, from light to dark for a rising quantity."""
+    others = [name for name in names if name not in inked]
+    distinct = list(sns.color_palette("colorblind"))
+    distinct[_GREY] = mcolors.to_rgb(_VIOLET)
+    palette = sns.color_palette("flare", len(others)) if rising else itertools.cycle(distinct)
+    coloured = dict(zip(others, palette, strict=False))
+    return {name: coloured.get(name, INK) for name in names}
+
+
+def entry(label: str, **look: Any) -> Line2D:
+    """Return an entry of the legend: a bare marker, unless `look` has a line style."""
+    bare: dict[str, Any] = {"linestyle": "none", "markersize": 5}
+    return Line2D([], [], label=label, **bare | look)
+
+
+def keyed(looks: Mapping[str, Any], markers: Mapping[str, str], varied: str, **look: Any) -> list[Line2D]:
+    """Return the legend's entries for groups that differ in one setting, if there are several groups.
+
+    looks: group → the setting `varied` of `Line2D`.
+    """
+    several = [name for name in looks if name and len(looks) > 1]
+    return [entry(name, marker=markers.get(name, ""), **{varied: looks[name]}, **look) for name in several]
+
+
+def compared(rows: pd.DataFrame) -> list[Line2D]:
+    """Return the legend's entries for the null baselines and the printed numbers among some rows."""
+    there = set(rows["baseline"])
+    entries = [
+        entry(words.BASELINES[name], color=GREY, marker=marker, markeredgewidth=0)
+        for name, marker in NULLS.items()
+        if name in there
+    ]
+    star = entry("published", marker="*", markersize=8, markerfacecolor="white", markeredgecolor=INK)
+    return [*entries, star] if PRINTED in there else entries
+
+
+def legend_height(entries: Sequence[Line2D]) -> float:
+    """Return the height of a legend in inches."""
+    return ENTRY * (1 + math.ceil(len(entries) / _beside(entries))) if entries else 0.1
+
+
+def _beside(entries: Sequence[Line2D]) -> int:
+    """Return how many entries of a legend fit beside each other."""
+    longest = max(len(str(each.get_label())) for each in entries)
+    return max(1, min(5, len(entries), int((WIDTH - 0.3) / (LETTER * longest + HANDLE))))
+
+
+def bounded(metric: Any) -> bool:
+    """Return whether a metric is a share, whose axis goes from 0 to 1."""
+    return str(metric) in words.SHARES or str(metric).startswith(("success_", "matching_", "top", "alarm_"))
+
+
+def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
+    """Draw rows as marks that may reach over the edge of the axes."""
+    if len(rows):
+        # Seaborn would label axes without a label, and make every tick first: a third of its time.
+        axes.set(xlabel=axes.get_xlabel() or x, ylabel=axes.get_ylabel() or y)
+        sns.scatterplot(data=rows, x=x, y=y, ax=axes, legend=False, clip_on=False, **look)
+
+
+def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str, Any]) -> None:
+    """Draw null baselines in grey, and printed numbers as stars in the colours of their groups."""
+    null = rows[rows["baseline"].isin(list(NULLS))]
+    scatter(axes, null, x, y, style="baseline", markers=NULLS, color=GREY, s=20, linewidth=0, zorder=2)
+    star: dict[str, Any] = {"marker": "*", "s": 95, "edgecolor": INK, "linewidth": 0.8, "zorder": 5}
+    scatter(axes, rows[rows["baseline"] == PRINTED], x, y, hue="hue", palette=palette, **star)
+
+
+def shaded(
+    axes: Axes, values: pd.DataFrame, title: str, down: Sequence[str], across: Sequence[str], **look: Any
+) -> None:
+    """Paint a map of squares with a number in each."""
+    own: Any = {"cmap": "rocket_r", "vmin": 0, "linewidths": 0.6, "linecolor": "white"}
+    sns.heatmap(values, ax=axes, xticklabels=across, yticklabels=down, **own | look)
+    axes.set(xlabel="", ylabel="", title=title)
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
