@@ -3,9 +3,12 @@
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from leakbench.base.moved import _MOVED
 
 ROOT = Path(__file__).parents[2]
 LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
@@ -38,8 +41,7 @@ def test_the_contracts_hold() -> None:
             "from leakbench.metrics.mse import mse",
             "An attack cannot see the truth",
         ),
-        ("attacks/matching/loop.py", "import leakbench.attacks.fidel", "Storeys"),
-        ("base/processes/process.py", "import leakbench.base.processes.warm", "Storeys"),
+        ("observations/facts.py", "import leakbench.attacks.fidel", "Storeys"),
         ("base/processes/warm.py", "import leakbench.jobs.cli", "Storeys"),
         ("metrics/scoring/groups.py", "import leakbench.results.tables.lines", "Storeys"),
         ("results/tables/lines.py", "import leakbench.jobs.table", "Storeys"),
@@ -76,3 +78,21 @@ def test_planning_imports_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("leakbench.victims", "leakbench.networks.victims"),
+        ("leakbench.attacks.observation", "leakbench.observations.observation"),
+        ("leakbench.auditing", "leakbench.audit"),
+    ],
+)
+def test_an_import_by_an_old_path_names_the_new_one(old: str, new: str) -> None:
+    with pytest.raises(ImportError, match=f"^{old} lies in {new} now$"):
+        import_module(old)
+
+
+def test_every_new_path_is_there() -> None:
+    for name in _MOVED.values():
+        import_module(f"leakbench.{name}")

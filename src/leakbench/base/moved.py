@@ -95,7 +95,7 @@ class _Moved(MetaPathFinder):
         parts = rest.split(".")
         for kept in range(len(parts), 0, -1):
             if to := _MOVED.get(".".join(parts[:kept])):
-                raise ImportError(f"{name} is leakbench.{'.'.join([to, *parts[kept:]])} now", name=name)
+                raise ImportError(f"{name} lies in leakbench.{to} now", name=name)
 
 
 # Behind all others, so that it is asked for modules that nobody finds.
