@@ -22,8 +22,9 @@ from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
 # Since 2 the errors of samples that were subtracted are carried into later rounds. Since 3 the errors of the
-# neurons that hold a sample are added as squares.
-NUMERICS = 3
+# neurons that hold a sample are added as squares. Since 4 the proof of a sample allows for the largest of these
+# errors, because what the client rounded behind the layer is one error for all neurons.
+NUMERICS = 4
 
 # A neuron is read while the rest of its gradient is more than this many times the error accumulated in it.
 READABLE = 1e3
@@ -116,17 +117,19 @@ def _certified(
     total = weights.new_zeros(len(first)).index_add_(0, group, weights)
     samples = _rounded(sums / total[:, None] @ seen.right, layer, levels)
     # Neurons are off by chance, each by its own, so that the error of their mean is a sum of squares.
+    worst = torch.zeros_like(total).scatter_reduce_(0, group, relative, "amax")
     share = torch.zeros_like(total).index_add_(0, group, (relative * weights).square()).sqrt() / total
     if levels is not None:
         # Pixels that are off by less than half a step are exact once they are on their level.
         step = (layer.high - layer.low).amin() / levels
         share = torch.where(2 * share * samples.norm(dim=1) < step, 0.0, share)
     new = ~(torch.cdist(samples, known) <= SAME * samples.norm(dim=1, keepdim=True)).any(1)
-    samples, share, held = samples[new], share[new], group.bincount(minlength=len(first))[new]
+    held = group.bincount(minlength=len(first))
+    samples, share, worst, held = samples[new], share[new], worst[new], held[new]
     if layer.logits is None:
         labels, proven, caused = read_twice(layer, seen, samples, held)
     else:
-        labels, proven, caused = proof(layer, seen, samples, share)
+        labels, proven, caused = proof(layer, seen, samples, worst)
     # Of a sample that two groups hold, the group with the smaller error is kept.
     order = share[proven].argsort()
     samples, labels, caused, share = (value[proven][order] for value in (samples, labels, caused, share))
