@@ -9,7 +9,7 @@ from last_layers import EVEN, by_hand, seen
 from torch import Tensor
 
 from leakbench.attacks import label_inference as labels
-from leakbench.attacks.label_inference import apportioned, infer, nearest
+from leakbench.attacks.label_inference import Answers, LastLayer, Probe, apportioned, infer, nearest
 from leakbench.base.errors import Unfit
 
 VICTIMS: list[tuple[str, dict[str, Any]]] = [
@@ -181,3 +181,54 @@ def test_the_nearest_counts_have_the_right_sum_and_are_never_negative() -> None:
     assert found[1:3].tolist() == [[1, 1], [0, 0]]
     assert set(found[0].tolist()) == {1, 2}
     assert len(set(found[3].tolist())) == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rlu_moves_labels_from_logits_that_come_out_too_high(seed: int) -> None:
+    """RLU over three local steps, written out for one update (Chen and Vikalo, ICML 2024)."""
+    rng = torch.Generator().manual_seed(seed)
+    classes, inputs, batch, steps, lr, samples = 4, 6, 5, 3, 0.02, 8
+    weight, bias = (
+        torch.randn(size, generator=rng, dtype=torch.double) for size in ((classes, inputs), (classes,))
+    )
+    before, later = (torch.randn((samples, classes), generator=rng, dtype=torch.double) for _ in range(2))
+    of_samples = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3])
+
+    def mean(logits: Tensor) -> list[float]:
+        return [float(logits[of_samples != k, k].mean()) for k in range(classes)]
+
+    def likely(logits: list[float]) -> list[float]:
+        return torch.tensor(logits, dtype=torch.double).softmax(0).tolist()
+
+    reach = float((weight / bias[:, None]).mean(0).square().sum())
+
+    def played(counts: list[int]) -> tuple[list[float], list[float]]:
+        logits, seen_of = mean(before), [0.0] * classes
+        for _ in range(steps):
+            e = likely(logits)
+            seen_of = [total + part for total, part in zip(seen_of, e, strict=True)]
+            logits = [m - lr * (p - n / batch) * reach for m, p, n in zip(logits, e, counts, strict=True)]
+        return [total / steps for total in seen_of], logits
+
+    def counted(e: list[float]) -> list[int]:
+        ideal = [max(0.0, p - float(g)) for p, g in zip(e, bias, strict=True)]
+        found = nearest(torch.tensor([[batch * part / sum(ideal) for part in ideal]]), batch)[0]
+        return torch.bincount(found, minlength=classes).tolist()
+
+    counts, moves = counted(likely(mean(before))), 0
+    for _ in range(5):
+        e, final = played(counts)
+        counts = counted(e)
+        over = [a - b for a, b in zip(final, mean(later), strict=True)]
+        if max(map(abs, over)) > 0.1:
+            counts[max((k for k in range(classes) if counts[k]), key=over.__getitem__)] -= 1
+            counts[min(range(classes), key=over.__getitem__)] += 1
+            moves += 1
+    expected = counted(played(counts)[0])
+    assert moves
+    none = torch.zeros((samples, inputs))
+    probe = Probe(lambda: Answers(none, before), lambda: Answers(none[None], later[None]), of_samples)
+    sent = torch.nn.Linear(inputs, classes)
+    layer = LastLayer(weight[None], bias[None], batch, probe, sent, steps, lr, probe)
+    found = infer("rlu", layer)[0]
+    assert torch.bincount(found, minlength=classes).tolist() == expected

@@ -43,6 +43,22 @@ def test_the_bootstrap_follows_the_skewness() -> None:
     assert high - values.mean() > 1.1 * (values.mean() - low)
 
 
+def test_the_bootstrap_is_efrons_with_students_quantile() -> None:
+    """Efron's BCa interval of the mean, written out for the very resamples (Efron and Tibshirani, 14.3)."""
+    values = np.random.default_rng(3).exponential(2, 40)
+    n = len(values)
+    drawn = np.random.default_rng(5).integers(0, n, size=(2000, n))
+    means = values[drawn].mean(1)
+    bias = norm.ppf((means < values.mean()).mean())
+    jackknife = np.array([np.delete(values, place).mean() for place in range(n)])
+    away = jackknife.mean() - jackknife
+    acceleration = (away**3).sum() / (6 * (away**2).sum() ** 1.5)
+    z = math.sqrt(n / (n - 1)) * student.ppf(0.975, n - 1)
+    shares = [norm.cdf(bias + (bias + side) / (1 - acceleration * (bias + side))) for side in (-z, z)]
+    found = interval(values, rng=np.random.default_rng(5))
+    assert found == pytest.approx(tuple(np.quantile(means, shares)), rel=1e-9)
+
+
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.99])
 @pytest.mark.parametrize("n", [3, 4, 11, 19])
 def test_few_values_have_students_interval(n: int, level: float) -> None:
