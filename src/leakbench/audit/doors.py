@@ -100,7 +100,7 @@ def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
 
 
 def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
-    """Audit the updates that `leakbench.observations.flower.record` kept."""
+    """Audit the updates that `leakbench.record` kept."""
     if options["model"] is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
     rounds = read_rounds(folder)

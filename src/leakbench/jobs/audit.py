@@ -47,7 +47,7 @@ def audit(
     """Audit a client's code, recorded rounds or a capture, and write the report.
 
     target: FILE.py:NAME, a function that returns (model, loss, batch) or trains; a folder that
-    leakbench.observations.flower.record kept; or a capture.safetensors.
+    leakbench.record kept; or a capture.safetensors.
     demo: audit a small network on bundled pictures.
     out: the folder of the report.
     batch: how many records, from the start of the batch, are the client's (default: all; demo: 32).

@@ -19,7 +19,7 @@ KEYS = ("network", "local", "mode", "dropout", "knows")
 
 
 def flower_capture(from_flower: Path, spec: Path, out: Path) -> None:
-    """Write the observation of the rounds that `leakbench.observations.flower.record` has kept.
+    """Write the observation of the rounds that `leakbench.record` has kept.
 
     Clients that are not in every round are left out, with a line on standard error that says why.
 
