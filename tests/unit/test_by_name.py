@@ -145,7 +145,7 @@ def test_what_is_no_pair_of_images_is_not_measured(names: Any, made: Any, truths
 def test_every_public_name_is_there_and_no_other() -> None:
     assert set(leakbench.PUBLIC) <= set(dir(leakbench))
     for name in leakbench.PUBLIC:
-        assert getattr(leakbench, name).__name__ == name
+        assert getattr(leakbench, name).__name__.removeprefix("leakbench.") == name
     with pytest.raises(AttributeError, match="has no attribute 'atack'"):
         leakbench.atack  # noqa: B018
 

@@ -116,7 +116,7 @@ def test_an_added_attack_runs_alone(copied: Project) -> None:
         ("metrics/ssim.py", set()),
         ("networks/victims/cnn.py", set()),
         ("results/figures/grid.py", {"figure", "report"}),
-        ("report/page.css", {"report"}),
+        ("results/report/page.css", {"report"}),
         ("papers/verdicts/verdict.py", {"scorecard", "figure", "report"}),
         ("jobs/cli.py", set()),
         # The scorecard plans other scales, for what they cost and whether recorded digests still hold.
