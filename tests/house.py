@@ -95,9 +95,8 @@ def circles(arrows: set[tuple[str, str]]) -> int:
 
 def measured() -> dict[str, int]:
     """Return what is measured, by the names of house.yaml."""
-    package, text = python(PACKAGE), ""
-    for path in package:
-        text += path.read_text() + "\n"
+    package = python(PACKAGE)
+    text = "\n".join(path.read_text() for path in package)
     tops = [path.relative_to(PACKAGE).parts for path in package]
     files = {pair for pair in imports(package) if pair[0] != pair[1]}
     rooms = {(one.partition(".")[0], other.partition(".")[0]) for one, other in files}

@@ -1,9 +1,7 @@
 """leakbench: how much of a client's private data can a server read back out of its updates?"""
 
-from importlib import import_module
-from typing import Any
-
 import leakbench.base.moved  # noqa: F401
+from leakbench.base.door import door
 
 __version__ = "0.2.0"
 
@@ -20,12 +18,4 @@ PUBLIC = {
     "Unfit": "leakbench.base.errors",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in PUBLIC:
-        raise AttributeError(f"module 'leakbench' has no attribute {name!r}")
-    return getattr(import_module(PUBLIC[name]), name)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *PUBLIC]
+__getattr__, __dir__ = door(__name__, PUBLIC)
