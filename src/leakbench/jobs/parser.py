@@ -86,7 +86,7 @@ def _like(pattern: str, what: str, kind: Callable[[str], Any], text: str) -> Any
 _POSITIVE = partial(_like, "0*[1-9][0-9]{0,8}", "no whole number above 0", int)
 _SEED = partial(_like, "[0-9]{1,4000}", "no whole number of at least 0", int)
 _DEVICE = partial(_like, "cpu|cuda(:[0-9]+)?", "neither cpu nor cuda[:number]", str)
-# Type of an argument in a signature → how argparse reads it. Two kinds of values are told by their names too.
+# Type of an argument in a signature → how argparse reads it. The last two are for arguments of one name.
 _READ: dict[str, Any] = {
     "bool": {"action": "store_true"}, "str": {}, "int": {"type": _POSITIVE}, "float": {"type": float},
     "Path": {"type": Path}, "list[Path]": {"type": Path, "nargs": "*"},
