@@ -11,10 +11,11 @@ import pytest
 from cell import ORIGIN, SHARES, STEM, Cell, make_table
 from project import ROOT
 
-from leakbench.base.artefacts import read_csv, read_json, read_table, write_table
+from leakbench.base.artefacts import read_csv, read_json, read_table, write_json, write_table
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
 from leakbench.catalogue.resolve import Plan
+from leakbench.jobs import again
 from leakbench.jobs import recheck as module
 from leakbench.jobs.recheck import recheck
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
@@ -45,7 +46,8 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"score/{ORIGIN}": {"cell": names | {"seed": 0}, "attacks": {"attack": scored}, "judges": []},
         "train/made/victim/0": {},
     }  # fmt: skip
-    monkeypatch.setattr(module, "numerics", lambda modules: NUMERICS)
+    monkeypatch.setattr(again, "numerics", lambda modules: NUMERICS)
+    write_json(cell.results / f"records/attack/{STEM}.json", {"seconds": 1.0, "updates": 1})
     asked = Plan("quick", {"x": []}, {}, specs, {"x": []})
     for name, value in (
         ("planned", lambda *given: asked), ("specs_digest", lambda *given: "same"),
