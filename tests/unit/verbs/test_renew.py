@@ -151,13 +151,6 @@ def say_absent(cell: Cell, today: dict[str, int]) -> None:
     write_tensors(cell.results / f"guesses/{OTHER}.safetensors", {}, {"absent": "no such layer"})
 
 
-def keep_a_figure(cell: Cell, today: dict[str, int]) -> None:
-    write_tensors(folder_of(cell) / "x.exhibit.safetensors", {}, {})
-    made = json.loads((folder_of(cell) / "x.json").read_text())
-    made["files"] = kept_digests(folder_of(cell) / "x.csv")
-    (folder_of(cell) / "x.json").write_text(json.dumps(made))
-
-
 def change_the_settings(cell: Cell, today: dict[str, int]) -> None:
     made = json.loads((folder_of(cell) / "x.json").read_text())
     (folder_of(cell) / "x.json").write_text(json.dumps(made | {"specs": "other"}))
@@ -178,7 +171,6 @@ def take_numerics_back(cell: Cell, today: dict[str, int]) -> None:
     [
         (lose_the_guesses, r"0\.safetensors: missing \(run `make renew ONLY=x`"),
         (say_absent, rf"x\.json: {OTHER}: is absent today"),
-        (keep_a_figure, r"numerics 1 of zero, today's is 2 \(run it, then `leakbench record x`\)"),
         (change_the_settings, r"x\.json: recorded with other settings \(run it"),
         (take_numerics_back, r"measured with numerics 2 of zero, today's is 1 \(run it"),
         (change_nothing, r"x\.json: is valid today \(nothing is to be renewed\)"),
