@@ -6,11 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from cell import ORIGIN, STEM, Cell, make_table
 
-from leakbench.base.artefacts import open_tensors, read_table, write_json, write_table, write_tensors
+from leakbench.base.artefacts import (
+    open_tensors,
+    read_table,
+    read_tensors,
+    write_json,
+    write_table,
+    write_tensors,
+)
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
 from leakbench.catalogue.resolve import Plan
@@ -19,6 +27,7 @@ from leakbench.jobs import renew as module
 from leakbench.jobs.record import outdated
 from leakbench.jobs.renew import renew
 from leakbench.papers.reference import kept_digests, read_record
+from leakbench.results.tables.lines import Lines, of_seeds
 
 OTHER = STEM.replace("/attack/", "/zero/")
 METRICS = ["mse", "pearson"]
@@ -141,6 +150,53 @@ def test_what_must_be_made_first_is_listed(
         f"results/quick/truth/{ORIGIN}.safetensors", "results/quick/victims/made/victim/0.safetensors",
         "data/made.safetensors",
     }  # fmt: skip
+
+
+def test_pictures_of_renewed_cells_are_new_and_others_stay(cell: Cell, recorded: dict[str, int]) -> None:
+    recorded["zero"] = 2
+    shown = {"reconstructions": 2, "rounds": 1, "rule": "best"}
+    module.planned(cell.root, "quick").specs["table/x"]["experiment"]["exhibit"] = shown
+    whole = make_table(cell, [STEM, OTHER], [cell.scores], metrics=METRICS, exhibit=shown)
+    path = folder_of(cell) / "x.exhibit.safetensors"
+    write_tensors(path, whole.tensors, whole.facts)
+    made = json.loads((folder_of(cell) / "x.json").read_text())
+    made["files"] = kept_digests(folder_of(cell) / "x.csv")
+    (folder_of(cell) / "x.json").write_text(json.dumps(made))
+    better(cell)
+    renew(cell.root, "x", "quick")
+    tensors, facts = read_tensors(path)
+    assert [panel["attack"] for panel in facts["panels"]] == ["attack", "zero"]
+    np.testing.assert_array_equal(tensors["0/guess"], whole.tensors["0/guess"])
+    np.testing.assert_array_equal(tensors["1/truth"], whole.tensors["1/truth"])
+    np.testing.assert_allclose(tensors["1/guess"], whole.tensors["1/guess"] / 2)
+    assert set(tensors) == set(whole.tensors)
+
+
+def study_lines(accuracy: dict[str, list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the table of studies of two defences and the trials behind it, one accuracy for each seed."""
+    lines, beside = (
+        Lines("quick"),
+        {"client": np.nan, "key": "", "tested": "t", "baseline": "", "round": np.nan},
+    )
+    for defence, values in accuracy.items():
+        condition = {"dataset": "d", "victim": "v", "training": "t", "defence": defence} | beside
+        seeds = pd.DataFrame({"seed": range(len(values))})
+        lines.add(
+            condition, ("accuracy", "standard"), np.array(values), of_seeds(seeds), "run", seeds["seed"]
+        )
+    return pd.DataFrame(lines.lines), lines.trials()
+
+
+def test_a_study_takes_the_place_of_its_recorded_lines(tmp_path: Path) -> None:
+    old, trials = study_lines({"clip": [0.1, 0.2], "none": [0.5, 0.6], "prune": [0.3, 0.4]})
+    table = tmp_path / "x.csv"
+    table.write_text(old.to_csv(index=False, float_format="%.6g"))
+    write_table(tmp_path / "x.parquet", trials, {})
+    new = study_lines({"none": [0.7, 0.8]})
+    text, after = module._spliced(table, *new, {"d/v/t/none"})
+    whole, expected = study_lines({"clip": [0.1, 0.2], "none": [0.7, 0.8], "prune": [0.3, 0.4]})
+    assert text == whole.to_csv(index=False, float_format="%.6g")
+    pd.testing.assert_frame_equal(after, expected)
 
 
 def lose_the_guesses(cell: Cell, today: dict[str, int]) -> None:
