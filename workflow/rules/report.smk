@@ -136,10 +136,10 @@ rule figure:
         exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
         spec=f"{R}/specs/figure/{{experiment}}.json",
         trials=f"{R}/trials/{{experiment}}.parquet",
-        papers=flow.published(),
         paper=lambda w: flow.paper(w.experiment),
         recorded=lambda w: flow.recorded(w.experiment),
-        code=flow.stamp(flow.drawing()),
+        # The works are one input and not sixty, because Snakemake reads each input of each figure.
+        code=flow.stamp(flow.drawing() + flow.works()),
     output:
         figure=report(
             f"{R}/figures/{{experiment}}.png",

@@ -354,10 +354,14 @@ class Workflow:
         shown = sorted(self.plan.experiments.keys() - nothing)
         return [f"{self.results}/{kind}/{name}.{suffix}" for name in shown]
 
-    def published(self) -> list[str]:
-        """Return the published numbers and claims."""
+    def works(self) -> list[str]:
+        """Return the files of published numbers and claims, below the root."""
         files = [p for suffix in ("csv", "yaml", "py") for p in (self.root / "papers").rglob(f"*.{suffix}")]
-        return sorted(self.seen(path) for path in files if path.parent.name != "experiments")
+        return sorted(_below(self.root, path) for path in files if path.parent.name != "experiments")
+
+    def published(self) -> list[str]:
+        """Return the files of published numbers and claims, as rules name them."""
+        return list(map(self.seen, self.works()))
 
     def paper(self, experiment: str) -> list[str]:
         """Return the paper.yaml of the work that an experiment belongs to, if there is one.
