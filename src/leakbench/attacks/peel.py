@@ -21,6 +21,11 @@ from leakbench.base.errors import Unfit
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
+# Since 2 the errors of samples that were subtracted are carried into later rounds. Since 3 the errors of the
+# neurons that hold a sample are added as squares. Since 4 the proof of a sample allows for the largest of
+# these errors, because what the client rounded behind the layer is one error for all neurons.
+NUMERICS = 4
+
 # A neuron is read while the rest of its gradient is more than this many times the error accumulated in it.
 READABLE = 1e3
 # Ratios of two neurons belong to one sample if they differ by this many times their errors.
@@ -79,12 +84,12 @@ def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> Solved:
     slope, offset = layer.slope, layer.offset
     error = seen.noise * offset.abs() + seen.entry
     while len(samples) < layer.batch:
-        found, classes, caused = _certified(layer, seen, slope, offset, error, samples, levels)
+        found, classes, caused, share = _certified(layer, seen, slope, offset, error, samples, levels)
         if not len(found):
             break
         samples, labels = torch.cat([samples, found]), torch.cat([labels, classes])
         slope, offset = slope - caused.T @ found, offset - caused.sum(0)
-        error = error + seen.noise * caused.abs().sum(0)
+        error = torch.hypot(error, _carried(layer, seen, found, caused, share))
     if len(samples) == len(seen.values):
         exact = samples_of(layer, seen, columns_of(layer, seen, samples)[0])
         if len(exact.samples) == len(samples):
@@ -95,8 +100,9 @@ def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> Solved:
 def _certified(
     layer: FirstLayer, seen: Span, slope: Tensor, offset: Tensor, error: Tensor, known: Tensor,
     levels: int | None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return new samples [n, inputs], their labels [n] and what they add to the offset [n, neurons]."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return new samples [n, inputs], their labels [n], what they add to the offset [n, neurons], and by what
+    share [n] each may be off."""
     neurons = (offset.abs() > READABLE * error).nonzero().squeeze(1)
     # All samples lie in the span, so the projection onto it only removes noise from a ratio.
     ratios = (slope[neurons] @ seen.right.T) / offset[neurons, None]
@@ -108,24 +114,52 @@ def _certified(
     first, group = first_alike(alike).unique(return_inverse=True)
     weights = offset[neurons].square()
     sums = weights.new_zeros(len(first), ratios.shape[1]).index_add_(0, group, ratios * weights[:, None])
-    samples = sums / weights.new_zeros(len(first)).index_add_(0, group, weights)[:, None] @ seen.right
-    samples = _rounded(samples, layer, levels)
+    total = weights.new_zeros(len(first)).index_add_(0, group, weights)
+    samples = _rounded(sums / total[:, None] @ seen.right, layer, levels)
+    # Neurons are off by chance, each by its own, so that the error of their mean is a sum of squares.
+    worst = torch.zeros_like(total).scatter_reduce_(0, group, relative, "amax")
+    share = torch.zeros_like(total).index_add_(0, group, (relative * weights).square()).sqrt() / total
+    if levels is not None:
+        # Pixels that are off by less than half a step are exact once they are on their level.
+        step = (layer.high - layer.low).amin() / levels
+        share = torch.where(2 * share * samples.norm(dim=1) < step, 0.0, share)
     new = ~(torch.cdist(samples, known) <= SAME * samples.norm(dim=1, keepdim=True)).any(1)
-    of_new = new[group]
-    neurons, relative = neurons[of_new], relative[of_new]
-    samples, group = samples[new], (new.cumsum(0) - 1)[group[of_new]]
-    worst = relative.new_zeros(len(samples)).scatter_reduce_(0, group, relative, "amax")
+    held = group.bincount(minlength=len(first))
+    samples, share, worst, held = samples[new], share[new], worst[new], held[new]
     if layer.logits is None:
-        held = group.bincount(minlength=len(samples))
         labels, proven, caused = read_twice(layer, seen, samples, held)
     else:
         labels, proven, caused = proof(layer, seen, samples, worst)
     # Of a sample that two groups hold, the group with the smaller error is kept.
-    order = worst[proven].argsort()
-    samples, labels, caused = (value[proven][order] for value in (samples, labels, caused))
+    order = share[proven].argsort()
+    samples, labels, caused, share = (value[proven][order] for value in (samples, labels, caused, share))
     same = torch.cdist(samples, samples) < SAME * samples.norm(dim=1)
     kept = ~same.tril(-1).any(1)
-    return samples[kept], labels[kept], caused[kept]
+    return samples[kept], labels[kept], caused[kept], share[kept]
+
+
+def _carried(layer: FirstLayer, seen: Span, samples: Tensor, caused: Tensor, share: Tensor) -> Tensor:
+    """Return the error that subtracting these samples leaves in each neuron, [neurons].
+
+    A sample x that adds c to a neuron's offset adds c x to its slope. If x is off by dx, c is off by its
+    derivative times dx, and c x by |dc| |x| and |c| |dx| more. Rounding of the layer's output, here and at
+    the client, acts as if x were off by the noise too. Nothing is known of the direction of dx within the
+    span, nor does one sample's tell that of another, so squares are added. The sum of all that could be
+    grows thirtyfold a round, far beyond the errors, and soon leaves no neuron to read.
+
+    samples: [n, inputs].
+    caused: [n, neurons].
+    share: [n], |dx| / |x|.
+    """
+    length = samples.norm(dim=1, keepdim=True)
+    if layer.logits is None:
+        # The column is as exact as the gradient, and only its scale follows from the sample (`read_twice`).
+        steep = (caused @ seen.left / seen.values).norm(dim=1, keepdim=True) / len(seen.values) ** 0.5
+        steep = caused.abs() * steep
+    else:
+        steep = layer.steepness(samples, seen.right)
+    off = torch.hypot(share, torch.full_like(share, seen.noise))[:, None]
+    return (off * torch.hypot(caused, length * steep)).norm(dim=0)
 
 
 def _in_range(samples: Tensor, layer: FirstLayer) -> Tensor:

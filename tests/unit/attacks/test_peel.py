@@ -9,6 +9,8 @@ from torch import Tensor
 from leakbench.attacks import run
 from leakbench.attacks.exact.first_layer import FirstLayer
 from leakbench.attacks.exact.published import as_published
+from leakbench.attacks.exact.span import span
+from leakbench.attacks.peel import _carried, peeled
 from leakbench.base.errors import Unfit
 from leakbench.networks import victims
 
@@ -35,6 +37,50 @@ def sent(seed: int, side: int, neurons: int, batch: int) -> tuple[FirstLayer, Te
     )
     caused = layer.caused(images)[torch.arange(batch), labels]
     return type(layer)(**vars(layer) | {"slope": caused.T @ images, "offset": caused.sum(0)}), images, labels
+
+
+def test_rounding_of_early_samples_stops_no_later_ones() -> None:
+    layer, images, _ = sent(2, 16, 600, 96)
+    seen = span(layer.slope, layer.batch)
+    assert seen is not None
+    apart = torch.cdist(peeled(layer, seen).samples, images)
+    # Where the error was not carried, 83 came back.
+    assert int((apart.amin(0) < 1e-3).sum()) == 96
+    assert float(apart.amin(1).max()) < 1e-3
+
+
+def test_steepness_is_how_much_a_part_of_the_gradient_moves() -> None:
+    layer, images, labels = sent(0, 6, 100, 12)
+    basis = torch.linalg.qr(images.T).Q.T
+    told = layer.steepness(images, basis)
+    step, every = 1e-6, torch.arange(12)
+    moved = torch.stack([layer.caused(images + step * way)[every, labels] for way in basis])
+    measured = ((moved - layer.caused(images)[every, labels]) / step).square().mean(0).sqrt()
+    # A black image lies on the kink of every ReLU.
+    bright = images.any(1)
+    assert torch.allclose(told[bright], measured[bright], rtol=1e-3, atol=1e-8)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_the_carried_error_is_that_of_samples_that_are_off(hidden: bool) -> None:
+    layer, images, labels = sent(1, 8, 200, 24)
+    seen = span(layer.slope, layer.batch)
+    assert seen is not None
+    share = torch.full((24,), 1e-7, dtype=torch.float64)
+    dx = torch.randn(24, len(seen.right), dtype=torch.float64) @ seen.right
+    length = images.norm(dim=1, keepdim=True)
+    off = images + share[:, None] * length * torch.nn.functional.normalize(dx, dim=1)
+    true, near = (layer.caused(each)[torch.arange(24), labels] for each in (images, off))
+    if hidden:
+        # Behind dropout the column is known, and its scale follows from the sample.
+        near = true / ((off @ seen.right.T) * (true @ seen.left) / seen.values).sum(1, keepdim=True)
+        layer = type(layer)(**vars(layer) | {"logits": None})
+    left = near.T @ off - true.T @ images
+    measured = left.norm(dim=1) / length.mean()
+    told = _carried(layer, seen, off, near, share)
+    live = told > 0
+    ratio = (measured[live] / told[live]).median()
+    assert 1 / 3 < float(ratio) < 3
 
 
 def test_the_published_rule_accepts_true_samples_with_their_labels() -> None:

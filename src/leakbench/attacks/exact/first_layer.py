@@ -51,6 +51,30 @@ class FirstLayer:
 
         samples: [n, inputs].
         """
+        logits, jacobian = self._linear(samples)
+        mean = torch.einsum("nk,nkm->nm", logits.softmax(1), jacobian)
+        return (mean[:, None] - jacobian) / self.batch
+
+    def steepness(self, samples: Tensor, basis: Tensor) -> Tensor:
+        """Return by how much `caused` changes if a sample moves by a length of one, [n, neurons].
+
+        It is the root mean square over all directions within a span, and the same for every class. A network
+        of ReLUs is linear beside a sample, so that J stays and only the softmax moves: the derivative is
+        Jᵀ (diag p − p pᵀ) J W / batch, with W the layer's weight. Behind activations that bend, this leaves
+        out how J moves.
+
+        samples: [n, inputs].
+        basis: [rank, inputs], orthonormal rows that span the directions.
+        """
+        logits, jacobian = self._linear(samples)
+        share = logits.softmax(1)
+        slopes = jacobian @ (self.weight @ basis.T)
+        slopes -= torch.einsum("nk,nkr->nr", share, slopes)[:, None]
+        moved = jacobian.transpose(1, 2) @ (share[:, :, None] * slopes)
+        return moved.norm(dim=2) / (self.batch * len(basis) ** 0.5)
+
+    def _linear(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits [n, classes] and J, their derivative by the layer's output."""
         assert self.logits is not None
         output = (samples @ self.weight.T + self.bias).requires_grad_(True)
         with torch.enable_grad():
@@ -59,9 +83,7 @@ class FirstLayer:
                 torch.autograd.grad(logits[:, label].sum(), output, retain_graph=True)[0]
                 for label in range(logits.shape[1])
             ]
-        jacobian = torch.stack(rows, 1)
-        mean = torch.einsum("nk,nkm->nm", logits.detach().softmax(1), jacobian)
-        return (mean[:, None] - jacobian) / self.batch
+        return logits.detach(), torch.stack(rows, 1)
 
 
 def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, int, FirstLayer]]:

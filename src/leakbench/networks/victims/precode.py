@@ -73,6 +73,9 @@ class _Divergence(torch.autograd.Function):
     divergence is the mean over all samples of KL(N(mean, deviation²) ‖ N(0, 1)) in bits, times `weight`. With
     several batches one behind the other the sum of their means is needed; `weight` is then multiplied by the
     number of batches.
+
+    A gradient of a gradient passes this layer once more. The divergence's gradient is part of the first one
+    already, and must not enter again. Third derivatives are not meant.
     """
 
     generate_vmap_rule = True
@@ -88,6 +91,11 @@ class _Divergence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_mean: Tensor, of_deviation: Tensor) -> tuple[Tensor, Tensor, None]:
+        # A first pass builds a graph or has none before it; a second pass follows one with a graph.
+        if torch.is_grad_enabled():
+            ctx.differentiated = True
+        elif getattr(ctx, "differentiated", False):
+            return of_mean, of_deviation, None
         mean, deviation = ctx.saved_tensors
         scale = ctx.weight / (math.log(2) * len(mean))
         return of_mean + scale * mean, of_deviation + scale * (deviation - 1 / deviation), None
