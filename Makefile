@@ -14,7 +14,7 @@ export PYTHONNOUSERSITE := 1
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: help reproduce test lint manual bench verify-recorded golden-lines mutants house seeds fuzz kills lock env browser slurm flower clean
+.PHONY: help reproduce test lint manual bench verify-recorded renew golden-lines mutants house seeds fuzz kills lock env browser slurm flower clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
@@ -22,6 +22,7 @@ help:
 	@echo "make manual      write config/README.md, the schemas for editors and the citations"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
 	@echo "make verify-recorded   measure a cell of each recorded experiment again and hold it to the record (SCALE=standard, ONLY=\"name …\", SEED=1, EQUIVALENT=yes)"
+	@echo "make renew ONLY=name   measure the cells of a record again whose numerics have changed (SCALE=standard, SEED=1)"
 	@echo "make golden-lines  say which lines of recorded jobs no golden cell executes (an hour and a half)"
 	@echo "make mutants     put 200 random faults into that code, and say which tests find them (two hours; COUNT=200)"
 	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
@@ -63,6 +64,11 @@ verify-recorded: env
 	{ test -z "$$targets" || { set -- $$targets && only=$$1 && shift && \
 	  snakemake --cores $(CORES) --config scale=$(SCALE) $(addprefix seed=,$(SEED)) $$only -- "$$@"; }; } && \
 	$$recheck
+
+renew: env
+	renew="python -m leakbench renew $(ONLY) --scale $(SCALE) $(addprefix --seed ,$(SEED))" && \
+	targets=$$($$renew --targets) && set -- $$targets && only=$$1 && shift && \
+	snakemake --cores $(CORES) --config scale=$(SCALE) $(addprefix seed=,$(SEED)) $$only -- "$$@" && $$renew
 
 house: env
 	python tests/house.py

@@ -18,7 +18,19 @@ from leakbench.catalogue.api import arguments, definition
 from leakbench.catalogue.table import table
 
 # The verbs that people call, and those that the rules of the workflow call.
-CALLED = ("audit", "enter", "new", "plan", "verify", "compare", "check", "record", "recheck", "manual")
+CALLED = (
+    "audit",
+    "enter",
+    "new",
+    "plan",
+    "verify",
+    "compare",
+    "check",
+    "record",
+    "recheck",
+    "renew",
+    "manual",
+)
 JOBS = ("fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard", "report")
 # The arguments that stand without a name before them.
 _WORDS = {"target", "file", "kind", "name", "old", "new", "experiment"}

@@ -3,26 +3,22 @@
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from leakbench.base.artefacts import read_csv, read_table, to_json, write_json, write_text
+from leakbench.base.artefacts import read_csv, read_table, write_json, write_text
+from leakbench.base.cellname import CELL, of_lines
 from leakbench.base.errors import UserError
-from leakbench.base.needs import BACKBONES
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.load import suggest
-from leakbench.catalogue.needs import declared_metrics
-from leakbench.catalogue.numerics import numerics
 from leakbench.catalogue.resolve import Plan
-from leakbench.catalogue.workflow import LPIPS
-from leakbench.jobs.record import modules_of, numerics_of, outdated, planned, specs_digest
-from leakbench.jobs.score import score
+from leakbench.jobs.again import affected, files_behind, measured
+from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
 from leakbench.jobs.verify import (
     DIFFERENT,
     IDENTICAL,
@@ -44,8 +40,6 @@ from leakbench.results.tables.of_studies import of_studies
 Spec = dict[str, Any]
 # What was found of each record, one line each, below reference/.
 RESULT = "rechecked.csv"
-# The columns of trials that make the path stem of a cell without its seed.
-_CONDITION = ["dataset", "victim", "federation", "defence", "attack"]
 # How many trials show that a metric which is 0 or 1 has not changed by half a tolerance.
 ENOUGH = 60
 COLUMNS = ["scale", "experiment", "sampled", *(IDENTICAL, WITHIN, DIFFERENT), "device", "commit", "date"]
@@ -82,7 +76,7 @@ def recheck(
         # Nobody picks the sample: it follows from the commit.
         rng = random.Random(f"{now}/{table.stem}")
         kept = _trials(table) if equivalent else None
-        sample = _sampled(asked, table, rng) if kept is None else _paired_cells(asked, table, rng, kept)
+        sample = _sampled(asked, table, rng) if kept is None else _paired_cells(root, asked, table, rng, kept)
         paths = [root / name for name in sample.files]
         if targets:
             needed[table.stem] = sample.files
@@ -179,24 +173,18 @@ def _bare(spec: Spec, cells: list[str]) -> Spec:
     return spec | {"cells": cells, "experiment": spec["experiment"] | {"exhibit": None}}
 
 
-def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> _Sample:
+def _paired_cells(root: Path, asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> _Sample:
     """Return cells of at least FEWEST recorded trials that follow from files with raised numerics.
 
     There are as many as have ENOUGH trials together, or all. Only their own attacks run again.
     """
-    spec = asked.spec(f"table/{table.stem}")
-    named = kept[_CONDITION].agg("/".join, axis=1)
+    named = of_lines(kept)
     trials = kept["cluster"].groupby(named).nunique()
     many = {str(name): int(count) for name, count in trials.items() if count >= FEWEST}
-
-    def behind(cell: str) -> list[str]:
-        dataset, victim, *_, seed = cell.split("/")
-        return [f"attack/{cell}", f"capture/{capture_of(cell)}", f"train/{dataset}/{victim}/{seed}"]
-
+    raised = numerics_of(asked, table.stem)
     cells = [
-        cell for cell in spec["cells"]
-        if cell.rsplit("/", 1)[0] in many and numerics(modules_of(asked, behind(cell)))
-        and asked.spec(f"capture/{capture_of(cell)}")["federation"]["keep"]
+        cell for cell in affected(asked, table.stem, raised)
+        if cell.rsplit("/", 1)[0] in many and asked.spec(f"capture/{capture_of(cell)}")["federation"]["keep"]
     ]  # fmt: skip
     if not cells:
         raise UserError(f"{table}: no cell of {FEWEST} trials to pair (record the table again)")
@@ -204,41 +192,12 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
     chosen: list[str] = []
     while cells and sum(many[cell.rsplit("/", 1)[0]] for cell in chosen) < ENOUGH:
         chosen.append(cells.pop())
-    files = {cell: _files(asked, cell) for cell in chosen}
 
     def found(paths: list[Path]) -> Found:
-        left = iter(paths)
-        own = [_scored(asked, spec, cell, [next(left) for _ in files[cell]]) for cell in chosen]
-        return replace(own[0], trials=pd.concat([each.trials for each in own], ignore_index=True))
+        with tempfile.TemporaryDirectory() as folder:
+            return measured(root, asked, table.stem, chosen, Path(folder))
 
-    return _Sample(", ".join(chosen), [file for cell in chosen for file in files[cell]], found)
-
-
-def _files(asked: Plan, cell: str) -> list[str]:
-    """Return what the scores of one cell follow from: guesses, truth, data, networks, backbones."""
-    capture, home = capture_of(cell), f"results/{asked.run}"
-    dataset, victim, *_, seed = capture.split("/")
-    entry = asked.spec(f"score/{capture}")["attacks"][cell.split("/")[-2]]
-    networks = [f"{home}/victims/{dataset}/{name}/{seed}.safetensors" for name in (victim, *entry["judges"])]
-    weights = any(BACKBONES in declared_metrics()[name].needs for name in entry["metrics"])
-    files = [f"{home}/guesses/{cell}.safetensors", f"{home}/truth/{capture}.safetensors"]
-    files += [f"data/{dataset}.safetensors", *networks, *([f"data/{LPIPS}.safetensors"] if weights else [])]
-    return files
-
-
-def _scored(asked: Plan, spec: Spec, cell: str, paths: list[Path]) -> Found:
-    """Return the results of one cell from the files that `_files` names."""
-    scored, attack = asked.spec(f"score/{capture_of(cell)}"), cell.split("/")[-2]
-    entry = scored["attacks"][attack]
-    own = scored | {"attacks": {attack: entry}, "judges": entry["judges"]}
-    guesses, truth, data, network, *rest = paths
-    judges = rest[: len(entry["judges"])]
-    backbones = rest[-1] if len(rest) > len(judges) else None
-    with tempfile.TemporaryDirectory() as folder:
-        place, out = Path(folder) / "spec.json", Path(folder) / "scores.parquet"
-        write_text(place, to_json(own))
-        score([guesses], truth, data, network, place, out, backbones=backbones, judges=judges)
-        return of_attacks(_bare(spec, [cell]), [out], [])
+    return _Sample(", ".join(chosen), files_behind(asked, chosen), found)
 
 
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
@@ -285,7 +244,7 @@ def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
             continue
         now, then = (dict(enumerate(rows[name])) for name in ("value", "value_kept"))
         # Updates of other cells are others, even where the private images are the same.
-        fate = dict(enumerate(zip(*(rows[name] for name in (*_CONDITION, "cluster")), strict=True)))
+        fate = dict(enumerate(zip(*(rows[name] for name in (*CELL, "cluster")), strict=True)))
         difference, low, high, n = paired(now, then, fate)
         bound = tolerance_of(str(metric), float(rows["value_kept"].mean()))[0] / 2
         found_of = {"difference": difference, "low": low, "high": high, "n": n, "bound": bound}

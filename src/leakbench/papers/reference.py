@@ -97,6 +97,7 @@ class Record(BaseModel):
     falls: cell → for each trial the share by which its loss fell in the last half.
     knows: cell → what the attack knew.
     equivalent: other numerics that give the same table, and what shows it.
+    renewed: cells that were measured later, with commit, date and device.
     """
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
@@ -113,6 +114,7 @@ class Record(BaseModel):
     knows: dict[str, dict[str, str]] = {}
     numerics: Numerics = {}
     equivalent: list[Equivalent] = []
+    renewed: list[dict[str, Any]] = []
 
 
 def run_of(folder: str) -> tuple[str, int | None]:

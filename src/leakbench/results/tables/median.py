@@ -23,13 +23,16 @@ ROW = ("checkpoint", "client", "local_samples", "pass")
 SIDE = 64
 
 
-def medians(root: Path, run: str, rows: pd.DataFrame, cells: Sequence[str]) -> dict[str, np.ndarray]:
+def medians(
+    root: Path, run: str, rows: pd.DataFrame, cells: Sequence[str], scores: Path | None = None
+) -> dict[str, np.ndarray]:
     """Return cell -> uint8 [2, rows, columns, channels]: the private image and its reconstruction.
 
     root: the checkout.
     run: the folder below results/.
     rows: lines of an experiment's table, one for each cell that is wanted.
     cells: the path stems of the experiment's cells, which differ by seed.
+    scores: the folder of their scores, by default the run's own.
 
     A cell is left out if its files no longer exist, if its median trial reconstructed nothing, or if it does
     not show pictures.
@@ -38,15 +41,18 @@ def medians(root: Path, run: str, rows: pd.DataFrame, cells: Sequence[str]) -> d
     for row in rows.to_dict("records"):
         cell = named(row)
         stems = [stem for stem in cells if stem.rpartition("/")[0] == cell]
-        picture = _median(root, root / "results" / run, row, stems)
+        results = root / "results" / run
+        picture = _median(root, results, scores or results / "scores", row, stems)
         if picture is not None:
             found[cell] = picture
     return found
 
 
-def _median(root: Path, results: Path, row: dict[Any, Any], stems: Sequence[str]) -> np.ndarray | None:
-    scores = {stem: results / f"scores/{capture_of(stem)}.parquet" for stem in stems}
-    frames = [read_table(path)[0].assign(stem=stem) for stem, path in scores.items() if path.is_file()]
+def _median(
+    root: Path, results: Path, scores: Path, row: dict[Any, Any], stems: Sequence[str]
+) -> np.ndarray | None:
+    files = {stem: scores / f"{capture_of(stem)}.parquet" for stem in stems}
+    frames = [read_table(path)[0].assign(stem=stem) for stem, path in files.items() if path.is_file()]
     if not frames:
         return None
     rows = pd.concat(frames, ignore_index=True)

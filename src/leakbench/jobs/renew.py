@@ -1,0 +1,179 @@
+"""renew: measure the cells of a record again whose numerics have changed, and keep its other lines."""
+
+import io
+import tempfile
+from collections.abc import Collection
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.base.artefacts import (
+    open_tensors,
+    read_csv,
+    read_table,
+    write_json,
+    write_table,
+    write_tensors,
+    write_text,
+)
+from leakbench.base.cellname import named, of_lines
+from leakbench.base.errors import UserError
+from leakbench.base.processes.process import commit
+from leakbench.base.provenance import machine
+from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.needs import declared_metrics
+from leakbench.catalogue.numerics import numerics
+from leakbench.catalogue.resolve import Plan
+from leakbench.catalogue.settings import run_name
+from leakbench.jobs.again import affected, files_behind, measured
+from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.metrics import METRICS
+from leakbench.papers.reference import EXHIBIT, kept_digests, read_record
+from leakbench.results.report.leaks import strongest
+from leakbench.results.tables.attacked import CONDITION
+from leakbench.results.tables.median import medians
+
+# The columns by which the lines of a table are sorted, and those of them that are numbers.
+_NUMBERS = ["checkpoint", "client", "local_samples", "pass", "iterations"]
+_SORTED = [*CONDITION, "pass", "iterations"]
+_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False}
+
+
+def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targets: bool = False) -> None:
+    """Put new lines into a record, for the cells that follow from files whose numerics have changed.
+
+    The lines of other cells stay as they were recorded. The record says what was renewed, when and on what.
+
+    root: the checkout.
+    experiment: the experiment's name.
+    scale: the scale at which it was recorded.
+    seed: the number by which every seed was raised.
+    targets: only print what Snakemake must make first: the setting `only`, and the files.
+
+    Raises UserError where nothing is recorded, where the record is valid or of other settings, where a file
+    of a cell is missing, and where cells alone do not make the record right again (`_cells`).
+    """
+    run = run_name(scale, seed)
+    table = root / "reference" / run / f"{experiment}.csv"
+    where = f"{table.with_suffix('.json')}: "
+    made, asked = read_record(table), planned(root, run)
+    if not (age := outdated(root, run, experiment, made)):
+        raise UserError(f"{where}is valid today (nothing is to be renewed)")
+    cells = _cells(asked, experiment, made)
+    if not cells:
+        raise UserError(f"{where}{age} (run it, then `leakbench record {experiment}`)")
+    files = files_behind(asked, cells)
+    if targets:
+        print(f"only={experiment}", *files, sep="\n")
+        return
+    if missing := [root / name for name in files if not (root / name).is_file()]:
+        raise UserError(f"{missing[0]}: missing (run `make renew ONLY={experiment}`, which makes it first)")
+    with tempfile.TemporaryDirectory() as folder:
+        found = measured(root, asked, experiment, cells, Path(folder))
+        if absent := [cell for cell in cells if cell in found.facts["absent_cells"]]:
+            raise UserError(f"{where}{absent[0]}: is absent today (run the whole experiment, then record it)")
+        text, trials = _spliced(table, found.table, found.trials, {cell.rpartition("/")[0] for cell in cells})
+        for name in ("knows", "falls"):
+            made[name] = made.get(name, {}) | found.facts[name]
+        lines = pd.read_csv(io.StringIO(text))
+        pictures = _pictures(root, run, table, strongest(lines, made["knows"]), cells, Path(folder))
+    made.pop("equivalent", None)
+    made["numerics"] = numerics_of(asked, experiment, made["absent"])
+    again = {"cells": cells, "commit": commit(root), "date": date.today().isoformat(), "device": machine()}
+    made["renewed"] = [*made.get("renewed", []), again]
+    facts = read_table(table.with_suffix(".parquet"))[1]
+    # The record is removed first and written last, so that a fault in between leaves none.
+    table.with_suffix(".json").unlink()
+    write_text(table, text)
+    write_table(table.with_suffix(".parquet"), trials, facts)
+    table.with_suffix(".safetensors").unlink(missing_ok=True)
+    if pictures:
+        write_tensors(table.with_suffix(".safetensors"), pictures, {})
+    write_json(table.with_suffix(".json"), made | {"files": kept_digests(table)})
+
+
+def _cells(asked: Plan, experiment: str, made: dict[str, Any]) -> list[str]:
+    """Return the path stems of the cells to measure again, none if these alone do not make a record right.
+
+    They do not if its settings are others too, if it has studies, if its metrics or updates that are not
+    kept follow from the changed numerics, or if a figure was recorded with it.
+    """
+    then, now = made.get("numerics", {}), numerics_of(asked, experiment, made["absent"])
+    names = {name: 1 for name in then.keys() | now.keys() if then.get(name, 1) != now.get(name, 1)}
+    metrics = numerics(
+        declared_metrics()[name].module for name in asked.definitions[experiment].metrics or []
+    )
+    whole = (
+        specs_digest(asked, experiment) != made["specs"] or EXHIBIT in made["files"]
+        or not names.keys() <= now.keys() or names.keys() & metrics.keys() or asked.studies[experiment]
+    )  # fmt: skip
+    cells = [] if whole else affected(asked, experiment, names)
+    cells = [cell for cell in cells if cell not in made["absent"]]
+    kept = (asked.spec(f"capture/{capture_of(cell)}") for cell in cells)
+    return cells if all(spec["federation"]["keep"] for spec in kept) else []
+
+
+def _spliced(
+    table: Path, lines: pd.DataFrame, trials: pd.DataFrame, renewed: Collection[str]
+) -> tuple[str, pd.DataFrame]:
+    """Return the text of a recorded table and its trials, with new lines for the renewed cells.
+
+    lines: the new lines.
+    trials: the trials behind them.
+    renewed: the cells without their seeds.
+    """
+    text = lines.to_csv(index=False, float_format="%.6g")
+    kept, new = (read_csv(table, **_TEXT), pd.read_csv(io.StringIO(text), **_TEXT))
+    if "iterations" in kept and "iterations" not in new:
+        new["iterations"] = "0"
+    if strange := new.columns.difference(kept.columns).union(kept.columns[:9].difference(new.columns)):
+        raise UserError(f"{table}: column {strange[0]!r} is of other cells (run the whole experiment)")
+    of_old = of_lines(kept).isin(renewed)
+    whole = pd.concat([kept.assign(old=True)[~of_old], new.assign(old=False)]).fillna("")
+    order = _order(whole)
+    if (_order(kept) != np.arange(len(kept))).any():
+        raise UserError(f"{table}: its lines are in no known order (run the whole experiment)")
+    # A trial names its line by the line's place.
+    place = np.empty(len(whole), int)
+    place[order] = np.arange(len(whole))
+    old_place = dict(zip(np.flatnonzero(~of_old), place[: (~of_old).sum()], strict=True))
+    before = read_table(table.with_suffix(".parquet"))[0]
+    before = before[~of_lines(before).isin(renewed)]
+    before = before.assign(line=before["line"].map(old_place))
+    after = trials.assign(line=place[(~of_old).sum() :][trials["line"]])
+    if "iterations" in before and "iterations" not in after:
+        after["iterations"] = 0
+    both = pd.concat(
+        [each.astype({n: object for n in each if each[n].dtype == "category"}) for each in (before, after)]
+    )
+    both = both[before.columns].sort_values("line", kind="stable", ignore_index=True)
+    words = [name for name in before if before[name].dtype == "category"]
+    ordered = whole.iloc[order][kept.columns]
+    return ordered.to_csv(index=False), both.astype({"line": int} | dict.fromkeys(words, "category"))
+
+
+def _order(lines: pd.DataFrame) -> np.ndarray:
+    """Return the places of lines in the order in which a table has them (`attacked.aggregate`)."""
+    keys = lines.reindex(columns=_SORTED)
+    for name in _NUMBERS:
+        keys[name] = pd.to_numeric(keys[name])
+    models = lines["metric"].map(lambda name: name in METRICS and METRICS[name].of == "models")
+    keys.insert(0, "models", lines["metric"].where(models, ""))
+    return np.asarray(keys.reset_index(drop=True).sort_values(list(map(str, keys)), kind="stable").index)
+
+
+def _pictures(
+    root: Path, run: str, table: Path, rows: pd.DataFrame, cells: list[str], scores: Path
+) -> dict[str, np.ndarray]:
+    """Return the pictures of the strongest attacks: of renewed cells anew, of others as recorded."""
+    path = table.with_suffix(".safetensors")
+    recorded = (
+        {name: np.array(value) for name, value in open_tensors(path)[0].items()} if path.is_file() else {}
+    )
+    again = rows[of_lines(rows).isin({cell.rpartition("/")[0] for cell in cells})]
+    made = medians(root, run, again, cells, scores)
+    kept = {cell: recorded[cell] for cell in map(named, rows.to_dict("records")) if cell in recorded}
+    return dict(sorted((kept | made).items()))
