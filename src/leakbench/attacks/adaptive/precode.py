@@ -7,10 +7,6 @@ from leakbench.networks.victims.precode import Bottleneck
 from leakbench.observations.adaptation import Adaptation, Nuisance
 from leakbench.observations.observation import Observation
 
-# Since 2 gradients of gradients through the bottleneck count its divergence once. First derivatives, by which
-# networks are trained, are as before.
-NUMERICS = 2
-
 
 def precode() -> Adaptation:
     """Make the numbers that the bottleneck drew for each image unknowns of the attack.

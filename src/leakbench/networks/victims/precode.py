@@ -12,6 +12,9 @@ from leakbench.networks.layers import Drawn, sequential
 from leakbench.networks.victims.lenet_dlg import lenet_dlg
 from leakbench.networks.victims.mlp import mlp
 
+# Since 2 gradients of gradients through the bottleneck count its divergence once.
+NUMERICS = 2
+
 
 def precode(
     shape: tuple[int, int, int],
