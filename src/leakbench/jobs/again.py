@@ -1,4 +1,4 @@
-"""Cells of a recorded experiment that are measured again, alone: which, from what files, and the results."""
+"""Cells or studies of a recorded experiment that are measured again, alone: from what, and the results."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from leakbench.base.artefacts import to_json, write_text
 from leakbench.base.needs import BACKBONES
-from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.cell import capture_of, pictured
 from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.numerics import numerics
 from leakbench.catalogue.resolve import Plan
@@ -15,10 +15,12 @@ from leakbench.jobs.record import modules_of
 from leakbench.jobs.score import score
 from leakbench.results.tables.found import Found
 from leakbench.results.tables.of_attacks import of_attacks
+from leakbench.results.tables.of_studies import of_studies
+from leakbench.results.tables.pictures import Files
 
 
 def affected(asked: Plan, experiment: str, names: Mapping[str, int]) -> list[str]:
-    """Return the path stems of an experiment's cells that follow from files with numerics.
+    """Return the path stems of an experiment's cells or studies that follow from files with numerics.
 
     names: the names of these files.
     """
@@ -27,66 +29,102 @@ def affected(asked: Plan, experiment: str, names: Mapping[str, int]) -> list[str
         dataset, victim, *_, seed = cell.split("/")
         return [f"attack/{cell}", f"capture/{capture_of(cell)}", f"train/{dataset}/{victim}/{seed}"]
 
-    cells = asked.spec(f"table/{experiment}").get("cells", [])
-    return [cell for cell in cells if names.keys() & numerics(modules_of(asked, behind(cell)))]
+    spec = asked.spec(f"table/{experiment}")
+    specs = {stem: behind(stem) for stem in spec.get("cells", [])}
+    specs |= {stem: [f"study/{stem}"] for stem in spec.get("studies", [])}
+    return [stem for stem, own in specs.items() if names.keys() & numerics(modules_of(asked, own))]
 
 
-def files_behind(asked: Plan, cells: list[str]) -> list[str]:
-    """Return the files from which the scores of cells follow, relative to the checkout."""
-    every = (path for capture in _captures(cells) for path in _files(asked, capture, cells).values())
+def files_behind(asked: Plan, experiment: str, stems: list[str]) -> list[str]:
+    """Return the files from which the results of cells or studies follow, relative to the checkout.
+
+    stems: the path stems of cells or studies.
+    """
+    if asked.studies[experiment]:
+        return [str(path) for paths in _of_studies(asked, stems) for path in paths]
+    every = (path for capture in _captures(stems) for path in _files(asked, capture, stems).values())
     return list(dict.fromkeys(str(path) for paths in every for path in paths))
 
 
-def measured(root: Path, asked: Plan, experiment: str, cells: list[str], scores: Path) -> Found:
-    """Return the results of cells alone, without pictures.
+def measured(
+    root: Path, asked: Plan, experiment: str, stems: list[str], scores: Path, pictures: bool = False
+) -> Found:
+    """Return the results of cells or studies alone.
 
     root: the checkout.
     asked: the plan of the run.
-    experiment: the name of the experiment to which the cells belong.
-    cells: their path stems. What `files_behind` names of them is there.
+    experiment: the name of the experiment to which they belong.
+    stems: their path stems. What `files_behind` names of them is there.
     scores: an empty folder, for the scores of each capture.
+    pictures: whether the pictures that the experiment shows are made too.
     """
-    made = []
-    for capture in _captures(cells):
-        spec, files = asked.spec(f"score/{capture}"), _files(asked, capture, cells)
-        place, out = scores / f"{capture}.json", scores / f"{capture}.parquet"
-        own = {cell.split("/")[-2] for cell in cells if capture_of(cell) == capture}
-        attacks = {name: entry for name, entry in spec["attacks"].items() if name in own}
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, to_json(spec | {"attacks": attacks, "judges": _judges(attacks)}))
-        (truth,), (data,), (victim, *judges) = (
-            [root / path for path in files[kind]] for kind in ("truth", "data", "networks")
-        )
-        guesses, costs = ([root / path for path in files[kind]] for kind in ("guesses", "costs"))
-        backbones = next((root / path for path in files["backbones"]), None)
-        score(guesses, truth, data, victim, place, out, costs, backbones, judges=judges)
-        made.append(out)
     table = asked.spec(f"table/{experiment}")
-    bare = {"cells": cells, "experiment": table["experiment"] | {"exhibit": None}}
-    return of_attacks(table | bare, made, [])
+    if asked.studies[experiment]:
+        files, costs = ([root / path for path in paths] for paths in _of_studies(asked, stems))
+        return of_studies(table | {"studies": stems}, files, costs)
+    made = [_scores(root, asked, capture, stems, scores) for capture in _captures(stems)]
+    bare = {"cells": stems, "experiment": table["experiment"] | ({} if pictures else {"exhibit": None})}
+    return of_attacks(
+        table | bare, made, [_pictured(root, asked, stem) for stem in stems] if pictures else []
+    )
+
+
+def _scores(root: Path, asked: Plan, capture: str, stems: list[str], scores: Path) -> Path:
+    """Score the cells of one capture, below the folder `scores`, and return the file."""
+    spec, files = asked.spec(f"score/{capture}"), _files(asked, capture, stems)
+    found = {kind: [root / path for path in paths] for kind, paths in files.items()}
+    if "scores" in found:
+        return found["scores"][0]
+    place, out = scores / f"{capture}.json", scores / f"{capture}.parquet"
+    attacks = _attacks(asked, capture, stems)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_text(place, to_json(spec | {"attacks": attacks, "judges": _judges(attacks)}))
+    (truth,), (data,), (victim, *judges) = (found[kind] for kind in ("truth", "data", "networks"))
+    backbones = next(iter(found["backbones"]), None)
+    score(found["guesses"], truth, data, victim, place, out, found["costs"], backbones, judges=judges)
+    return out
+
+
+def _of_studies(asked: Plan, stems: list[str]) -> tuple[list[Path], list[Path]]:
+    home = Path("results") / asked.run
+    return [home / f"studies/{s}.parquet" for s in stems], [home / f"records/study/{s}.json" for s in stems]
+
+
+def _pictured(root: Path, asked: Plan, stem: str) -> Files:
+    home, names = root / "results" / asked.run, pictured(stem)
+    guesses, truth, victim = (
+        home / f"{kind}/{names[kind]}.safetensors" for kind in ("guesses", "truth", "victims")
+    )
+    return Files(guesses, truth, victim, root / f"data/{names['data']}.safetensors")
 
 
 def _captures(cells: list[str]) -> list[str]:
     return list(dict.fromkeys(map(capture_of, cells)))
 
 
+def _attacks(asked: Plan, capture: str, stems: list[str]) -> dict[str, Any]:
+    """Return the entries of those attacks on a capture that are among cells, in the order of its spec."""
+    own = {stem.split("/")[-2] for stem in stems if capture_of(stem) == capture}
+    return {name: e for name, e in asked.spec(f"score/{capture}")["attacks"].items() if name in own}
+
+
 def _judges(attacks: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(name for entry in attacks.values() for name in entry["judges"]))
 
 
-def _files(asked: Plan, capture: str, cells: list[str]) -> dict[str, list[Path]]:
+def _files(asked: Plan, capture: str, stems: list[str]) -> dict[str, list[Path]]:
     """Return kind → files behind the scores of one capture's cells; guesses in the order of its spec."""
     home, (dataset, victim, *_, seed) = Path("results") / asked.run, capture.split("/")
-    own = {cell.split("/")[-2]: cell for cell in cells if capture_of(cell) == capture}
-    attacks = {
-        name: entry for name, entry in asked.spec(f"score/{capture}")["attacks"].items() if name in own
-    }
-    stems = [own[name] for name in attacks]
+    if not asked.spec(f"capture/{capture}")["federation"]["keep"]:
+        # Guesses on updates that are not kept are deleted once they are scored.
+        return {"scores": [home / f"scores/{capture}.parquet"]}
+    attacks = _attacks(asked, capture, stems)
+    cells = [f"{capture.rpartition('/')[0]}/{name}/{seed}" for name in attacks]
     metrics = {name for entry in attacks.values() for name in entry["metrics"]}
     weights = any(BACKBONES in declared_metrics()[name].needs for name in metrics)
     return {
-        "guesses": [home / f"guesses/{stem}.safetensors" for stem in stems],
-        "costs": [home / f"records/attack/{stem}.json" for stem in stems],
+        "guesses": [home / f"guesses/{cell}.safetensors" for cell in cells],
+        "costs": [home / f"records/attack/{cell}.json" for cell in cells],
         "truth": [home / f"truth/{capture}.safetensors"],
         "data": [Path(f"data/{dataset}.safetensors")],
         "networks": [home / f"victims/{dataset}/{n}/{seed}.safetensors" for n in (victim, *_judges(attacks))],

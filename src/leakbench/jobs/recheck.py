@@ -2,10 +2,10 @@
 
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -14,7 +14,6 @@ from leakbench.base.cellname import CELL, of_lines
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine
-from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan
 from leakbench.jobs.again import affected, files_behind, measured
@@ -34,8 +33,6 @@ from leakbench.metrics.interval import paired
 from leakbench.papers.reference import FEWEST, read_record, recorded
 from leakbench.papers.verdicts.tolerances import tolerance_of
 from leakbench.results.tables.found import Found
-from leakbench.results.tables.of_attacks import of_attacks
-from leakbench.results.tables.of_studies import of_studies
 
 Spec = dict[str, Any]
 # What was found of each record, one line each, below reference/.
@@ -76,23 +73,24 @@ def recheck(
         # Nobody picks the sample: it follows from the commit.
         rng = random.Random(f"{now}/{table.stem}")
         kept = _trials(table) if equivalent else None
-        sample = _sampled(asked, table, rng) if kept is None else _paired_cells(root, asked, table, rng, kept)
-        paths = [root / name for name in sample.files]
+        stems = _sampled(asked, table.stem, rng) if kept is None else _paired_cells(asked, table, rng, kept)
+        files = files_behind(asked, table.stem, stems)
         if targets:
-            needed[table.stem] = sample.files
+            needed[table.stem] = files
             continue
-        if missing := [path for path in paths if not path.is_file()]:
+        if missing := [root / name for name in files if not (root / name).is_file()]:
             raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
-        found = sample.found(paths)
+        with tempfile.TemporaryDirectory() as folder:
+            found = measured(root, asked, table.stem, stems, Path(folder))
+        sampled = ", ".join(stems)
         if kept is not None:
-            absent = read_record(table)["absent"]
-            raised = numerics_of(asked, table.stem, absent)
-            wrong += [] if _keep(root, table, sample, _paired(found.trials, kept), raised) else [str(table)]
+            raised = numerics_of(asked, table.stem, read_record(table)["absent"])
+            wrong += [] if _keep(root, table, sampled, _paired(found.trials, kept), raised) else [str(table)]
             continue
         counts, apart = _agreement(found, table)
         told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
         made = {"device": machine(), "commit": now, "date": date.today().isoformat()}
-        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sample.name} | told | made)
+        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sampled} | told | made)
         print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
         print(*(f"  {line}" for line in apart[:5]), sep="\n", end="\n" if apart else "")
         if apart or not counts[IDENTICAL] + counts[WITHIN]:
@@ -133,71 +131,36 @@ def _meant(
         yield table, asked
 
 
-class _Sample(NamedTuple):
-    """A part of an experiment that is measured again.
-
-    name: its cells or studies.
-    files: what Snakemake makes of it first, relative to the checkout.
-    found: makes its results of these files.
-    """
-
-    name: str
-    files: list[str]
-    found: Callable[[list[Path]], Found]
-
-
-def _sampled(asked: Plan, table: Path, rng: random.Random) -> _Sample:
-    """Return one condition of an experiment: the attacks on one capture, or a study.
+def _sampled(asked: Plan, experiment: str, rng: random.Random) -> list[str]:
+    """Return one condition of an experiment: the cells of one capture, or a study.
 
     A line of a table sums up all seeds of a condition, so these are sampled together.
     """
-    spec, home = asked.spec(f"table/{table.stem}"), f"results/{asked.run}"
+    spec = asked.spec(f"table/{experiment}")
     everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
     everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}
     chosen = rng.choice(sorted(set(everything.values())))
-    cells, studies = (
-        [stem for stem in spec.get(kind, []) if everything[stem] == chosen] for kind in ("cells", "studies")
-    )
-    if studies:
-        own = spec | {"studies": studies}
-        files = [f"{home}/studies/{s}.parquet" for s in studies]
-        files += [f"{home}/records/study/{s}.json" for s in studies]
-        n = len(studies)
-        return _Sample(", ".join(studies), files, lambda paths: of_studies(own, paths[:n], paths[n:]))
-    captures = dict.fromkeys(map(capture_of, cells))
-    files = [f"{home}/scores/{capture}.parquet" for capture in captures]
-    return _Sample(", ".join(cells), files, lambda paths: of_attacks(_bare(spec, cells), paths, []))
+    return [stem for stem, own in everything.items() if own == chosen]
 
 
-def _bare(spec: Spec, cells: list[str]) -> Spec:
-    return spec | {"cells": cells, "experiment": spec["experiment"] | {"exhibit": None}}
-
-
-def _paired_cells(root: Path, asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> _Sample:
+def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> list[str]:
     """Return cells of at least FEWEST recorded trials that follow from files with raised numerics.
 
     There are as many as have ENOUGH trials together, or all. Only their own attacks run again.
     """
-    named = of_lines(kept)
-    trials = kept["cluster"].groupby(named).nunique()
-    many = {str(name): int(count) for name, count in trials.items() if count >= FEWEST}
-    raised = numerics_of(asked, table.stem)
-    cells = [
-        cell for cell in affected(asked, table.stem, raised)
-        if cell.rsplit("/", 1)[0] in many and asked.spec(f"capture/{capture_of(cell)}")["federation"]["keep"]
-    ]  # fmt: skip
+    many: dict[str, int] = {}
+    if "attack" in kept:
+        trials = kept["cluster"].groupby(of_lines(kept)).nunique()
+        many = {str(name): int(count) for name, count in trials.items() if count >= FEWEST}
+    cells = affected(asked, table.stem, numerics_of(asked, table.stem))
+    cells = [cell for cell in cells if cell.rsplit("/", 1)[0] in many]
     if not cells:
         raise UserError(f"{table}: no cell of {FEWEST} trials to pair (record the table again)")
     rng.shuffle(cells)
     chosen: list[str] = []
     while cells and sum(many[cell.rsplit("/", 1)[0]] for cell in chosen) < ENOUGH:
         chosen.append(cells.pop())
-
-    def found(paths: list[Path]) -> Found:
-        with tempfile.TemporaryDirectory() as folder:
-            return measured(root, asked, table.stem, chosen, Path(folder))
-
-    return _Sample(", ".join(chosen), files_behind(asked, chosen), found)
+    return chosen
 
 
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
@@ -252,30 +215,28 @@ def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
     return differences
 
 
-def _keep(
-    root: Path, table: Path, sample: _Sample, differences: dict[str, Spec], now: dict[str, int]
-) -> bool:
+def _keep(root: Path, table: Path, sampled: str, differences: dict[str, Spec], now: dict[str, int]) -> bool:
     """Write into a record that today's numerics give the same, and return True; where not, print why."""
     for name, each in differences.items():
         within = -each["bound"] <= each["low"] and each["high"] <= each["bound"]
         # A record of fewer trials would be refused by its reader.
         if each["n"] < FEWEST or not within:
             print(
-                f"{table.stem}: not equivalent in {sample.name}: {name} differs by {each['difference']:.3g} "
+                f"{table.stem}: not equivalent in {sampled}: {name} differs by {each['difference']:.3g} "
                 f"({each['low']:.3g} to {each['high']:.3g}, n = {each['n']}; "
                 f"within {each['bound']:.3g} is asked)"
             )
             return False
     if not differences:
-        print(f"{table.stem}: not equivalent, no trial of {sample.name} is recorded")
+        print(f"{table.stem}: not equivalent, no trial of {sampled} is recorded")
         return False
     made = read_record(table)
-    shows = {"numerics": now, "sampled": sample.name, "differences": differences, "device": machine()}
+    shows = {"numerics": now, "sampled": sampled, "differences": differences, "device": machine()}
     made.setdefault("equivalent", []).append(
         shows | {"commit": commit(root), "date": date.today().isoformat()}
     )
     write_json(table.with_suffix(".json"), made)
-    print(f"{table.stem}: equivalent in {sample.name}")
+    print(f"{table.stem}: equivalent in {sampled}")
     return True
 
 

@@ -19,11 +19,10 @@ from leakbench.base.artefacts import (
     write_tensors,
     write_text,
 )
-from leakbench.base.cellname import named, of_lines
+from leakbench.base.cellname import CELL, named, of_lines
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine
-from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.numerics import numerics
 from leakbench.catalogue.resolve import Plan
@@ -34,7 +33,9 @@ from leakbench.metrics import METRICS
 from leakbench.papers.reference import EXHIBIT, kept_digests, read_record
 from leakbench.results.report.leaks import strongest
 from leakbench.results.tables.attacked import CONDITION
+from leakbench.results.tables.found import Found
 from leakbench.results.tables.median import medians
+from leakbench.results.tables.trained import STUDY
 
 # The columns by which the lines of a table are sorted, and those of them that are numbers.
 _NUMBERS = ["checkpoint", "client", "local_samples", "pass", "iterations"]
@@ -65,26 +66,26 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
     cells = _cells(asked, experiment, made)
     if not cells:
         raise UserError(f"{where}{age} (run it, then `leakbench record {experiment}`)")
-    files = files_behind(asked, cells)
+    files = files_behind(asked, experiment, cells)
     if targets:
         print(f"only={experiment}", *files, sep="\n")
         return
     if missing := [root / name for name in files if not (root / name).is_file()]:
         raise UserError(f"{missing[0]}: missing (run `make renew ONLY={experiment}`, which makes it first)")
     with tempfile.TemporaryDirectory() as folder:
-        found = measured(root, asked, experiment, cells, Path(folder))
+        found = measured(root, asked, experiment, cells, Path(folder), EXHIBIT in made["files"])
         if absent := [cell for cell in cells if cell in found.facts["absent_cells"]]:
             raise UserError(f"{where}{absent[0]}: is absent today (run the whole experiment, then record it)")
         text, trials = _spliced(table, found.table, found.trials, {cell.rpartition("/")[0] for cell in cells})
         for name in ("knows", "falls"):
-            made[name] = made.get(name, {}) | found.facts[name]
-        lines = pd.read_csv(io.StringIO(text))
-        pictures = _pictures(root, run, table, strongest(lines, made["knows"]), cells, Path(folder))
+            made[name] = made.get(name, {}) | found.facts.get(name, {})
+        rows = strongest(pd.read_csv(io.StringIO(text)), made["knows"])
+        pictures = _pictures(root, run, table, rows, cells, Path(folder))
     made.pop("equivalent", None)
     made["numerics"] = numerics_of(asked, experiment, made["absent"])
     again = {"cells": cells, "commit": commit(root), "date": date.today().isoformat(), "device": machine()}
     made["renewed"] = [*made.get("renewed", []), again]
-    facts = read_table(table.with_suffix(".parquet"))[1]
+    facts, exhibit = read_table(table.with_suffix(".parquet"))[1], _exhibit(table, made, found)
     # The record is removed first and written last, so that a fault in between leaves none.
     table.with_suffix(".json").unlink()
     write_text(table, text)
@@ -92,14 +93,16 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
     table.with_suffix(".safetensors").unlink(missing_ok=True)
     if pictures:
         write_tensors(table.with_suffix(".safetensors"), pictures, {})
+    if exhibit:
+        write_tensors(table.with_suffix(EXHIBIT), *exhibit)
     write_json(table.with_suffix(".json"), made | {"files": kept_digests(table)})
 
 
 def _cells(asked: Plan, experiment: str, made: dict[str, Any]) -> list[str]:
-    """Return the path stems of the cells to measure again, none if these alone do not make a record right.
+    """Return the path stems of the cells or studies to measure again, none if these alone are not enough.
 
-    They do not if its settings are others too, if it has studies, if its metrics or updates that are not
-    kept follow from the changed numerics, or if a figure was recorded with it.
+    They are not if the record's settings are others too, if one of its metrics follows from the changed
+    numerics, or if its figure draws what a study gives.
     """
     then, now = made.get("numerics", {}), numerics_of(asked, experiment, made["absent"])
     names = {name: 1 for name in then.keys() | now.keys() if then.get(name, 1) != now.get(name, 1)}
@@ -107,13 +110,11 @@ def _cells(asked: Plan, experiment: str, made: dict[str, Any]) -> list[str]:
         declared_metrics()[name].module for name in asked.definitions[experiment].metrics or []
     )
     whole = (
-        specs_digest(asked, experiment) != made["specs"] or EXHIBIT in made["files"]
-        or not names.keys() <= now.keys() or names.keys() & metrics.keys() or asked.studies[experiment]
+        specs_digest(asked, experiment) != made["specs"] or not names.keys() <= now.keys()
+        or names.keys() & metrics.keys() or (EXHIBIT in made["files"] and asked.studies[experiment])
     )  # fmt: skip
     cells = [] if whole else affected(asked, experiment, names)
-    cells = [cell for cell in cells if cell not in made["absent"]]
-    kept = (asked.spec(f"capture/{capture_of(cell)}") for cell in cells)
-    return cells if all(spec["federation"]["keep"] for spec in kept) else []
+    return [cell for cell in cells if cell not in made["absent"]]
 
 
 def _spliced(
@@ -131,7 +132,8 @@ def _spliced(
         new["iterations"] = "0"
     if not {*new} <= {*kept} or "pass" in {*kept} - {*new}:
         raise UserError(f"{table}: cells alone give other columns (run the whole experiment)")
-    of_old = of_lines(kept).isin(renewed)
+    columns = list(CELL) if "attack" in kept else STUDY
+    of_old = _stems(kept, columns).isin(renewed)
     whole = pd.concat([kept.assign(old=True)[~of_old], new.assign(old=False)]).fillna("")
     order = _order(whole)
     if (_order(kept) != np.arange(len(kept))).any():
@@ -141,7 +143,7 @@ def _spliced(
     place[order] = np.arange(len(whole))
     old_place = dict(zip(np.flatnonzero(~of_old), place[: (~of_old).sum()], strict=True))
     before = read_table(table.with_suffix(".parquet"))[0]
-    before = before[~of_lines(before).isin(renewed)]
+    before = before[~_stems(before, columns).isin(renewed)]
     before = before.assign(line=before["line"].map(old_place))
     after = trials.assign(line=place[(~of_old).sum() :][trials["line"]])
     if "iterations" in before and "iterations" not in after:
@@ -155,8 +157,14 @@ def _spliced(
     return ordered.to_csv(index=False), both.astype({"line": int} | dict.fromkeys(words, "category"))
 
 
+def _stems(lines: pd.DataFrame, columns: list[str]) -> pd.Series:
+    return lines[columns].astype(str).agg("/".join, axis=1)
+
+
 def _order(lines: pd.DataFrame) -> np.ndarray:
-    """Return the places of lines in the order in which a table has them (`attacked.aggregate`)."""
+    """Return the places of lines in the order of a table (`aggregate`, `aggregate_studies`)."""
+    if "attack" not in lines:
+        return np.asarray(lines.reset_index(drop=True).sort_values(STUDY, kind="stable").index)
     keys = lines.reindex(columns=_SORTED)
     for name in _NUMBERS:
         keys[name] = pd.to_numeric(keys[name])
@@ -165,11 +173,33 @@ def _order(lines: pd.DataFrame) -> np.ndarray:
     return np.asarray(keys.reset_index(drop=True).sort_values(list(map(str, keys)), kind="stable").index)
 
 
+def _exhibit(table: Path, made: dict[str, Any], found: Found) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the tensors and facts of a recorded exhibit with the new panels, None where there is none."""
+    if EXHIBIT not in made["files"]:
+        return None
+    tensors, facts = open_tensors(table.with_suffix(EXHIBIT))
+    whole = {name: np.array(value) for name, value in tensors.items()}
+    left = list(enumerate(found.facts["panels"]))
+    for place, panel in enumerate(facts["panels"]):
+        # The panels of one condition stand in the order of its seeds.
+        number = next((n for n, own in left if named(own) == named(panel)), None)
+        if number is None:
+            continue
+        left = [(n, own) for n, own in left if n != number]
+        whole = {name: value for name, value in whole.items() if name.split("/")[0] != str(place)}
+        own = {name: value for name, value in found.tensors.items() if name.split("/")[0] == str(number)}
+        whole |= {f"{place}/{name.partition('/')[2]}": value for name, value in own.items()}
+        facts["panels"][place] = found.facts["panels"][number]
+    return whole, facts | {name: facts[name] | found.facts[name] for name in ("knows", "falls")}
+
+
 def _pictures(
     root: Path, run: str, table: Path, rows: pd.DataFrame, cells: list[str], scores: Path
 ) -> dict[str, np.ndarray]:
     """Return the pictures of the strongest attacks: of renewed cells anew, of others as recorded."""
     path = table.with_suffix(".safetensors")
+    if not len(rows):
+        return {}
     recorded = (
         {name: np.array(value) for name, value in open_tensors(path)[0].items()} if path.is_file() else {}
     )

@@ -11,10 +11,11 @@ import pytest
 from cell import ORIGIN, SHARES, STEM, Cell, make_table
 from project import ROOT
 
-from leakbench.base.artefacts import read_csv, read_json, read_table, write_table
+from leakbench.base.artefacts import read_csv, read_json, read_table, write_json, write_table
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
 from leakbench.catalogue.resolve import Plan
+from leakbench.jobs import again
 from leakbench.jobs import recheck as module
 from leakbench.jobs.recheck import recheck
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
@@ -45,7 +46,8 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"score/{ORIGIN}": {"cell": names | {"seed": 0}, "attacks": {"attack": scored}, "judges": []},
         "train/made/victim/0": {},
     }  # fmt: skip
-    monkeypatch.setattr(module, "numerics", lambda modules: NUMERICS)
+    monkeypatch.setattr(again, "numerics", lambda modules: NUMERICS)
+    write_json(cell.results / f"records/attack/{STEM}.json", {"seconds": 1.0, "updates": 1})
     asked = Plan("quick", {"x": []}, {}, specs, {"x": []})
     for name, value in (
         ("planned", lambda *given: asked), ("specs_digest", lambda *given: "same"),
@@ -59,10 +61,16 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "x.json"
 
 
-def changed(cell: Cell, factor: float) -> None:
+def changed(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """Let today's code give other errors."""
-    rows, facts = read_table(cell.scores)
-    write_table(cell.scores, rows.assign(mse=rows["mse"] * factor), facts)
+    score = again.score
+
+    def other(*given: Any, **more: Any) -> None:
+        score(*given, **more)
+        rows, facts = read_table(given[5])
+        write_table(given[5], rows.assign(mse=rows["mse"] * factor), facts)
+
+    monkeypatch.setattr(again, "score", other)
 
 
 def age(cell: Cell, made: Path) -> str:
@@ -85,17 +93,19 @@ def test_a_sample_with_the_recorded_numbers_is_noted(cell: Cell, recorded: Path)
 
 
 def test_another_number_is_noted_and_named(
-    cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]
+    cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changed(cell, 3.0)
+    changed(monkeypatch, 3.0)
     with pytest.raises(UserError, match=r"x\.csv: 1 recorded tables have other numbers today.*NUMERICS"):
         recheck(cell.root, "quick")
     assert "mse: " in capsys.readouterr().out
     assert int(found(cell)["different"].iloc[0]) > 0
 
 
-def test_numbers_within_a_thousandth_agree(cell: Cell, recorded: Path) -> None:
-    changed(cell, 1.0002)
+def test_numbers_within_a_thousandth_agree(
+    cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(monkeypatch, 1.0002)
     recheck(cell.root, "quick")
     assert int(found(cell)["within tolerance"].iloc[0]) > 0
 
@@ -111,12 +121,14 @@ def test_what_must_be_made_first_is_listed_and_asked_for(
 ) -> None:
     recheck(cell.root, "quick", targets=True)
     # Without the setting, attacks of other experiments on the same capture would run too.
-    assert capsys.readouterr().out.split() == ["only=x", f"results/quick/scores/{ORIGIN}.parquet"]
+    only, *files = capsys.readouterr().out.split()
+    assert only == "only=x"
+    assert f"results/quick/guesses/{STEM}.safetensors" in files
     recheck(cell.root, "quick", targets=True, only=["x"])
     assert "only=x" in capsys.readouterr().out
     with pytest.raises(UserError, match="--only z: not recorded at scale quick"):
         recheck(cell.root, "quick", only=["z"])
-    cell.scores.unlink()
+    (cell.results / f"guesses/{STEM}.safetensors").unlink()
     with pytest.raises(UserError, match="missing"):
         recheck(cell.root, "quick")
 
@@ -166,9 +178,8 @@ def test_equivalent_numerics_keep_a_record_valid(
     assert age(cell, recorded) == "measured with numerics 1 of peel, today's is 3"
     monkeypatch.setattr(module, "FEWEST", 11)
     before = recorded.read_bytes()
-    sample = module._Sample("a", [], lambda paths: None)  # type: ignore[arg-type, return-value]
     few = {"a, mse": {"difference": 0.0, "low": 0.0, "high": 0.0, "n": 10, "bound": 1.0}}
-    assert not module._keep(cell.root, recorded.with_suffix(".csv"), sample, few, {"peel": 3})
+    assert not module._keep(cell.root, recorded.with_suffix(".csv"), "a", few, {"peel": 3})
     assert recorded.read_bytes() == before
     monkeypatch.setattr(module, "FEWEST", 2)
     bounds = (-1.0, 1e-9)
@@ -257,7 +268,6 @@ def test_a_column_that_other_conditions_need_does_not_hide_a_line(cell: Cell, re
 def test_all_seeds_of_a_condition_are_sampled_together() -> None:
     studies = [f"plane/perceptron/{kind}/none/{seed}" for kind in ("code", "equations") for seed in range(3)]
     asked = Plan("quick", {"x": []}, {}, {"table/x": {"cells": [], "studies": studies}}, {"x": []})
-    sample = module._sampled(asked, Path("x.csv"), random.Random(1))
-    assert len({stem.rpartition("/")[0] for stem in sample.name.split(", ")}) == 1
-    made = [path.rpartition("/")[2] for path in sample.files]
-    assert made == [f"{seed}.{suffix}" for suffix in ("parquet", "json") for seed in range(3)]
+    sample = module._sampled(asked, "x", random.Random(1))
+    assert len(sample) == 3
+    assert len({stem.rpartition("/")[0] for stem in sample}) == 1
