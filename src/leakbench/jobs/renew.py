@@ -29,11 +29,13 @@ from leakbench.catalogue.resolve import Plan
 from leakbench.catalogue.settings import run_name
 from leakbench.jobs.again import affected, files_behind, measured
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.jobs.verify import TIMES
 from leakbench.metrics import METRICS
 from leakbench.papers.reference import EXHIBIT, kept_digests, read_record
 from leakbench.results.report.leaks import strongest
 from leakbench.results.tables.attacked import CONDITION
 from leakbench.results.tables.found import Found
+from leakbench.results.tables.lines import BESIDE
 from leakbench.results.tables.median import medians
 from leakbench.results.tables.trained import STUDY
 
@@ -125,15 +127,25 @@ def _spliced(
     lines: the new lines.
     trials: the trials behind them.
     renewed: the cells without their seeds.
+
+    Times stay as recorded, for they follow from no numerics, and a renewal may run beside other work.
     """
     text = lines.to_csv(index=False, float_format="%.6g")
     kept, new = (read_csv(table, **_TEXT), pd.read_csv(io.StringIO(text), **_TEXT))
+    before = read_table(table.with_suffix(".parquet"))[0]
     if "iterations" in kept and "iterations" not in new:
         new["iterations"] = "0"
     if not {*new} <= {*kept} or "pass" in {*kept} - {*new}:
         raise UserError(f"{table}: cells alone give other columns (run the whole experiment)")
     columns = list(CELL) if "attack" in kept else STUDY
     of_old = _stems(kept, columns).isin(renewed)
+    key = [name for name in kept if name not in BESIDE]
+    for line in np.flatnonzero(new["metric"].isin(TIMES)):
+        timed = np.flatnonzero((kept[key] == new.loc[line, key]).all(axis=1))
+        if len(timed) == 1:
+            new.loc[line] = kept.loc[timed[0]]
+            own = before[before["line"] == timed[0]].assign(line=line)
+            trials = pd.concat([trials[trials["line"] != line], own[trials.columns]])
     whole = pd.concat([kept.assign(old=True)[~of_old], new.assign(old=False)]).fillna("")
     order = _order(whole)
     if (_order(kept) != np.arange(len(kept))).any():
@@ -142,7 +154,6 @@ def _spliced(
     place = np.empty(len(whole), int)
     place[order] = np.arange(len(whole))
     old_place = dict(zip(np.flatnonzero(~of_old), place[: (~of_old).sum()], strict=True))
-    before = read_table(table.with_suffix(".parquet"))[0]
     before = before[~_stems(before, columns).isin(renewed)]
     before = before.assign(line=before["line"].map(old_place))
     after = trials.assign(line=place[(~of_old).sum() :][trials["line"]])
