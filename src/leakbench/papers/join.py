@@ -16,6 +16,7 @@ OURS = {"experiment", "metric"}
 ALSO = {
     "unit", "unit_std", "against", "success", "absent", "note", "class", "fact", "quantity", "needs", "check",
     "tells", "rows", "repeats", "tolerance", "otherwise", "beside", "hidden", "rival",
+    "trivial",
 }  # fmt: skip
 # Keys that hold words or columns of their own.
 NESTED = {"against", "rows", "otherwise", "beside"}
@@ -33,6 +34,7 @@ class Keys(Strict):
     success: bool | None = None
     hidden: bool | None = None
     rival: str | None = None
+    trivial: str | None = None
     repeats: Annotated[int, Field(gt=0)] | None = None
     tolerance: Annotated[float, Field(ge=0)] | None = None
     class_: Annotated[Class | None, Field(alias="class")] = None
@@ -164,7 +166,8 @@ def _read(work: Work, row: Row, file: str) -> Reading:
     if value.success and value.hidden:
         raise UserError(f"{file}: {row.id} is given as a success and as hidden (leave out one of the two)")
     shared: dict[str, Any] = {
-        "hidden": bool(value.hidden), "rivals": _rivals(work, row, value.rival, f"{file}.rival"),
+        "hidden": bool(value.hidden), "trivial": value.trivial or "",
+        "rivals": _rivals(work, row, value.rival, f"{file}.rival"),
         "where": where, "note": value.note or "", "needs": value.needs, "repeats": value.repeats,
         "tolerance": value.tolerance,
         **{key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")},

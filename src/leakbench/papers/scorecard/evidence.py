@@ -35,6 +35,8 @@ CONSTANTS = ("label-constant", "label-prior", "unrelated-image")
 PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
 # The columns that name a cell: rows with these and a metric are the same trials in every table.
 CELL = {"dataset", "victim", "federation", "attack"}
+# The columns that name a condition of a training study, in the same way.
+STUDY = {"dataset", "victim", "training", "defence", "key", "client"}
 STATISTICS = {
     "mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "seeds", "scale",
     "unit", "rounds", "images",
@@ -258,7 +260,7 @@ class Evidence:
 
     def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
         """Return another experiment's table that has the same cell, None without one: one cell is one job."""
-        if experiment in self.lines or not where.keys() >= CELL:
+        if experiment in self.lines or not (where.keys() >= CELL or where.keys() >= STUDY):
             return None
         found = [
             each

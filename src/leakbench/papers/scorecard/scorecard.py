@@ -317,9 +317,10 @@ class Card:
                 words.append(f"{name} is absent too: {why}")
         names = {str(where[key]) for key in PLACE if where.get(key)}
         cells = self.costs.get(str(where.get("experiment")), {})
-        seconds = sum(cost for stem, cost in cells.items() if names <= set(stem.split("/")))
+        # A statement on many cells needs only some of its experiment, whose cost as a whole would mislead.
+        seconds = sum(cost for stem, cost in cells.items() if names and names <= set(stem.split("/")))
         if seconds:
-            words.append(f"about {in_words(seconds)} at the published size")
+            words.append(f"at most about {in_words(seconds)} at the published size")
         return "; ".join(words)
 
 

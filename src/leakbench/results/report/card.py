@@ -28,9 +28,9 @@ CLASSES = {
 COLUMNS = {
     "item": "Paper and item", "what": "Quantity", "published": "Published",
     "measured": "Measured [95 % interval]", "n": "n", "word": "Verdict", "reason": "Reason",
-    "convention": "Convention", "kind": "Kind", "class": "Class", "scale": "Scale",
-    "work": "Paper",
-    "condition": "Condition", "interval": "Interval", "origin": "Origin", "examined": "Why it differs", "id": "Row",
+    "convention": "Convention", "kind": "Kind", "class": "Class", "scale": "Scale", "work": "Paper",
+    "condition": "Condition", "interval": "Interval", "origin": "Origin", "examined": "Why it differs",
+    "id": "Row",
 }  # fmt: skip
 HIDDEN = ("convention", "kind", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
 NUMBERS = ("measured", "n")
