@@ -263,7 +263,7 @@ NUMBERS = [5, 7, 10, 15, 20, 30, 50]
 COLOURS = {"reproduced": "#1b7837", "inconclusive": "#8c8c8c", "differs": "#b2182b"}
 
 
-def characteristic(repeats: int = 1000) -> pd.DataFrame:
+def characteristic(repeats: int = 400) -> pd.DataFrame:
     """Return how often the rule says each word of normal samples of deviation 4 dB, in percent.
 
     repeats: the number of samples of each size.
@@ -279,7 +279,7 @@ def characteristic(repeats: int = 1000) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["n", "difference", "word", "percent"])
 
 
-def errors(few: int = 4000, many: int = 800) -> pd.DataFrame:
+def errors(few: int = 800, many: int = 200) -> pd.DataFrame:
     """Return the worst shares of wrong words, in percent, by number of trials and kind of distribution.
 
     few: the number of samples of fewer than BOOTSTRAP_FROM trials.
@@ -301,7 +301,7 @@ def errors(few: int = 4000, many: int = 800) -> pd.DataFrame:
 EFFECTS = [0.0, 1.0, 2.0, 3.0]
 
 
-def effects(repeats: int = 1500) -> pd.DataFrame:
+def effects(repeats: int = 400) -> pd.DataFrame:
     """Return how often words on one, three and five networks are wrong, by the networks' effect, in percent.
 
     repeats: the number of samples of 50 trials.
@@ -324,7 +324,7 @@ def effects(repeats: int = 1500) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["effect", "networks", "what", "percent"])
 
 
-def refutations(repeats: int = 400) -> pd.DataFrame:
+def refutations(repeats: int = 200) -> pd.DataFrame:
     """Return how often shorter runs refute a printed SSIM of 0.05, by their true SSIM, in percent.
 
     repeats: the number of samples of each size.

@@ -36,9 +36,8 @@ def scorecard(
     """Write scorecard.csv: one row for every published number and every claim.
 
     Beside it, with the suffix .json, lie the counts of each class's verdicts, by class and word, and those of
-    reproduced results by kind, of the core works and of the others. Where a
-    record of this scale exists and the run used another device, the record is the evidence. One printed line
-    names these experiments.
+    reproduced results by kind, of the core works and of the others. Where a record of this scale exists and
+    the run used another device, the record is the evidence. One printed line names these experiments.
 
     tables: the tables of every experiment of the run that has something to show.
     trials: the trials behind these tables, in the same order.
@@ -108,7 +107,9 @@ def scorecard(
     counts = pd.crosstab(card["class"], card["verdict"])
     worth = kinds(card, [work.name for work in works if work.paper.core])
     shown = {of: each for of, found in worth.items() if (each := {key: n for key, n in found.items() if n})}
-    told = {str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()}
+    told: dict[str, object] = {
+        str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()
+    }
     write_text(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
     raised: dict[str, dict[int, Evidence]] = {}
     for each in _recorded(recorded_tables(seeded or []), root, known, described["attacks"]):
