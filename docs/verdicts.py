@@ -8,13 +8,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM, interval
+from leakbench.papers.verdicts.schedule import Schedule
 from leakbench.papers.verdicts.tolerances import TOLERANCES, Tolerance
-from leakbench.papers.verdicts.verdict import Sample, Statement, decide, unseen
+from leakbench.papers.verdicts.verdict import Sample, Statement, decide, decide_outcome, unseen
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
@@ -27,14 +30,20 @@ class Family:
     mean: the mean of the distribution.
     tolerance: the tolerance of the metric that the scores imitate.
     bounds: the range of that metric.
-    rarest: the share of the rarest kind of outcome; 1 where there is only one kind.
+    median: the median of a distribution of two kinds of outcomes, the mean of every other.
     """
 
     draw: Draw
     mean: float
     tolerance: float
     bounds: tuple[float, float]
-    rarest: float = 1.0
+    median: float = math.nan
+
+    @property
+    def centres(self) -> tuple[float, float]:
+        """The mean and the median, as differences to the mean in tolerances."""
+        apart = 0.0 if math.isnan(self.median) else (self.mean - self.median) / self.tolerance
+        return 0.0, apart
 
 
 DECIBELS = (1.5, (0.0, 60.0))
@@ -58,7 +67,9 @@ def bimodal(good: float, bad: float, share: float) -> Family:
     def draw(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
         return np.where(rng.random(size) < share, bad, good) + rng.normal(0, 1, size)
 
-    return Family(draw, share * bad + (1 - share) * good, *DECIBELS, rarest=min(share, 1 - share))
+    mean = share * bad + (1 - share) * good
+    typical = NormalDist(good, 1).inv_cdf((0.5 - share) / (1 - share)) if share < 0.5 else mean
+    return Family(draw, mean, *DECIBELS, median=typical)
 
 
 def bounded(a: float, b: float) -> Family:
@@ -106,7 +117,7 @@ FAMILIES = {
     "skewed, exponential, 4 tol": exponential(4),
     "skewed, log-normal, 2 tol": lognormal(2, 0.5),
 }
-# No rule can judge these samples: they have rare failures, or tails that a few trials do not show.
+# Samples with rare failures, or with tails that a few trials do not show.
 HARD = {
     "bimodal, 30 and 10 dB, 20 % fail": bimodal(30, 10, 0.2),
     "bimodal, 45 and 4 dB, 10 % fail": bimodal(45, 4, 0.1),
@@ -131,7 +142,7 @@ def words(
     counts: dict[float, dict[str, float]] = {difference: {} for difference in differences}
     for values in family.draw(rng, (repeats, n)):
         low, high = interval(values, None, rng)
-        sample = Sample(float(values.mean()), low, high, n)
+        sample = Sample(float(values.mean()), low, high, n, values=tuple(values.tolist()))
         for difference, found in counts.items():
             against = family.mean - difference * family.tolerance
             word = decide(
@@ -144,8 +155,9 @@ def words(
 def wrong(family: Family, n: int, repeats: int, rng: np.random.Generator) -> tuple[float, float]:
     """Return how often, at worst, the rule says "differs" wrongly, and how often "reproduced" wrongly.
 
-    "differs" is wrong at a true difference of at most one tolerance, and one tolerance is simulated.
-    "reproduced" is wrong at three tolerances or more, and three and four are simulated.
+    "differs" is wrong where the print lies within one tolerance of the mean or of the median, and one
+    tolerance is simulated. "reproduced" is wrong where it lies three tolerances or more from both, and three
+    and four are simulated.
 
     family: the distribution of the scores.
     n: the number of trials of a sample.
@@ -154,16 +166,104 @@ def wrong(family: Family, n: int, repeats: int, rng: np.random.Generator) -> tup
 
     Returns two shares of the samples, 0 to 1.
     """
-    near, far = [-1.0, 1.0], [-4.0, -3.0, 3.0, 4.0]
+    near = [centre + step for centre in set(family.centres) for step in (-1.0, 1.0)]
+    tried = [centre + step for centre in set(family.centres) for step in (-4.0, -3.0, 3.0, 4.0)]
+    far = [each for each in tried if min(abs(each - centre) for centre in family.centres) >= 3]
     found = words(family, n, near + far, repeats, rng)
     return max(found[d].get("differs", 0) for d in near), max(found[d].get("reproduced", 0) for d in far)
+
+
+def of_networks(
+    n: int, networks: int, effect: float, repeats: int, rng: np.random.Generator
+) -> dict[str, float]:
+    """Return how often the rule is wrong, and the interval misses, where each network has an effect.
+
+    Scores are normal with a deviation of 2 dB around the mean of their network.
+
+    n: the number of trials, shared out among the networks.
+    networks: the number of networks of a sample.
+    effect: the standard deviation of the networks' means, in dB.
+    repeats: the number of samples.
+    rng: draws the samples and their intervals.
+
+    Returns shares of the samples: `differs` and `reproduced`, wrong of the mean over all networks; `covers`,
+    its interval; and `own differs`, `own reproduced` and `own covers`, the same of the mean of the sample's
+    own networks.
+    """
+    tolerance, bounds = DECIBELS
+    found = dict.fromkeys(
+        ("differs", "reproduced", "covers", "own differs", "own reproduced", "own covers"), 0.0
+    )
+    labels = np.arange(n) % networks
+    for _ in range(repeats):
+        means = rng.normal(25, effect, networks)
+        values = means[labels] + rng.normal(0, 2, n)
+        low, high = interval(values, labels if networks > 1 else None, rng)
+        sample = Sample(float(values.mean()), low, high, n, values=tuple(values.tolist()), networks=networks)
+        for own, mean in (("", 25.0), ("own ", float(means[labels].mean()))):
+            found[f"{own}covers"] += (low <= mean <= high) / repeats
+            for word, steps in (("differs", (-1, 1)), ("reproduced", (-3, 3))):
+                prints = (mean + step * tolerance for step in steps)
+                printed = [Statement("=", each, tolerance=tolerance, bounds=bounds) for each in prints]
+                said = [decide(each, sample).word == word for each in printed]
+                found[own + word] += sum(said) / len(said) / repeats
+    return found
+
+
+def unfinished(n: int, ahead: bool, repeats: int, rng: np.random.Generator) -> float:
+    """Return how often a word is wrong of runs that end before the step size falls and scores rise.
+
+    Scores rise from 22 dB after half of the schedule to 30 dB after all of it. The prints are one tolerance
+    from 30 dB, which must not differ, and 22 dB, which must not be reproduced.
+
+    ahead: whether the rule knows of the fall.
+    """
+    tolerance, bounds = DECIBELS
+    schedule = Schedule(5000, 10000, (6250,)) if ahead else None
+    errors = 0
+    for values in rng.normal(22, 2, (repeats, n)):
+        sample = Sample(float(values.mean()), *interval(values, None, rng), n, 0.5, schedule=schedule)
+        for against, wrongly in ((28.5, "differs"), (22.0, "reproduced")):
+            printed = Statement("=", against, tolerance=tolerance, bounds=bounds)
+            errors += decide(printed, sample).word == wrongly
+    return errors / repeats / 2
+
+
+def refuted(n: int, mean: float, repeats: int, rng: np.random.Generator) -> float:
+    """Return how often runs of a twentieth of the length refute a printed SSIM of 0.05.
+
+    n: the number of trials.
+    mean: the true mean SSIM of those runs; single scores follow a beta distribution with a deviation of some
+    0.1.
+    """
+    printed = Statement(
+        "=", 0.05, 0.005, tolerance=0.075, bounds=(0.0, 1.0), hidden=True, leak=1, threshold=0.5
+    )
+    size = mean * (1 - mean) / 0.1**2 - 1
+    count = 0
+    for values in rng.beta(mean * size, (1 - mean) * size, (repeats, n)):
+        ends = interval(values, None, rng)
+        sample = Sample(float(values.mean()), *ends, n, 0.05, beats_null=True, values=tuple(values.tolist()))
+        count += decide(printed, sample).word == "differs"
+    return count / repeats
+
+
+def outcome_refuted(n: int, share: float, repeats: int, rng: np.random.Generator) -> float:
+    """Return how often runs of a twentieth of the length refute a printed failure.
+
+    share: the true share of successes.
+    """
+    drawn = rng.random((repeats, n)) < share
+    return float(
+        np.mean([decide_outcome(each.tolist(), "failure", 0.05).word == "differs" for each in drawn])
+    )
 
 
 NUMBERS = [5, 7, 10, 15, 20, 30, 50]
 COLOURS = {"reproduced": "#1b7837", "inconclusive": "#8c8c8c", "differs": "#b2182b"}
 
 
-def characteristic(repeats: int = 1000) -> pd.DataFrame:
+def characteristic(repeats: int = 400) -> pd.DataFrame:
     """Return how often the rule says each word of normal samples of deviation 4 dB, in percent.
 
     repeats: the number of samples of each size.
@@ -179,14 +279,13 @@ def characteristic(repeats: int = 1000) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["n", "difference", "word", "percent"])
 
 
-def errors(few: int = 4000, many: int = 800) -> pd.DataFrame:
+def errors(few: int = 800, many: int = 200) -> pd.DataFrame:
     """Return the worst shares of wrong words, in percent, by number of trials and kind of distribution.
 
     few: the number of samples of fewer than BOOTSTRAP_FROM trials.
     many: the number of samples of BOOTSTRAP_FROM trials and more.
 
-    Returns the columns n, kind, word and percent. Where the rarest kind of outcome may stay unseen in n
-    trials, a wrong "reproduced" counts for a kind of its own.
+    Returns the columns n, kind, word and percent.
     """
     lines = []
     for place, (name, family) in enumerate(FAMILIES.items()):
@@ -194,11 +293,50 @@ def errors(few: int = 4000, many: int = 800) -> pd.DataFrame:
             repeats = few if n < BOOTSTRAP_FROM else many
             differs, reproduced = wrong(family, n, repeats, np.random.default_rng([n, place]))
             kind = name.replace(" of", ",").partition(",")[0]
-            lines.append((n, kind, "differs", 100 * differs))
-            shown = family.rarest >= unseen(n)
-            lines.append((n, kind if shown else "bimodal, one mode too rare", "reproduced", 100 * reproduced))
+            lines += [(n, kind, "differs", 100 * differs), (n, kind, "reproduced", 100 * reproduced)]
     frame = pd.DataFrame(lines, columns=["n", "kind", "word", "percent"])
     return frame.groupby(["n", "kind", "word"], as_index=False)["percent"].max()
+
+
+EFFECTS = [0.0, 1.0, 2.0, 3.0]
+
+
+def effects(repeats: int = 400) -> pd.DataFrame:
+    """Return how often words on one, three and five networks are wrong, by the networks' effect, in percent.
+
+    repeats: the number of samples of 50 trials.
+
+    Returns the columns effect (in dB), networks, what and percent. `what` is "wrong", of the
+    word that is wrong more often, or "covers".
+    """
+    lines = []
+    for networks in (1, 3, 5):
+        for effect in EFFECTS:
+            rng = np.random.default_rng([networks, int(effect)])
+            found = of_networks(50, networks, effect, repeats, rng)
+            one = {"1, of this one": "own ", "1, read as of all": ""}
+            for reading, of in (one if networks == 1 else {str(networks): ""}).items():
+                worst = max(found[f"{of}differs"], found[f"{of}reproduced"])
+                lines += [
+                    (effect, reading, "wrong", 100 * worst),
+                    (effect, reading, "covers", 100 * found[f"{of}covers"]),
+                ]
+    return pd.DataFrame(lines, columns=["effect", "networks", "what", "percent"])
+
+
+def refutations(repeats: int = 200) -> pd.DataFrame:
+    """Return how often shorter runs refute a printed SSIM of 0.05, by their true SSIM, in percent.
+
+    repeats: the number of samples of each size.
+
+    Returns the columns n, ssim and percent.
+    """
+    lines = [
+        (n, ssim, 100 * refuted(n, ssim, repeats, np.random.default_rng([n, int(100 * ssim)])))
+        for n in (5, 10, 20)
+        for ssim in (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9)
+    ]
+    return pd.DataFrame(lines, columns=["n", "ssim", "percent"])
 
 
 def draw(out: Path) -> None:
@@ -213,8 +351,8 @@ def draw(out: Path) -> None:
     import seaborn as sns
 
     sns.set_theme(style="whitegrid", context="paper")
-    figure = plt.figure(figsize=(11, 7.2), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, hspace=0.04)
+    figure = plt.figure(figsize=(11, 10.8), layout="constrained")
+    upper, lower, last = figure.subfigures(3, 1, hspace=0.04)
     said = characteristic()
     axes = upper.subplots(1, 4, sharey=True)
     for axis, (n, own) in zip(axes, said.groupby("n"), strict=True):
@@ -231,8 +369,8 @@ def draw(out: Path) -> None:
     )
     left, middle, right = lower.subplots(1, 3)
     found = errors()
-    kinds = ["normal", "bimodal", "bounded", "share", "skewed", "bimodal, one mode too rare"]
-    palette = dict(zip(kinds, [*sns.color_palette("colorblind", 5), "#8c8c8c"], strict=True))
+    kinds = ["normal", "bimodal", "bounded", "share", "skewed"]
+    palette = dict(zip(kinds, sns.color_palette("colorblind", 5), strict=True))
     titles = {
         "differs": "Wrong “differs”, at ≤ 1 tolerance",
         "reproduced": "Wrong “reproduced”, at ≥ 3 tolerances",
@@ -259,8 +397,31 @@ def draw(out: Path) -> None:
     right.set(title="What may stay unseen", xlabel="independent trials", ylabel="share of outcomes, %")
     right.set(xlim=(4, 51), ylim=(0, 50))
     right.text(8, 2, "missed in more than 5 % of samples", ha="left")
+    _networks_and_refutations(last)
     figure.savefig(out, dpi=130)
     plt.close(figure)
+
+
+def _networks_and_refutations(figure: Any) -> None:
+    """Draw the effect of the network, and refutations by shorter runs."""
+    import seaborn as sns
+
+    left, middle, right = figure.subplots(1, 3)
+    found = effects()
+    titles = {"wrong": "Wrong words, 50 trials", "covers": "Cover of the 95 % interval, 50 trials"}
+    for axis, (what, title) in zip((left, middle), titles.items(), strict=True):
+        own = found[found["what"] == what]
+        sns.lineplot(own, x="effect", y="percent", hue="networks", palette="colorblind", marker="o", ax=axis)
+        axis.set(title=title, xlabel="effect of the network, dB (trials: 2 dB)", xticks=EFFECTS)
+        axis.set(ylabel="samples, %", ylim=(0, 60) if what == "wrong" else (0, 101))
+        axis.axhline(5 if what == "wrong" else 95, color="black", ls="--", lw=1)
+        axis.legend(title="networks")
+    early = refutations()
+    early["trials"] = early["n"].astype(str)
+    sns.lineplot(early, x="ssim", y="percent", hue="trials", palette="colorblind", marker="o", ax=right)
+    right.axvline(0.5, color="black", ls="--", lw=1)
+    right.set(title="A printed failure refuted by shorter runs", xlabel="true SSIM (success from 0.5 on)")
+    right.set(ylabel="samples, %", ylim=(0, 101))
 
 
 def table() -> str:
@@ -275,7 +436,8 @@ def table() -> str:
         span = {(True, True): " to ".join(ends), (True, False): f"from {ends[0]}"}.get(
             (bool(ends[0]), bool(ends[1])), "any"
         )
-        lines.append(f"| {', '.join(names)} | {amount if own.monotone else 'decides nothing'} | {span} |")
+        note = "" if own.monotone else ", not monotone"
+        lines.append(f"| {', '.join(names)} | {amount}{note} | {span} |")
     return "\n".join(lines)
 
 

@@ -98,9 +98,11 @@ def report(
     unmade = [spec for spec in specs if spec.stem not in costs]
     sections += _left_out(unmade, read_spec(catalogue)["left_out"], made)
     rows = read_csv(scorecard, keep_default_na=False)
-    works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
+    said = {path.parent.name: read_yaml(path) for path in sorted(papers.glob("*/paper.yaml"))}
+    works = {name: str(paper["title"]) for name, paper in said.items()}
     exact = read_spec(verified)
     facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
+    facts["core"] = [name for name, paper in said.items() if paper.get("core")]
     facts |= {"commits": commits(root), "prices": prices(costs, parts)}
     facts["seeded"] = read_csv(seeds, dtype={"seeds": str})
     facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, write_text
+from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, to_json, write_text
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine, read_spec
@@ -20,6 +20,7 @@ from leakbench.papers.facts import reader
 from leakbench.papers.reference import Kept, run_of
 from leakbench.papers.reference import tables as recorded_tables
 from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.kinds import kinds
 from leakbench.papers.scorecard.quantity import NotMeasured
 from leakbench.papers.scorecard.recorded import joined, of_records
 from leakbench.papers.scorecard.scorecard import Card, to_csv
@@ -34,9 +35,9 @@ def scorecard(
 ) -> None:  # fmt: skip
     """Write scorecard.csv: one row for every published number and every claim.
 
-    Beside it, with the suffix .json, lie the counts of each class's verdicts, by class and word. Where a
-    record of this scale exists and the run used another device, the record is the evidence. One printed line
-    names these experiments.
+    Beside it, with the suffix .json, lie the counts of each class's verdicts, by class and word, and those of
+    reproduced results by kind, of the core works and of the others. Where a record of this scale exists and
+    the run used another device, the record is the evidence. One printed line names these experiments.
 
     tables: the tables of every experiment of the run that has something to show.
     trials: the trials behind these tables, in the same order.
@@ -104,7 +105,12 @@ def scorecard(
     card = Card(works, scales, run, published_costs(root), missing).frame()
     write_text(out, to_csv(card))
     counts = pd.crosstab(card["class"], card["verdict"])
-    write_text(summary, counts.to_json(orient="index", indent=1) + "\n")
+    worth = kinds(card, [work.name for work in works if work.paper.core])
+    shown = {of: each for of, found in worth.items() if (each := {key: n for key, n in found.items() if n})}
+    told: dict[str, object] = {
+        str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()
+    }
+    write_text(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
     raised: dict[str, dict[int, Evidence]] = {}
     for each in _recorded(recorded_tables(seeded or []), root, known, described["attacks"]):
         scale, seed = run_of(each.scale)

@@ -77,7 +77,7 @@ def _claimed(work: Work, claim: Claim) -> Entry:
     label = claim.class_ or ("doubt" if doubt else "result")
     reading = join.Reading(
         way, claim.read, getattr(claim, way), success=claim.success, needs=claim.needs, note=claim.note,
-        label=label, tolerance=claim.tolerance,
+        label=label, tolerance=claim.tolerance, hidden=claim.hidden, trivial=claim.trivial,
     )  # fmt: skip
     decided = claim.quantity or claim.check or "nothing measures it"
     read = ", ".join(f"{key}={as_text(value)}" for key, value in claim.read.items())

@@ -15,7 +15,8 @@ from leakbench.papers.work import MANUAL, Class, Work
 OURS = {"experiment", "metric"}
 ALSO = {
     "unit", "unit_std", "against", "success", "absent", "note", "class", "fact", "quantity", "needs", "check",
-    "tells", "rows", "repeats", "tolerance", "otherwise", "beside",
+    "tells", "rows", "repeats", "tolerance", "otherwise", "beside", "hidden", "rival",
+    "trivial",
 }  # fmt: skip
 # Keys that hold words or columns of their own.
 NESTED = {"against", "rows", "otherwise", "beside"}
@@ -31,6 +32,9 @@ class Keys(Strict):
     unit: Annotated[float, Field(gt=0)] | None = None
     unit_std: Annotated[float, Field(gt=0)] | None = None
     success: bool | None = None
+    hidden: bool | None = None
+    rival: str | None = None
+    trivial: str | None = None
     repeats: Annotated[int, Field(gt=0)] | None = None
     tolerance: Annotated[float, Field(ge=0)] | None = None
     class_: Annotated[Class | None, Field(alias="class")] = None
@@ -54,6 +58,9 @@ class Reading:
     spread: the factor from the unit of a printed deviation to the unit of the mean.
     against: the id of the printed row that it is ordered against.
     success: whether the number is that of an attack that succeeds.
+    hidden: whether the number is that of an attack that fails.
+    rivals: the ids of the printed rows of other methods in the same condition.
+    trivial: why the statement says little, empty where it does not.
     needs: a guard that must hold, or else the verdict is inconclusive.
     note: words that the reason of the verdict adds.
     label: the class of the row.
@@ -77,6 +84,9 @@ class Reading:
     tolerance: float | None = None
     otherwise: Mapping[str, Any] = field(default_factory=dict)
     beside: Mapping[str, Any] = field(default_factory=dict)
+    hidden: bool = False
+    rivals: tuple[str, ...] = ()
+    trivial: str = ""
 
 
 def words_of(row: Row) -> dict[str, str]:
@@ -153,7 +163,11 @@ def _read(work: Work, row: Row, file: str) -> Reading:
     value = validated(Keys, said, f"{file}.", MANUAL)
     own_way = row.published in BY_SOURCE or any(said.get(key) for key in OWN_WAYS)
     where = _columns(merged, row, file, own_way)
+    if value.success and value.hidden:
+        raise UserError(f"{file}: {row.id} is given as a success and as hidden (leave out one of the two)")
     shared: dict[str, Any] = {
+        "hidden": bool(value.hidden), "trivial": value.trivial or "",
+        "rivals": _rivals(work, row, value.rival, f"{file}.rival"),
         "where": where, "note": value.note or "", "needs": value.needs, "repeats": value.repeats,
         "tolerance": value.tolerance,
         **{key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")},
@@ -166,7 +180,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
         return Reading("absent", text=text, label=label or "result", **shared)
     for way, usual in OWN_WAYS.items():
         if said.get(way):
-            return Reading(way, text=said[way], label=label or usual, against=None, **shared)
+            return Reading(way, text=said[way], label=label or usual, success=bool(value.success), **shared)
     for key in OURS:
         if key not in where:
             raise UserError(f"{file}: {key}: is missing for {row.id} (or say why it is `absent`)")
@@ -210,6 +224,17 @@ def _nested(value: Any, row: Row, where: str) -> dict[str, Any]:
         raise UserError(f"{where}: must map columns of our table (see {MANUAL})")
     found = {column: looked_up(each, row, f"{where}.{column}") for column, each in value.items()}
     return {column: each for column, each in found.items() if each is not None}
+
+
+def _rivals(work: Work, row: Row, column: str | None, where: str) -> tuple[str, ...]:
+    """Return the ids of the rows that have the same printed words except in one column."""
+    if column is None:
+        return ()
+    if column not in row.words:
+        raise UserError(f"{where}: no printed column {column!r} (there are: {', '.join(row.words)})")
+    same = {**row.words, column: ""}
+    rows = (other for other in work.tables[row.table] if other.spread == row.spread and other.id != row.id)
+    return tuple(other.id for other in rows if {**other.words, column: ""} == same)
 
 
 def _partner(work: Work, row: Row, against: Any, where: str) -> str | None:

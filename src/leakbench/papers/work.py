@@ -50,9 +50,17 @@ class Paper(Strict):
         Field(description="published rounds, by glob over our trainings"),
     ] = {}
     unstated: Annotated[
-        list[Literal["victim", "generator", "rounds", "images"]],
-        Field(description="trainings whose length the work does not state: ours then binds no verdict"),
+        list[Literal["victim", "generator", "rounds", "images", "iterations"]],
+        Field(
+            description="trainings whose length the work does not state: ours then binds no verdict. "
+            "`iterations`: the `lengths` are those of the authors' code, so an attack that fails after them "
+            "refutes no printed success unless it has settled"
+        ),
     ] = []
+    core: Annotated[
+        bool,
+        Field(description="one of the works that leakbench was made to rerun; the others are counted apart"),
+    ] = False
     stand_ins: Annotated[
         dict[str, str], Field(description="data set -> the one on which a claim is judged where it is absent")
     ] = {}
@@ -89,6 +97,12 @@ class Claim(Strict):
     threshold: float = 0.0
     tolerance: Annotated[float, Field(ge=0, description="for the relation =")] = 0.0
     success: Annotated[bool, Field(description="the claim says that an attack succeeds")] = False
+    hidden: Annotated[
+        bool, Field(description="the claim says that an attack fails; a shorter run that succeeds refutes it")
+    ] = False
+    trivial: Annotated[
+        str, Field(description="why the claim says little, such as that it holds by construction")
+    ] = ""
     needs: str | None = None
     note: str = ""
     headline: Annotated[
@@ -105,6 +119,11 @@ class Claim(Strict):
             raise ValueError(f"{self.id}: give exactly one of quantity, check and absent")
         if "tolerance" in self.model_fields_set and self.relation != "=":
             raise ValueError(f"{self.id}: tolerance: belongs to the relation = alone, not to {self.relation}")
+        if self.hidden and (self.success or self.relation == "="):
+            raise ValueError(
+                f"{self.id}: hidden: belongs to an inequality that says that an attack fails (leave out "
+                "`success`, or the relation =)"
+            )
         try:
             named = "{value" in self.headline and self.headline.format(value=0.0)
         except (LookupError, ValueError):

@@ -21,7 +21,9 @@ from leakbench.papers.scorecard.quantity import (
     least,
     magnitude,
     mean,
+    median,
     rank_correlation,
+    scaled,
     share_above,
     within,
     won,
@@ -128,6 +130,39 @@ def test_a_deviation_has_the_interval_of_normal_theory() -> None:
     assert deviation(ten, 100).value == pytest.approx(10)
     with pytest.raises(NotMeasured):
         deviation(replace(ten, independent=1))
+
+
+def test_a_deviation_of_zero_has_the_interval_of_its_counts() -> None:
+    # Ten updates of eight images whose 80 labels are all right.
+    right = replace(exactly(1), n=80, independent=10, extra={"std": 0.0})
+    found = deviation(right)
+    assert (found.value, found.low) == (0, 0)
+    wrong = 1 - 0.025 ** (1 / 80)
+    assert found.high == pytest.approx((wrong * (1 - wrong) / 8) ** 0.5)
+    # One or two wrong labels of 80 deviate by 0.0375 or 0.05, and neither would be surprising.
+    assert found.high > 0.05
+    assert deviation(replace(right, n=10)).high > found.high
+    assert deviation(right, 100).high == pytest.approx(100 * found.high)
+    # Equal values of another kind have no counts.
+    assert deviation(replace(right, value=0.5)).high == 0
+
+
+def test_a_median_is_that_of_independent_trials() -> None:
+    ten = made([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 50.0, 51.0, 52.0, 53.0])
+    found = median(ten)
+    assert (found.value, found.low, found.high) == (5.5, 2.0, 52.0)
+    assert math.isnan(median(made([1.0, 2.0, 50.0])).low)
+    with pytest.raises(NotMeasured):
+        median(exactly(1))
+
+
+def test_what_no_combination_has_is_dropped_and_what_every_part_has_is_kept() -> None:
+    one = replace(made([*NOISE]), nulls=(1.0, 2.0), networks=1, open_end=True)
+    five = replace(made([*NOISE]), networks=5)
+    assert scaled(one, 2.0).nulls == (2.0, 4.0)
+    assert ((one - five).nulls, (one - five).networks, (one - five).open_end) == ((), 1, True)
+    assert (one - 1.0).networks == 1
+    assert (exactly(1) - exactly(1)).networks == 0
 
 
 def test_trials_that_are_won_are_counted_and_need_single_trials() -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests_world import TRUE, card, evidence, lines, paper
+from tests_world import CLAIMS, TRUE, card, evidence, lines, paper
 
 from leakbench.papers.scorecard.evidence import Evidence
 
@@ -13,8 +13,18 @@ def test_why_nothing_was_measured_names_absent_data_and_the_cost(tmp_path: Path)
     found = card(paper(tmp_path), run, costs=costs, missing={"digits": "nobody has it"})
     reason = found.loc["tiny.table-1.1", "reason"]
     assert reason == (
-        "needs a longer run; digits is absent too: nobody has it; about 10 core-minutes at the published size"
+        "needs a longer run; digits is absent too: nobody has it; at most about 10 core-minutes at the "
+        "published size"
     )
+
+
+def test_a_statement_on_many_cells_does_not_cost_its_whole_experiment(tmp_path: Path) -> None:
+    run = evidence({}, absent={"tiny-table-1": {"every cell": "needs a longer run"}})
+    costs = {"tiny-table-1": {"digits/v/f/none/fast/0": 600.0}}
+    claim = CLAIMS["claims"][0] | {"read": {"experiment": "tiny-table-1", "metric": "psnr"}}
+    found = card(paper(tmp_path, claims={"claims": [claim]}), run, costs=costs)["reason"]
+    assert "10 core-minutes" in found["tiny.table-1.1"]
+    assert "core" not in found["tiny.table-1.fast-better"]
 
 
 def test_why_nothing_was_measured_is_said_by_the_longest_run_that_states_it(tmp_path: Path) -> None:

@@ -81,12 +81,191 @@ def test_a_fall_of_the_step_size_to_come_decides_neither_an_order_nor_an_outcome
     assert decide_outcome([True] * 20, "success", 0.5, HALF).reason == AGAIN
 
 
-def test_a_unit_that_is_not_monotone_decides_nothing() -> None:
-    verdict = decide(replace(PRINTED, monotone=False), TWENTY_FIVE)
+WRAPPED = replace(ORDERED, monotone=False, success=True, leak=1)
+
+
+def test_numbers_in_a_unit_that_is_not_monotone_may_differ() -> None:
+    assert word(WRAPPED, Sample(40.0, 39.0, 41.0, 20)) == "differs"
+    assert word(WRAPPED, Sample(10.0, 9.0, 11.0, 20)) == "differs"
+    # A larger number is no better image, so the order says nothing.
+    assert word(WRAPPED, FAR, ordering=BETTER) == "differs"
+
+
+@pytest.mark.parametrize(
+    ("nulls", "expected"),
+    [((12.0, 40.0), "reproduced"), ((12.0, 26.4), "inconclusive"), ((), "inconclusive")],
+)
+def test_agreement_in_such_a_unit_is_no_success_that_a_null_baseline_has_too(
+    nulls: tuple[float, ...], expected: str
+) -> None:
+    # Whether the number is larger than the null's says nothing either.
+    for beats in (True, False):
+        verdict = decide(WRAPPED, replace(TWENTY_FIVE, nulls=nulls, beats_null=beats))
+        assert verdict.word == expected
+        assert ("not monotone" in verdict.reason) == (expected == "inconclusive")
+
+
+HIDDEN = Statement(
+    "=", 0.05, rounding=0.005, tolerance=0.075, bounds=(0.0, 1.0), hidden=True, leak=1, threshold=0.5
+)
+READ = Sample(0.88, 0.81, 0.95, 10, length=0.05, beats_null=True)
+ERROR = replace(HIDDEN, against=100.0, tolerance=25.0, bounds=(0.0, 255.0), leak=-1, threshold=None)
+SMALL = replace(READ, value=10.0, low=8.0, high=12.0, n=50)
+
+
+def test_a_success_after_any_length_refutes_a_printed_failure() -> None:
+    verdict = decide(HIDDEN, READ)
+    assert (verdict.word, verdict.weighed) == ("differs", True)
+    assert "an attacker may stop early, so the success counts although this is 5 % of" in verdict.reason
+    assert word(HIDDEN, READ, length=0.6, schedule=HALF) == "differs"
+    assert word(ERROR, SMALL) == "differs"
+    assert word(Statement("<", 0.2, hidden=True, bounds=(0.0, 1.0)), READ) == "differs"
+
+
+@pytest.mark.parametrize(
+    ("statement", "sample"),
+    [
+        (replace(HIDDEN, hidden=False), READ),
+        # A smaller number would say that more was read.
+        (replace(HIDDEN, leak=-1, threshold=0.95), READ),
+        (HIDDEN, replace(READ, beats_null=False)),
+        # No image is recognised, or perhaps none.
+        (HIDDEN, replace(READ, value=0.3, low=0.25, high=0.35)),
+        (HIDDEN, replace(READ, value=0.6, low=0.45, high=0.75)),
+        # Without a threshold the null baselines must be beaten.
+        (ERROR, replace(SMALL, beats_null=None)),
+        (ERROR, replace(SMALL, value=200.0, low=198.0, high=202.0)),
+        (Statement("<", 0.2, bounds=(0.0, 1.0)), READ),
+        (Statement("<", 0.9, hidden=True, bounds=(0.0, 1.0)), READ),
+    ],
+)
+def test_what_is_no_success_after_a_part_of_the_length_decides_nothing(
+    statement: Statement, sample: Sample
+) -> None:
+    verdict = decide(statement, sample)
+    assert (verdict.word, verdict.weighed) == ("inconclusive", False)
+    assert verdict.reason.startswith("5 % of the published length")
+
+
+def test_an_early_success_that_proves_too_little_is_not_left_open_for_its_length() -> None:
+    verdict = decide(ERROR, replace(SMALL, n=5))
     assert verdict.word == "inconclusive"
-    assert "measured 25.2" in verdict.reason
-    assert "not monotone" in verdict.reason
-    assert word(replace(ORDERED, monotone=False), FAR, ordering=BETTER) == "inconclusive"
+    assert "5 trials may miss a kind of outcome" in verdict.reason
+
+
+def test_outcomes_after_a_part_of_the_length() -> None:
+    assert decide_outcome([True] * 10, "failure", 0.05).word == "differs"
+    assert decide_outcome([True] * 10, "failure", 0.6, HALF).word == "differs"
+    for successes, printed in (([True] * 6 + [False] * 4, "failure"), ([False] * 10, "success")):
+        assert decide_outcome(successes, printed, 0.05).word == "inconclusive"
+
+
+def test_a_direction_lies_on_the_printed_side_of_the_threshold_of_success() -> None:
+    printed = Statement("=", 0.9, tolerance=0.075, bounds=(0.0, 1.0), leak=1, threshold=0.5, sign=1)
+    sample = Sample(0.6, 0.55, 0.65, 10, ordering=replace(BETTER, value=0.3, low=0.2, high=0.4))
+    assert word(printed, sample) == "direction"
+    assert word(printed, sample, value=0.45, low=0.4, high=0.5) == "differs"
+    # A printed failure is refuted, although the order to its rival holds.
+    hidden = replace(HIDDEN, sign=-1)
+    worse = Ordering(-0.1, -0.12, -0.08, 10, equal_budget=True)
+    assert word(hidden, READ, length=1.0, ordering=worse) == "differs"
+    assert word(replace(ERROR, sign=1), SMALL, length=1.0, n=5, ordering=BETTER) == "inconclusive"
+    assert word(replace(ERROR, sign=1, hidden=False), SMALL, length=1.0, n=5, ordering=BETTER) == "direction"
+
+
+def test_a_failure_after_an_unstated_length_refutes_no_success() -> None:
+    success = replace(PRINTED, success=True, leak=1)
+    assert word(success, FAR, beats_null=True) == "differs"
+    verdict = decide(success, replace(FAR, beats_null=True, open_end=True))
+    assert (verdict.word, verdict.weighed) == ("inconclusive", True)
+    assert "the source states no length" in verdict.reason
+    # More iterations explain no number that is too good, and none of an attack that is said to fail.
+    assert word(success, Sample(50.0, 49.0, 51.0, 50), open_end=True) == "differs"
+    assert word(replace(success, success=False), FAR, open_end=True) == "differs"
+    # Nor does a unit that is not monotone say which number falls short.
+    assert word(replace(success, monotone=False), FAR, open_end=True) == "differs"
+    claim = Statement(">", 20.0, success=True)
+    assert (word(claim, FAR), word(claim, FAR, open_end=True)) == ("differs", "inconclusive")
+    assert word(replace(claim, success=False), FAR, open_end=True) == "differs"
+    for printed, found in (("success", "inconclusive"), ("failure", "reproduced")):
+        assert decide_outcome([False] * 10, printed, 1.0, None, True).word == found  # type: ignore[arg-type]
+    assert decide_outcome([True] * 10, "failure", 1.0, None, True).word == "differs"
+
+
+def test_the_interval_of_several_networks_counts_networks() -> None:
+    # At 99 % an interval of three networks is 2.3 times as wide, and that of thirty trials hardly wider.
+    sample = Sample(26.6, 24.8, 28.4, 30)
+    assert word(PRINTED, sample) == "reproduced"
+    assert word(PRINTED, sample, networks=3) == "inconclusive"
+    assert word(PRINTED, sample, networks=1) == "reproduced"
+
+
+def test_a_word_on_one_network_says_so() -> None:
+    for statement, sample in ((PRINTED, TWENTY_FIVE), (PRINTED, FAR), (Statement(">", 20.0), TWENTY_FIVE)):
+        assert decide(statement, replace(sample, networks=1)).reason.endswith(", on one network")
+        for networks in (0, 3):
+            assert "on one network" not in decide(statement, replace(sample, networks=networks)).reason
+    assert decide_outcome([True] * 9, "failure", 0.5, networks=1).reason.endswith(", on one network")
+
+
+def of(trials: list[float], **changes: Any) -> Sample:
+    mean, arm = sum(trials) / len(trials), 0.5
+    sample = Sample(mean, mean - arm, mean + arm, len(trials), values=tuple(trials))
+    return replace(sample, **changes)
+
+
+def test_a_number_of_outcomes_of_two_kinds_is_judged_by_the_median_too() -> None:
+    # Five of fifty searches fail, so that the mean is 22.5 and the median 25.
+    mixed = [25.0 + 0.01 * place for place in range(-22, 23)] + [0.0] * 5
+    verdict = decide(PRINTED, of(mixed))
+    assert verdict.word == "reproduced"
+    assert verdict.reason.startswith("the median is 24.98")
+    assert "45 of 50 trials lie near 25 and the others near 0" in verdict.reason
+    assert word(PRINTED, of(mixed, values=())) == "inconclusive"
+    # The median is that of one network.
+    assert word(PRINTED, of(mixed, networks=3)) == "inconclusive"
+    # A print that is the mean stays reproduced, and one that is neither differs.
+    assert word(replace(PRINTED, against=22.5), of(mixed)) == "reproduced"
+    assert word(replace(PRINTED, against=45.0), of(mixed)) == "differs"
+
+
+def test_the_mean_alone_does_not_make_outcomes_of_two_kinds_differ() -> None:
+    half = [40.0, 40.5] * 25 + [0.0, 0.5] * 25
+    assert word(replace(PRINTED, against=40.0), of(half, values=())) == "differs"
+    assert word(replace(PRINTED, against=40.0), of(half)) == "inconclusive"
+    few = replace(PRINTED, against=58.0, bounds=(0.0, 58.0))
+    assert word(few, of([40.0] * 4 + [10.0], values=())) == "differs"
+    assert "say nothing of the median" in decide(few, of([40.0] * 4 + [10.0])).reason
+    # A share has an interval of its own, whatever its unit.
+    share = Statement("=", 60.0, tolerance=10.0, bounds=(0.0, 100.0))
+    assert word(share, Sample(90.0, 87.0, 93.0, 50, values=(100.0,) * 45 + (0.0,) * 5)) == "differs"
+
+
+@pytest.mark.parametrize(
+    ("statement", "sample", "kind"),
+    [
+        (PRINTED, TWENTY_FIVE, "success"),
+        (replace(PRINTED, rivals=(20.0, 27.0)), TWENTY_FIVE, "success"),
+        (replace(PRINTED, rivals=(20.0, 26.4)), TWENTY_FIVE, "as-rival"),
+        (replace(PRINTED, rivals=(26.4,)), replace(TWENTY_FIVE, nulls=(4.0, 24.0)), "as-null"),
+        (PRINTED, replace(TWENTY_FIVE, nulls=(4.0, 27.0)), "success"),
+        (replace(PRINTED, hidden=True), TWENTY_FIVE, "failure"),
+        (replace(PRINTED, hidden=True), replace(TWENTY_FIVE, nulls=(25.0,)), "as-null"),
+        (Statement(">", 20.0), TWENTY_FIVE, "success"),
+        (Statement("<", 30.0, hidden=True), TWENTY_FIVE, "failure"),
+        (Statement(">", 20.0, trivial=True), TWENTY_FIVE, "as-null"),
+        (PRINTED, FAR, ""),
+    ],
+)
+def test_a_reproduced_statement_says_what_it_is_worth(
+    statement: Statement, sample: Sample, kind: str
+) -> None:
+    assert decide(statement, sample).kind == kind
+
+
+def test_an_outcome_is_a_success_or_a_failure() -> None:
+    assert decide_outcome([True] * 9, "success", 1.0).kind == "success"
+    assert decide_outcome([False] * 9, "failure", 1.0).kind == "failure"
 
 
 def test_a_print_without_a_number_decides_nothing() -> None:

@@ -21,8 +21,8 @@ from leakbench.papers.work import Work
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{each.__name__: each for each in (
         quantity.mean, quantity.least, quantity.greatest, quantity.greatest_at, quantity.share_above,
-        quantity.count_above, quantity.rank_correlation, quantity.within, quantity.won, quantity.deviation,
-        quantity.first_near_end, len,
+        quantity.count_above, quantity.rank_correlation, quantity.within, quantity.won,
+        quantity.deviation, quantity.median, quantity.first_near_end, len,
     )},
     "abs": lambda q: quantity.magnitude(as_measured(q)),
     "over": lambda a, b: quantity.ratio(as_measured(a), as_measured(b)),

@@ -29,10 +29,14 @@ from leakbench.papers.work import Paper, published_for
 DEFAULTS = {"baseline": "", "convention": "standard"}
 # The null baselines: a successful attack is better than each of them.
 NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update")
+# Further baselines that need no update; a number that one of them gives as well says little.
+CONSTANTS = ("label-constant", "label-prior", "unrelated-image")
 # Columns whose values are parts of the stem of a cell or study.
 PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
 # The columns that name a cell: rows with these and a metric are the same trials in every table.
 CELL = {"dataset", "victim", "federation", "attack"}
+# The columns that name a condition of a training study, in the same way.
+STUDY = {"dataset", "victim", "training", "defence", "key", "client"}
 STATISTICS = {
     "mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "seeds", "scale",
     "unit", "rounds", "images",
@@ -68,12 +72,14 @@ class Lines:
     def select(self, where: Mapping[str, object]) -> np.ndarray:
         """Return the places of the lines whose columns equal the wanted values, defaults included.
 
-        where: column → the wanted value.
+        where: column → the wanted value, None for any.
 
         Raises UserError for a column that the table does not have.
         """
         found = np.ones(len(self.frame), bool)
         for key, wanted in {**DEFAULTS, **where}.items():
+            if wanted is None:
+                continue
             if key not in self.frame.columns:
                 if key in where and as_text(wanted) != "":
                     known = ", ".join(map(str, self.frame.columns))
@@ -243,18 +249,18 @@ class Evidence:
         independent = len(set(trials.clusters.values())) if trials else int(n)
         if independent < FEWEST or math.isnan(low):
             low = high = NAN
-        length, schedule, note = self._length(lines, line, paper, wanted)
+        length, schedule, note, open_end = self._length(lines, line, paper, wanted)
         return Measured(
             mean, low, high, int(n), independent, length, False,
             self._beats_null(lines, wanted, metric, mean, trials), trials,
             frozenset({(experiment, line)}), (note,) if note else (), metric, True,
             {"std": float(row["std"]) if "std" in row else NAN, "failure_rate": row.get("failure_rate")},
-            schedule,
+            schedule, open_end, self._nulls(lines, wanted), len(as_text(row.get("seeds", "")).split()),
         )  # fmt: skip
 
     def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
         """Return another experiment's table that has the same cell, None without one: one cell is one job."""
-        if experiment in self.lines or not where.keys() >= CELL:
+        if experiment in self.lines or not (where.keys() >= CELL or where.keys() >= STUDY):
             return None
         found = [
             each
@@ -265,12 +271,13 @@ class Evidence:
 
     def _length(
         self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
-    ) -> tuple[float, Schedule | None, str]:
+    ) -> tuple[float, Schedule | None, str, bool]:
         """Return how far the run behind a line came.
 
-        These are the share of the published length that ran, the schedule of the step size, and words if the
-        share is less than one. A run that is shown to have settled counts as whole, and its schedule as at
-        its end, where it is else too short or its step size falls again.
+        These are the share of the published length that ran, the schedule of the step size, words if the
+        share is less than one, and whether the work states no length and the run is not shown to have
+        settled. A run that is shown to have settled counts as whole, and its schedule as at its end, where it
+        is else too short or its step size falls again.
 
         where: the columns by which the line was found.
         """
@@ -279,11 +286,13 @@ class Evidence:
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
         attack, steps, schedule = str(row.get("attack", "")), row.get("iterations"), None
         full, own = published_for(paper.lengths, attack), as_text(row.get("baseline", "")) == ""
+        open_end = False
         if own and steps is not None and not pd.isna(steps):
             schedule = schedule_of(self.attacks.get(attack, {}), int(steps))
             short = bool(full and steps < SHORTEST * full) or bool(schedule and schedule.ahead)
-            early = short and self._settled(lines, line, where, names)
-            how = ""
+            unstated = bool(full) and "iterations" in paper.unstated
+            rested = (short or unstated) and self._settled(lines, line, where, names)
+            early, open_end, how = short and rested, unstated and not rested, ""
             if early:
                 schedule, how = None, ", when it had settled"
             elif full and schedule and schedule.full < full:
@@ -303,7 +312,7 @@ class Evidence:
         for part, value in trained.items():
             shares += [] if part in paper.unstated else [value]
             words.append(f"{value:.2%} of the {part}'s full training")
-        return min(1.0, *shares), schedule, "; ".join(words)
+        return min(1.0, *shares), schedule, "; ".join(words), open_end
 
     def _settled(self, lines: Lines, line: int, where: Mapping[str, object], names: set[str]) -> bool:
         """Return whether the run behind a line is shown to have settled, by losses and intermediate images.
@@ -352,6 +361,16 @@ class Evidence:
                 if sign * gain <= tolerance_of(metric, mean)[0]:
                     return False
         return sign * mean > max(sign * value for value in nulls)
+
+    def _nulls(self, lines: Lines, where: Mapping[str, object]) -> tuple[float, ...]:
+        """Return the means of the null baselines of a condition; none for what is itself a baseline."""
+        if where.get("baseline"):
+            return ()
+        dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
+        places = lines.select({**dropped, "baseline": None})
+        rows = lines.frame.iloc[places]
+        means = rows.loc[rows["baseline"].isin((*NULLS, *CONSTANTS)), "mean"].dropna()
+        return tuple(map(float, means))
 
 
 def _unknown(what: str) -> Any:

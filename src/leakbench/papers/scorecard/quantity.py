@@ -15,6 +15,7 @@ import numpy as np
 from leakbench.base.errors import NotMeasured
 from leakbench.metrics.interval import interval, paired
 from leakbench.papers.printed import as_text
+from leakbench.papers.verdicts.groups import median_interval
 from leakbench.papers.verdicts.schedule import Schedule
 
 NAN = float("nan")
@@ -44,6 +45,13 @@ class Trials:
             return None
         return Trials({k: operation(v, other.values[k]) for k, v in self.values.items()}, self.clusters)
 
+    def means(self) -> tuple[float, ...]:
+        """Return the mean value of each cluster."""
+        found: dict[str, list[float]] = {}
+        for key, value in self.values.items():
+            found.setdefault(self.clusters[key], []).append(value)
+        return tuple(sum(each) / len(each) for each in found.values())
+
     def mapped(self, operation: Callable[[float], float]) -> "Trials":
         """Return the trials with `operation` applied to each value."""
         return Trials({key: operation(value) for key, value in self.values.items()}, self.clusters)
@@ -70,6 +78,9 @@ class Measured:
     extra: further statistics of the row.
     schedule: how far its run came in the schedule of the step size; of its parts, the one whose step size
     falls again. None where it has none, or where the run has settled.
+    open_end: whether the source states no length for a part of it, and that run is not shown to have settled.
+    nulls: what the null baselines of one row of a table give; empty for a combination.
+    networks: the networks on which it was measured, the smallest of its parts; 0 for what has none.
     """
 
     value: float
@@ -87,6 +98,9 @@ class Measured:
     raw: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
     schedule: Schedule | None = None
+    open_end: bool = False
+    nulls: tuple[float, ...] = ()
+    networks: int = 0
 
     def __add__(self, other: "Measured | float") -> "Measured":
         return linear(self, as_measured(other), 1.0)
@@ -105,7 +119,7 @@ class Measured:
     def __mul__(self, other: "Measured | float") -> "Measured":
         if isinstance(other, Measured):
             raise TypeError("a product of two measured quantities has no interval here")
-        return replace(scaled(self, float(other)), raw=False)
+        return replace(scaled(self, float(other)), raw=False, nulls=())
 
     __rmul__ = __mul__
 
@@ -166,6 +180,8 @@ def _joined(parts: Sequence[Measured]) -> dict[str, Any]:
         "length": min(part.length for part in parts),
         "schedule": next(unfinished, None),
         "unequal": any(part.unequal for part in parts),
+        "open_end": any(part.open_end for part in parts),
+        "networks": min((part.networks for part in parts if part.networks), default=0),
         "beats_null": all(nulls) if nulls else None,
         "leaves": frozenset().union(*(part.leaves for part in parts)),
         "notes": tuple(dict.fromkeys(note for part in parts for note in part.notes)),
@@ -185,7 +201,8 @@ def scaled(a: Measured, times: float) -> Measured:
     """Return `times` times a quantity, such as a share in percent."""
     low, high = sorted((times * a.low, times * a.high)) if not math.isnan(a.low) else (NAN, NAN)
     trials = a.trials.mapped(lambda value: times * value) if a.trials else None
-    return replace(a, value=times * a.value, low=low, high=high, trials=trials)
+    nulls = tuple(times * null for null in a.nulls)
+    return replace(a, value=times * a.value, low=low, high=high, trials=trials, nulls=nulls)
 
 
 def linear(a: Measured, b: Measured, sign: float) -> Measured:
@@ -281,7 +298,7 @@ def magnitude(a: Measured) -> Measured:
     """Return the absolute value of a quantity."""
     ends = sorted((abs(a.low), abs(a.high)))
     low = 0.0 if a.low <= 0 <= a.high else ends[0]
-    return replace(a, value=abs(a.value), low=low, high=ends[1], trials=None, raw=False)
+    return replace(a, value=abs(a.value), low=low, high=ends[1], trials=None, raw=False, nulls=())
 
 
 def within(a: Measured, target: float, room: float) -> Measured:
@@ -344,7 +361,20 @@ def won(a: Measured) -> Measured:
     if a.trials is None:
         raise NotMeasured("single samples are not kept")
     found = from_trials(a.trials.mapped(lambda value: float(value > 0)), a)
-    return replace(found, metric="share", raw=False, beats_null=None)
+    return replace(found, metric="share", raw=False, beats_null=None, nulls=())
+
+
+def median(a: Measured) -> Measured:
+    """Return the median of the independent trials behind a quantity, for outcomes of two kinds.
+
+    Its interval assumes no distribution; fewer than six trials have none.
+
+    Raises NotMeasured where single trials are not kept.
+    """
+    if a.trials is None:
+        raise NotMeasured("single samples are not kept")
+    value, low, high = median_interval(a.trials.means())
+    return replace(a, value=value, low=low, high=high, trials=None, raw=False, beats_null=None, nulls=())
 
 
 def first_near_end(curve: Mapping[float, Measured], room: float) -> Measured:
@@ -362,7 +392,9 @@ def deviation(like: Measured, unit: float = 1.0) -> Measured:
     """Return the standard deviation behind a mean, with its interval.
 
     The deviation is that of a population, divided by n. n s² / σ² has a chi-squared distribution with n - 1
-    degrees of freedom.
+    degrees of freedom. A deviation of 0 of a share, of which every count was right (or wrong), has the
+    interval that the counts have: N counts without a wrong one are consistent with a share p of wrong ones of
+    1 - 0.025^(1/N), and independent counts, m in each trial, then deviate by √(p (1 - p) / m).
 
     like: the mean.
     unit: the factor by which our unit is multiplied.
@@ -375,5 +407,9 @@ def deviation(like: Measured, unit: float = 1.0) -> Measured:
     if n < 2 or math.isnan(std):
         raise NotMeasured("one update has no deviation")
     low, high = (std * math.sqrt(n / chi2.ppf(tail, n - 1)) for tail in (0.975, 0.025))
+    if std == 0 and like.value in (0.0, 1.0):
+        counts = max(like.n or n, n)
+        wrong = 1 - 0.025 ** (1 / counts)
+        high = unit * math.sqrt(wrong * (1 - wrong) * n / counts)
     found = replace(like, value=std, low=low, high=high, n=n, independent=n)
-    return replace(found, trials=None, metric="deviation", beats_null=None)
+    return replace(found, trials=None, metric="deviation", beats_null=None, nulls=())

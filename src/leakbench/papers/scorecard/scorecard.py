@@ -10,6 +10,7 @@ import pandas as pd
 
 from leakbench.base.core_time import in_words
 from leakbench.base.errors import UserError
+from leakbench.metrics import METRICS
 from leakbench.papers import join
 from leakbench.papers.entries import Entry, entries
 from leakbench.papers.printed import as_text
@@ -32,8 +33,8 @@ from leakbench.papers.work import Work
 
 COLUMNS = [
     "id", "source", "work", "item", "class", "condition", "metric", "convention", "published", "measured",
-    "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
-    "seeds", "headline", "examined",
+    "ci_low", "ci_high", "n", "networks", "verdict", "kind", "reason", "scale",
+    "device", "commit", "here", "here_n", "agrees", "seeds", "headline", "examined",
 ]  # fmt: skip
 # An update is recognised where its mean SSIM and its share of identified images reach these.
 RECOGNISABLE, IDENTIFIED = 0.5, 0.5
@@ -117,7 +118,7 @@ class Card:
         asked = [entry for entry in self._entries.values() if not about or entry.reads(about)]
         frame = pd.DataFrame(map(self._line, asked), columns=COLUMNS)
         numbers = dict.fromkeys(("ci_low", "ci_high", "here"), "float64")
-        return frame.astype(numbers | dict.fromkeys(("n", "here_n"), "Int64"))
+        return frame.astype(numbers | dict.fromkeys(("n", "networks", "here_n"), "Int64"))
 
     def value(self, key: str, scale: Scale) -> Measured | Outcome | str:
         """Return what one scale measured of a statement.
@@ -199,6 +200,7 @@ class Card:
         value, reason = found.value, found.verdict.reason
         line: dict[str, Any] = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
         line |= {**entry.words, "verdict": found.verdict.word, "headline": "", "examined": ""}
+        line["kind"] = found.verdict.kind if line["class"] == "result" else ""
         if found.verdict.word == "differs":
             line["examined"] = str(entry.work.differs.get(entry.id, "Not examined yet."))
         if value is None:
@@ -209,10 +211,11 @@ class Card:
         seeds = {int(seed) for text in found.scale.column("seeds", leaves) for seed in text.split()}
         line["seeds"] = " ".join(map(str, sorted(seeds)))
         if isinstance(value, Outcome):
-            return line | {"measured": str(value), "n": len(value.recognised)}
+            counted = {"n": len(value.recognised), "networks": value.ssim.networks or pd.NA}
+            return line | {"measured": str(value)} | counted
         if isinstance(value, str):
             return line | {"measured": value}
-        line |= {"measured": value.value, "n": value.n}
+        line |= {"measured": value.value, "n": value.n, "networks": value.networks or pd.NA}
         metric, unit = value.metric if value.raw else "", entry.reading.unit
         line["ci_low"], line["ci_high"] = possible(metric, value.low, value.high, unit)
         if not math.isnan(value.low):
@@ -227,7 +230,7 @@ class Card:
         except NotMeasured as missing:
             verdict = Verdict("not-run", str(missing) or "nothing measures it", weighed=False)
             return Found(scale, None, verdict, isinstance(missing, LeftOut))
-        notes, verdict = [entry.reading.note], self._decide(entry, value, scale)
+        notes, verdict = [entry.reading.note, entry.reading.trivial], self._decide(entry, value, scale)
         if entry.reading.needs:
             try:
                 lacking, known = self._view(entry, scale).holds(entry.reading.needs), True
@@ -251,7 +254,10 @@ class Card:
         row, reading, number = entry.row, entry.reading, entry.against
         if isinstance(value, Outcome):
             printed: Any = entry.words["published"]
-            return decide_outcome(value.recognised, printed, value.ssim.length, value.ssim.schedule)
+            ssim = value.ssim
+            return decide_outcome(
+                value.recognised, printed, ssim.length, ssim.schedule, ssim.open_end, ssim.networks
+            )
         if isinstance(value, str):
             return decide_text(value, entry.words["published"])
         if row is None and value.unequal:
@@ -270,13 +276,18 @@ class Card:
         asked = Statement(
             entry.relation, number.value, 0.0 if number.bound else number.rounding, std, reading.repeats,
             tolerance if reading.tolerance is None else reading.tolerance, bounds, monotone, reading.success,
-            sign,
+            reading.hidden, *_side(value, reading), sign, self._rivals(entry), bool(reading.trivial),
         )  # fmt: skip
-        count, null = _count(value), value.beats_null
         sample = Sample(
-            value.value, value.low, value.high, count, value.length, null, ordering, value.schedule
-        )
+            value.value, value.low, value.high, _count(value), value.length, value.beats_null, ordering,
+            value.schedule, value.open_end, value.nulls,
+            value.trials.means() if value.raw and value.trials else (), value.networks,
+        )  # fmt: skip
         return decide(asked, sample)
+
+    def _rivals(self, entry: Entry) -> tuple[float, ...]:
+        found = (self._prints[key].number.value for key in entry.reading.rivals)
+        return tuple(number for number in found if not math.isnan(number))
 
     def _ordering(
         self, entry: Entry, value: Measured, scale: Scale
@@ -306,9 +317,10 @@ class Card:
                 words.append(f"{name} is absent too: {why}")
         names = {str(where[key]) for key in PLACE if where.get(key)}
         cells = self.costs.get(str(where.get("experiment")), {})
-        seconds = sum(cost for stem, cost in cells.items() if names <= set(stem.split("/")))
+        # A statement on many cells needs only some of its experiment, whose cost as a whole would mislead.
+        seconds = sum(cost for stem, cost in cells.items() if names and names <= set(stem.split("/")))
         if seconds:
-            words.append(f"about {in_words(seconds)} at the published size")
+            words.append(f"at most about {in_words(seconds)} at the published size")
         return "; ".join(words)
 
 
@@ -326,6 +338,18 @@ def _checked(entry: Entry, view: Evidence, words: Mapping[str, str]) -> Any:
     except (Exception, SystemExit) as problem:
         told = f"{name}: {type(problem).__name__}: {problem}"
         raise UserError(f"{entry.where}: check: {told} (mend {entry.work.folder / 'checks.py'})") from problem
+
+
+def _side(value: Measured, reading: join.Reading) -> tuple[Literal[-1, 0, 1], float | None]:
+    """Return on which side a number says that more was read, and its stated threshold of success."""
+    if reading.way in ("quantity", "check"):
+        # A quantity of a row that is a success says how far the success reaches.
+        return 1 if reading.success else 0, None
+    if not value.raw or value.metric not in METRICS:
+        return 0, None
+    threshold = {"ssim": RECOGNISABLE, "identified": IDENTIFIED}.get(value.metric)
+    side: Literal[-1, 1] = 1 if METRICS[value.metric].higher_is_better else -1
+    return side, None if threshold is None else threshold * reading.unit
 
 
 def _count(value: Measured) -> int:

@@ -15,7 +15,8 @@ class Tolerance(NamedTuple):
     there.
     high: the greatest value, in the same way.
     relative: whether the tolerance is a share of the printed number.
-    monotone: whether a larger number always says the same about quality; a unit that is not decides nothing.
+    monotone: whether a larger number always says the same about quality; in a
+    unit that is not, agreement is no success by itself.
     """
 
     amount: float

@@ -1,12 +1,13 @@
 """The scorecard as the page shows it: rows for its table, and counts by work and word."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from leakbench.papers.scorecard.kinds import KINDS
 from leakbench.results.report.numbers import count, interval, number
 
 VERDICTS = {
@@ -27,10 +28,11 @@ CLASSES = {
 COLUMNS = {
     "item": "Paper and item", "what": "Quantity", "published": "Published",
     "measured": "Measured [95 % interval]", "n": "n", "word": "Verdict", "reason": "Reason",
-    "convention": "Convention", "class": "Class", "scale": "Scale", "work": "Paper", "condition": "Condition",
-    "interval": "Interval", "origin": "Origin", "examined": "Why it differs", "id": "Row",
+    "convention": "Convention", "kind": "Kind", "class": "Class", "scale": "Scale", "work": "Paper",
+    "condition": "Condition", "interval": "Interval", "origin": "Origin", "examined": "Why it differs",
+    "id": "Row",
 }  # fmt: skip
-HIDDEN = ("convention", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
+HIDDEN = ("convention", "kind", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
 NUMBERS = ("measured", "n")
 # The columns that are sorted by size; text comes after all numbers.
 BY_SIZE = ("published", *NUMBERS)
@@ -47,12 +49,14 @@ class Group:
     key: the name of the work, or "class-" and the name of the class.
     name: the title on the page.
     counts: verdict -> number of rows.
+    telling: number of reproduced rows of the first kind (`papers.scorecard.kinds`).
     reasons: why rows were not run, and how often, the most frequent reason first.
     """
 
     key: str
     name: str
     counts: dict[str, int]
+    telling: int
     reasons: list[tuple[str, int]]
 
     @property
@@ -89,18 +93,20 @@ def columns() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def groups(rows: Sequence[Line], titles: Mapping[str, str]) -> list[Group]:
-    """Group results by work, in order of appearance, then all other rows by class.
+def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str] = ()) -> list[Group]:
+    """Group results by work, the core works first, then all other rows by class.
 
     rows: the lines of the scorecard.
     titles: name of a work -> its title.
+    core: the names of the works that leakbench was made to rerun.
     """
     found: dict[str, list[Line]] = {}
     for line in rows:
         key = line["work"] if line["class"] == RESULT else f"class-{line['class']}"
         found.setdefault(key, []).append(line)
     apart = [f"class-{label}" for label in CLASSES]
-    order = [*(key for key in found if key not in apart), *(key for key in apart if key in found)]
+    own = sorted((key for key in found if key not in apart), key=lambda key: key not in core)
+    order = [*own, *(key for key in apart if key in found)]
     names = {**titles, **{f"class-{label}": words for label, words in CLASSES.items()}}
     return [_group(key, names.get(key, key), found[key]) for key in order]
 
@@ -108,7 +114,8 @@ def groups(rows: Sequence[Line], titles: Mapping[str, str]) -> list[Group]:
 def _group(key: str, name: str, rows: list[Line]) -> Group:
     words = Counter(line["word"] for line in rows)
     reasons = Counter(line["reason"] for line in rows if line["word"] == "not-run")
-    return Group(key, name, {verdict: words[verdict] for verdict in VERDICTS}, reasons.most_common())
+    telling = sum(line["kind"] == next(iter(KINDS)) for line in rows)
+    return Group(key, name, {verdict: words[verdict] for verdict in VERDICTS}, telling, reasons.most_common())
 
 
 def _line(row: dict[Any, Any]) -> Line:
@@ -125,6 +132,7 @@ def _line(row: dict[Any, Any]) -> Line:
         "condition",
         "convention",
         "reason",
+        "kind",
         "scale",
         "headline",
         "seeds",

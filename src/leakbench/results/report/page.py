@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from leakbench.papers.scorecard.kinds import KINDS, kinds
 from leakbench.results.figures.words import merged, span
 from leakbench.results.report.card import VERDICTS, Line, cells, columns, groups, lines
 from leakbench.results.report.leaks import ATTACKERS, STRONGER, Map
@@ -29,6 +30,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     sections: the experiments.
     facts: always `scale` and `versions` (library → version). The others are optional:
     `works` (name → title),
+    `core` (names of the works that leakbench was made to rerun),
     `seeds` (otherwise those of the tables),
     `seeded` (rows of seeds.csv: the verdicts with other seeds),
     `commits` (the address that a commit follows),
@@ -61,7 +63,9 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             overall=[Map("Any network here", rows) for rows in facts.get("overall", ()) if rows],
             attackers=ATTACKERS,
             stronger=STRONGER,
-            groups=groups(rows, works),
+            groups=groups(rows, works, facts.get("core", ())),
+            kinds=KINDS,
+            worth=kinds(scorecard, facts.get("core", ())),
             verdicts=VERDICTS,
             total=len(rows),
             sections=shown,
