@@ -10,6 +10,14 @@ from typing import Any
 from leakbench.base.parts import parts_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def home() -> Path:
+    """Return the folder of the catalogue: the copy within an installed wheel, or `config` of the checkout."""
+    inside = PACKAGE / "config"
+    return inside if inside.is_dir() else PACKAGE.parents[1] / "config"
+
+
 _IMPORT = re.compile(
     r"^[ \t]*(?:from (leakbench[\w.]*) import (\([^)]*\)|.*)|import (leakbench.*))$", re.MULTILINE
 )

@@ -1,4 +1,4 @@
-"""The cost model: what a job computes, by its spec, and how long one core takes for it.
+"""The cost model: what a job computes, how long one core takes for it, and what it asks of a cluster.
 
 Work is counted as millions of operations in convolutions and in matrix products, and as thousands of calls of
 torch. A calibration says how much of each a core does in a second. Every machine plans by the calibration
@@ -6,8 +6,11 @@ REFERENCE, so that the same cells run everywhere. `leakbench plan` also measures
 """
 
 import itertools
+import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from leakbench.catalogue.cell import Spec, capture_of
@@ -340,24 +343,97 @@ def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chos
     return fit.plus(played).times(models)
 
 
-def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:
-    """Return the work of each training, capture and attack among `specs`.
+def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = 60_000) -> Work:
+    """Return the work of a job by the kind of its spec. An attack needs the spec of its capture."""
+    match kind:
+        case "attack" if capture:
+            return of_attack(spec, capture)
+        case "capture":
+            return of_capture(spec)
+        case "study":
+            return of_study(spec, there)
+    return of_training(spec, "victim" if kind == "train" else kind, there)
 
-    there: data set → images of its train split.
-    """
+
+def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:
+    """Return the work of each training, capture and attack. `there`: data set → images of its train split."""
     found = {}
     for name, spec in specs.items():
         kind, _, stem = name.partition("/")
-        if kind == "attack":
-            found[name] = of_attack(spec, specs[f"capture/{capture_of(stem)}"])
-        elif kind == "capture":
-            found[name] = of_capture(spec)
+        if kind in ("attack", "capture"):
+            found[name] = work(kind, spec, specs[f"capture/{capture_of(stem)}"] if kind == "attack" else None)
         elif kind in ("train", "generator", "study"):
             beside = spec["training"]["beside"] if kind == "study" else []
             count = sum(there.get(each, 60_000) for each in (spec["dataset"]["name"], *beside))
-            found[name] = (
-                of_study(spec, count)
-                if kind == "study"
-                else of_training(spec, "victim" if kind == "train" else kind, count)
-            )
+            found[name] = work(kind, spec, there=count)
     return found
+
+
+# A scheduler ends a job that takes more than it asked for, so what a job asks for is generous.
+MARGIN, START = 2, 10
+# A killed attack resumes where it was, so a job never asks for more minutes than most clusters grant.
+LONGEST = 2 * 24 * 60
+# A job whose data is missing ends at once. A time below this says nothing about the job.
+IDLE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The time and the memory that a job needs.
+
+    seconds: seconds of one thread.
+    base: megabytes of the job without its workers.
+    each: megabytes of each of its workers.
+    """
+
+    seconds: float
+    base: float
+    each: float = 0.0
+
+    def minutes(self, threads: int = 1, attempt: int = 1) -> int:
+        """Return the minutes to ask for, at the first or a later attempt, at most LONGEST."""
+        return min(LONGEST, attempt * (START + math.ceil(MARGIN * self.seconds / threads / 60)))
+
+    def megabytes(self, threads: int = 1, attempt: int = 1) -> int:
+        """Return the memory to ask for, at the first or a later attempt."""
+        return attempt * math.ceil(self.base + self.each * threads)
+
+
+def needs(kind: str, spec: Spec, capture: Spec | None = None) -> Needs:
+    """Return what a job asks of a cluster, by the kind of its spec. An attack also needs its capture's."""
+    seconds, played = work(kind, spec, capture).seconds(), capture or spec
+    shape = played["dataset"]["shape"]
+    weights = network(played["generator" if kind == "generator" else "victim"], shape).weights
+    match kind:
+        case "attack":
+            # Trials are worked on in chunks, which bounds their memory. One trial of a large image or network
+            # may still need more.
+            pictures = 20 * max(played["federation"]["clients"]) * shape[0] * shape[1] / 1024
+            return Needs(seconds, 2000, 1000 + pictures + 24 * weights)
+        case "capture":
+            return Needs(seconds, 4000 + 40 * weights)
+    # There are three states of each weight, and gradients. A million numbers are four megabytes.
+    models = 1 + spec["training"]["clients"] if kind == "study" else 1
+    return Needs(seconds, 3000 + 24 * weights * models)
+
+
+def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
+    """Return what a job's last run took, by its record.
+
+    record: the file of the record.
+    spec: the file of the job's spec.
+    workers: whether the job shares its work among worker processes, each of which needs memory.
+
+    Returns None if there is no sound record, or if the spec has changed since.
+    """
+    try:
+        if record.stat().st_mtime < spec.stat().st_mtime:
+            return None
+        took = json.loads(record.read_text())
+        seconds, peak = float(took["seconds"]), float(took["peak_memory_mb"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not (IDLE_SECONDS <= seconds < math.inf and 0 <= peak < math.inf):
+        return None
+    # The peak is that of the largest process. It does not say how many processes shared the work.
+    return Needs(2 * seconds, 500 + 1.5 * peak, 1.5 * peak if workers else 0)

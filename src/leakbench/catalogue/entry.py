@@ -231,3 +231,8 @@ def sized(config: Path, name: str) -> Sized:
     salt = config / "salt.yaml"
     drawn = validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md")
     return Sized(config, scale, file, drawn.salt)
+
+
+def run_name(scale: str, seed: int | None) -> str:
+    """Return the name of a run's folders below results/ and logs/."""
+    return scale if seed is None else f"{scale}-seed{seed}"

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from leakbench.base.yamls import Strict
-from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Seed
+from leakbench.base.yamls import Distinct, Name, Names, Positive, Seed, Strict
 
 Seconds = Annotated[float, Field(gt=0)]
 # A key, which is text in JSON, and JSON is YAML.

@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from leakbench.base.yamls import Strict, suggest
+from leakbench.base.yamls import NAME, Distinct, Name, Positive, Seed, Shape, Strict, suggest
 from leakbench.catalogue.entry import Salt
 from leakbench.catalogue.experiment import Exhibit
-from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.regime import Regime, Rule
 from leakbench.catalogue.schema import Auxiliary, Federation, Generator, Server, Training, Victim
-from leakbench.catalogue.strict import NAME, Distinct, Name, Positive, Seed, Shape
+from leakbench.catalogue.signature import declared_metrics
 
 
 def _metric(name: str) -> str:

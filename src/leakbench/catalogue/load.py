@@ -1,23 +1,27 @@
 """The reader of config/*/*.yaml into validated entries. Each mistake is one line that names file and key."""
 
+import itertools
 import re
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
+from pydantic_core import SchemaError
 
+from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
-from leakbench.base.yamls import Strict, read_yaml, suggest, validated
+from leakbench.base.yamls import LARGEST, LARGEST_SEED, NAME, Seed, Strict, read_yaml, suggest, validated
 from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
-from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
-from leakbench.catalogue.strict import LARGEST_SEED, MOST, NAME, Seed
+from leakbench.catalogue.signature import check_signature, mistake, module_file, parameters_model, part_names
 
 SPECS = "docs/observation.md"
 # The keys of a training that name a file in the room of the same name.
@@ -104,7 +108,7 @@ def too_large(value: Any, *keys: str) -> Iterator[str]:
         for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
             yield from too_large(inside, *keys, str(key))
     elif isinstance(value, int | float):
-        most = LARGEST_SEED if {"seed", "seeds"} & {*keys} else MOST
+        most = LARGEST_SEED if {"seed", "seeds"} & {*keys} else LARGEST
         if not abs(value) <= most:
             yield f"{'.'.join(keys)}: {reprlib.repr(value)} is beyond {most}"
 
@@ -113,7 +117,7 @@ class _Asked(Strict):
     """The keys of an attack's spec that stand beside its entry."""
 
     attack_name: Annotated[str, Field(max_length=200)]
-    null_rounds: Annotated[int, Field(ge=1, le=MOST)]
+    null_rounds: Annotated[int, Field(ge=1, le=LARGEST)]
     seed: Seed
 
 
@@ -253,3 +257,92 @@ def find(config: Path, kind: str, name: str, where: str) -> Any:
     if name not in entries:
         raise UserError(f"{where}: {kind[:-1]} '{name}' is not in {config / kind} ({suggest(name, entries)})")
     return entries[name]
+
+
+ALL = "all"
+
+
+def every(config: Path, kind: str, names: Sequence[str], but: Sequence[str] = ()) -> list[str]:
+    """Return `names`, each once, with `all` replaced by every file of a kind, in order of name.
+
+    config: the folder of the catalogue.
+    kind: the folder below it, such as `attacks`.
+    names: names of entries, and `all`.
+    but: the files that `all` does not stand for.
+    """
+    files = [name for name in stems(config, kind) if name not in but]
+    each = (files if name == ALL else [name] for name in names)
+    return list(dict.fromkeys(itertools.chain.from_iterable(each)))
+
+
+@cache
+def stems(config: Path, kind: str) -> list[str]:
+    """Return the names of all files of a kind, sorted."""
+    return sorted(path.stem for path in files_of(config, kind))
+
+
+# What pydantic, and what an annotation itself, may raise.
+_RAISED = (
+    AssertionError, AttributeError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError,
+    SchemaError,
+)  # fmt: skip
+
+
+@contextmanager
+def blamed(config: Path) -> Iterator[None]:
+    """Raise UserError in place of any other error that a part's file or an attack's YAML causes.
+
+    These files are read only after an error, so that a sound plan costs no time here.
+
+    config: the folder of the catalogue.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as problem:
+        for reason in chain(_sources(), _attacks(config)):
+            raise UserError(reason) from problem
+        raise
+
+
+def odd(attack: Mapping[str, Any]) -> str:
+    """Describe the first entry in a section of an attack that is neither a name nor a mapping of names.
+
+    Returns "" if there is none.
+    """
+    for section in SECTIONS:
+        given = attack.get(section)
+        listed = given if isinstance(given, list) else []
+        if wrong := [entry for entry in listed if not isinstance(entry, str | dict)]:
+            return f"{section}: {wrong[0]!r} names no part (write a name, or a name with its arguments)"
+    return ""
+
+
+def _sources() -> Iterator[str]:
+    """Yield the first mistake of each source file that is no Python.
+
+    Then yield each part with keywords from whose annotations no model can be made.
+    """
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if what := mistake(path.read_bytes()):
+            yield f"{path}: {what} (mend the file)"
+    rooms = sorted({*KINDS, *SECTIONS.values(), *RULES, "drawing"})
+    for room, name in ((each, name) for each in rooms for name in part_names(each)):
+        try:
+            parameters_model(room, name)
+        except UserError:
+            continue
+        except _RAISED as problem:
+            yield f"{module_file(room, name)}: a keyword's annotation is no plain one: {problem} (mend it)"
+
+
+def _attacks(config: Path) -> Iterator[str]:
+    for path in files_of(config, "attacks"):
+        value = read_yaml(path)
+        variants = value.get("variants")
+        within = variants if isinstance(variants, dict) else {}
+        entries = {"": value} | {f"variants.{name}.": each for name, each in within.items()}
+        for where, entry in entries.items():
+            if isinstance(entry, dict) and (what := odd(entry)):
+                yield f"{path}: {where}{what}"

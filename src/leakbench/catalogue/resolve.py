@@ -2,29 +2,21 @@
 
 import fnmatch
 import itertools
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO
 
-from leakbench.base.artefacts import to_json
 from leakbench.base.errors import UserError
-from leakbench.base.yamls import suggest
-from leakbench.catalogue import at_work, shares
-from leakbench.catalogue.budget import LIMITS, Ask, paid
+from leakbench.base.yamls import LARGEST_SEED, suggest
+from leakbench.catalogue.budget import LIMITS, Ask, counted, paid, shares_of
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, decays
 from leakbench.catalogue.cell_specs import cell_specs, judge_spec, pointless
-from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
-from leakbench.catalogue.every import every, stems
-from leakbench.catalogue.facts import described, fact_files
-from leakbench.catalogue.figure import figure_spec
-from leakbench.catalogue.load import file_of, load_kind
+from leakbench.catalogue.entry import FOR_PEOPLE, Sized, run_name, sized
+from leakbench.catalogue.load import every, file_of, load_kind, stems
 from leakbench.catalogue.schema import Experiment
-from leakbench.catalogue.settings import run_name
-from leakbench.catalogue.strict import LARGEST_SEED
+from leakbench.catalogue.shown import described, fact_files, figure_spec
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.papers.work import read_paper
 
@@ -111,18 +103,6 @@ class Plan:
             names |= {f"train/{place}{name}/{cell.seed}" for name in (cell.victim, *judges)}
         return names & self.specs.keys()
 
-    def write(self, root: Path) -> IO[str] | None:
-        """Write every spec whose content changed, and return the lock on the specs (`at_work.write`)."""
-        folder, texts = f"results/{self.run}/specs", {}
-        for name, spec in self.specs.items():
-            verb, _, rest = name.partition("/")
-            # Data sets are the same at every scale, and so are the specs that fetch them.
-            place = f"data/specs/{rest}" if verb == "fetch" else f"{folder}/{name}"
-            # Axes and legends keep the order in which a figure's YAML lists their values.
-            text = json.dumps(spec, ensure_ascii=False, indent=1) if verb == "figure" else to_json(spec)
-            texts[f"{place}.json"] = text + "\n"
-        return at_work.write(root, folder, texts)
-
 
 def plan(
     root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset(),
@@ -156,7 +136,7 @@ def plan(
     papers = {name: paper for name, folder in experiments.items() if (paper := read_paper(folder))}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
-    there = shares.counted(config)
+    there = counted(config)
     sizes = paid(scale_name, at.scale.budget, asks, whole.specs, papers, there, rare)
     if asks and len(sizes.left_out) == len(asks):
         # The last limit that a cell met is the one to raise: that cell met all others.
@@ -220,7 +200,7 @@ def _planned(
             "scale": at.name,
             "left_out": whole,
             "cells_left_out": {} if whole else apart,
-            "shares": shares.of_all(config, out.specs, cells, studies),
+            "shares": shares_of(config, out.specs, cells, studies),
             **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
         }
         beside = {"work": Path(where).parents[1].name, "scale": at.name}

@@ -8,13 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from leakbench.base.yamls import Strict
+from leakbench.base.yamls import Name, Positive, Shape, Strict
 from leakbench.catalogue.experiment import Experiment, Scale
-from leakbench.catalogue.options import Options
-from leakbench.catalogue.regime import Regime
+from leakbench.catalogue.regime import Options, Regime
 from leakbench.catalogue.sections import FORMS, named
-from leakbench.catalogue.source import Source
-from leakbench.catalogue.strict import Name, Positive, Shape
 
 
 class Slice(Strict):
@@ -84,6 +81,37 @@ class Part(Strict):
         description="Keyword arguments of the part's function. They are checked against its signature, "
         "and the section on parts lists them.",
     )
+
+
+class Source(Strict):
+    """One way to get a data set.
+
+    Give exactly one of `folders`, `torchvision`, `package` and `drawn`. The entries with `folders` are tried
+    first, then the others in the order of the file. What the others bring must lie in one of the `folders`
+    too.
+    """
+
+    folders: list[str] = Field([], description="Folders to look for in each folder of `LEAKBENCH_DATA`.")
+    holding: list[str] = Field(
+        ["*"],
+        description="Patterns of files. A folder counts only if it holds a file that fits one of them.",
+    )
+    put: str = Field("", description="What a person puts into a folder of `LEAKBENCH_DATA`, for messages.")
+    torchvision: list[str] = Field(
+        [], description="Data sets or weights, named as in torchvision, which knows their official addresses."
+    )
+    package: str = Field(
+        "", description="A package of a registry: one of PACKAGES in `src/leakbench/datasets/__init__.py`."
+    )
+    drawn: str = Field("", description="What draws the data from its parameters, as the end of `drawn …`.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Source":
+        ways = ("folders", "torchvision", "package", "drawn")
+        given = [way for way in ways if getattr(self, way)]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of {', '.join(ways)}, not {' and '.join(given) or 'none'}")
+        return self
 
 
 class Dataset(Part):

@@ -14,13 +14,13 @@ from leakbench.base.digest import file_digest, write_changed
 from leakbench.base.errors import UserError
 from leakbench.base.needs import BACKBONES
 from leakbench.base.parts import dotted, parts_of
-from leakbench.catalogue import cluster, costs, shares, strays, targets
-from leakbench.catalogue.blame import blamed
+from leakbench.catalogue import costs, run
+from leakbench.catalogue.budget import counted
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
-from leakbench.catalogue.load import file_of, load_kind
-from leakbench.catalogue.needs import declared_metrics
+from leakbench.catalogue.load import blamed, file_of, load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.study import further
 from leakbench.datasets.local import available, check
 from leakbench.papers import reference
@@ -105,7 +105,7 @@ class Workflow:
             self.plan: Plan = plan(root, scale, judges(), offered, seed, only.split(",") if only else ())
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         # The lock is held as long as this object lives.
-        self._lock = self.plan.write(self.home)
+        self._lock = run.write(self.plan, self.home)
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
@@ -115,13 +115,13 @@ class Workflow:
 
     def check(self, words: Iterable[str]) -> None:
         """Raise UserError if a command's words name a file that no rule makes, or if jobs could not write."""
-        targets.check(words, self.plan, self.root, self.home)
+        run.check(words, self.plan, self.root, self.home)
 
     def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
         """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless this is `meant`."""
         verbs = ((_BUDGETED.get(job.rule.name), job.wildcards) for job in jobs)
         budgeted = [f"{verb}/{'/'.join(stem)}" for verb, stem in verbs if verb]
-        works = costs.works(self.plan.specs, shares.counted(self.root / "config")) if budgeted else {}
+        works = costs.works(self.plan.specs, counted(self.root / "config")) if budgeted else {}
         hours = sum(works[name].seconds() for name in budgeted) / 3600
         if hours > LONG and not meant:
             raise UserError(
@@ -139,17 +139,17 @@ class Workflow:
 
     def strays(self) -> list[str]:
         """Make Snakemake repeat results of other specs or other code, and return lines that say so."""
-        return strays.renew(self.home, self.results, self.plan.specs)
+        return run.renew(self.home, self.results, self.plan.specs)
 
     def accept(self) -> None:
         """Accept the results that are here as of today's code, and record that they are of other code."""
-        strays.accept(self.home, self.results, self.plan.specs)
+        run.accept(self.home, self.results, self.plan.specs)
 
     def seen(self, name: str | Path = "") -> str:
         """Return a path of the checkout as rules name it: relative if below `home`, otherwise whole."""
         return _below(self.home, self.root / name)
 
-    def needs(self, verb: str, stem: str) -> cluster.Needs:
+    def needs(self, verb: str, stem: str) -> costs.Needs:
         """Return what a job asks of a cluster.
 
         verb: `train`, `generator`, `study`, `capture` or `attack`.
@@ -158,17 +158,10 @@ class Workflow:
         record, spec = (
             self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
         )
-        if found := cluster.recorded(record, spec, workers=verb == "attack"):
-            return found
-        value = self.plan.spec(f"{verb}/{stem}")
-        match verb:
-            case "train" | "generator":
-                return cluster.of_training(value, "victim" if verb == "train" else verb)
-            case "study":
-                return cluster.of_study(value)
-            case "capture":
-                return cluster.of_capture(value)
-        return cluster.of_attack(value, self.plan.spec(f"capture/{capture_of(stem)}"))
+        capture = self.plan.spec(f"capture/{capture_of(stem)}") if verb == "attack" else None
+        return costs.recorded(record, spec, workers=verb == "attack") or costs.needs(
+            verb, self.plan.spec(f"{verb}/{stem}"), capture
+        )
 
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on.

@@ -6,10 +6,10 @@ from typing import Any
 
 from leakbench.base.artefacts import to_json, write_text
 from leakbench.base.needs import BACKBONES
+from leakbench.base.numerics import numerics
 from leakbench.catalogue.cell import capture_of
-from leakbench.catalogue.needs import declared_metrics
-from leakbench.catalogue.numerics import numerics
 from leakbench.catalogue.resolve import Plan
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import LPIPS
 from leakbench.jobs.record import modules_of
 from leakbench.jobs.score import score

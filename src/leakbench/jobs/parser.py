@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 from leakbench import __version__
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
-from leakbench.catalogue.api import arguments, definition
-from leakbench.catalogue.table import table
+from leakbench.jobs.docstrings import arguments, definition, table
 
 # The verbs that people call, and those that the rules of the workflow call.
 CALLED = (

@@ -10,8 +10,8 @@ from planning import MATCHING, planned
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import place
-from leakbench.catalogue import blame, signature
-from leakbench.catalogue.blame import blamed, odd
+from leakbench.catalogue import load, signature
+from leakbench.catalogue.load import blamed, odd
 from leakbench.catalogue.signature import definition, parameters_model, part_names
 
 
@@ -25,7 +25,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a package in which only objectives/part.py is looked at."""
     folder = tmp_path / "package"
     (folder / place("objectives")).mkdir(parents=True)
-    for module in (blame, signature):
+    for module in (load, signature):
         monkeypatch.setattr(module, "PACKAGE", folder)
     forget()
     yield folder

@@ -10,8 +10,8 @@ import pytest
 from planning import METRICS, planned
 
 from leakbench.base.errors import UserError
+from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.resolve import plan
-from leakbench.catalogue.settings import run_name
 
 # Of the small catalogue's cells, one attack on one capture.
 OTHER = {
