@@ -30,6 +30,12 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
+class Described(Strict):
+    """A strict model of which the text below a key is the key's description in the manual."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
     """Read safe YAML, and refuse a key that is given twice."""
 

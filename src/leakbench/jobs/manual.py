@@ -109,9 +109,19 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a kind's JSON schema, with the description of each key in one line."""
+    schema = model.model_json_schema()
+    for each in (schema, *schema.get("$defs", {}).values()):
+        for value in each.get("properties", {}).values():
+            if "description" in value:
+                value["description"] = " ".join(value["description"].split())
+    return schema
+
+
 def _editor_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return a kind's JSON schema, with the key `variants`, which every file may have beside its model's."""
-    schema = model.model_json_schema()
+    schema = _schema(model)
     variants = {
         "type": "object",
         "additionalProperties": {"type": ["object", "null"]},
@@ -121,7 +131,7 @@ def _editor_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _of_kind(kind: str, model: type[BaseModel]) -> str:
-    schema = model.model_json_schema()
+    schema = _schema(model)
     lines = [f"## {kind}", f"Files: `{_files(kind)}`.", inspect.getdoc(model) or ""]
     return "\n\n".join([*lines, table(_rows(schema, schema.get("$defs", {})), HEADS)]) + "\n"
 
