@@ -29,13 +29,7 @@ ENOUGH = 20
 
 @dataclass(frozen=True)
 class Ask:
-    """A job that an experiment asks for.
-
-    experiment: the experiment's name.
-    job: the cell or the study.
-    networks: the specs of all networks that are trained for the job: the victim, the generator, and the
-    classifiers that a metric asks.
-    """
+    """A job that an experiment asks for, with the specs of all networks that are trained for it."""
 
     experiment: str
     job: Cell | Study
@@ -43,17 +37,17 @@ class Ask:
 
     @property
     def name(self) -> str:
-        """Return the job's name in a scale's `left_out`: <experiment>/<stem>."""
+        """The job's name in a scale's `left_out`: <experiment>/<stem>."""
         return f"{self.experiment}/{self.job.stem}"
 
     @property
     def attack(self) -> str:
-        """Return the name of the attack; empty for a study."""
+        """The name of the attack; empty for a study."""
         return self.job.attack if isinstance(self.job, Cell) else ""
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return what asks share that are compared with each other: experiment, and capture or study."""
+        """What asks share that are compared with each other: experiment, and capture or study."""
         return self.experiment, self.job.capture if isinstance(self.job, Cell) else self.job.stem
 
 
@@ -65,8 +59,6 @@ class _Dear(Exception):
 class _Fitted:
     """A job that the budget could pay for if there were no others.
 
-    ask: the ask for the job.
-    trials: number of trials that the job gets.
     sizes: name of a spec → the size that the budget sets in it.
     seconds: name of a spec → core-seconds of its job.
     """
@@ -79,11 +71,8 @@ class _Fitted:
 
 @dataclass(frozen=True)
 class _Purse:
-    """A budget and the jobs that it is spent on.
+    """A budget and the jobs that it is spent on, by their specs at published size.
 
-    scale: the scale's name, for the reasons.
-    budget: the scale's budget.
-    specs: name → spec at its published size.
     there: data set → images of its train split.
     """
 
@@ -93,17 +82,14 @@ class _Purse:
     there: Mapping[str, int]
 
     def adapts(self, ask: Ask) -> bool:
-        """Say whether the job is that of an adaptive attacker, who knows the defence."""
         return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
 
     def fair(
         self, group: list[_Fitted], asked: Mapping[tuple[str, str], Sequence[Ask]], out: Sizes
     ) -> list[_Fitted]:
-        """Return the jobs that do not flatter a defence: no plain attack without its adaptive twin.
+        """Return the jobs of a group that do not flatter a defence: no plain attack without adaptive twin.
 
-        group: the jobs of one group that fit.
-        asked: group → all asks of the group.
-        out: holds what is left out so far, and gets the jobs that are left out here.
+        The others are added to what `out` leaves out.
         """
         knowing = [ask for ask in asked[group[0].ask.group] if self.adapts(ask)]
         lost = {ask.attack for ask in knowing if ask.name in out.left_out}
@@ -208,9 +194,6 @@ def paid(
     Among these, the attacks come first that cost least for each trial that an experiment gets. The cost
     includes all networks that must still be trained for them. Trials beyond ENOUGH do not count.
 
-    scale: the scale's name, for the reasons.
-    budget: the scale's budget.
-    asks: all jobs that experiments ask for.
     specs: name → spec of a job at its published size.
     papers: experiment → the work that it belongs to, which says how long the published attacks ran.
     there: data set → images of its train split.
@@ -295,13 +278,7 @@ def shares_of(
 ) -> dict[str, dict[str, float]]:
     """Return how long a scale trains the networks of cells and studies, as shares of the length without caps.
 
-    config: the folder of the catalogue.
-    specs: name → spec, as the scale has it.
-    cells: the cells whose victims and generators are compared.
-    studies: the training studies that are compared.
-
-    Returns path stem of a cell or study → what is trained → its share, below 1. Stems without a share below 1
-    are left out.
+    Returns path stem of a cell or study → what is trained → its share. Shares of 1 are left out.
     """
     counts = counted(config)
     found = {}
@@ -321,7 +298,6 @@ def shares_of(
 
 
 def counted(config: Path) -> dict[str, int]:
-    """Return the number of training images of each data set that has any."""
     datasets = load_kind(config, "datasets")
     return {name: entry.counts["train"] for name, entry in datasets.items() if "train" in entry.counts}
 
@@ -329,17 +305,11 @@ def counted(config: Path) -> dict[str, int]:
 def of_cell(
     config: Path, victim: str, capped: Spec, count: int | None, generator: str, made: Spec | None
 ) -> dict[str, float]:
-    """Return the shares of their passes over images that a cell's victim and generator have at a scale.
+    """Return `victim` and `generator` → the share of their passes over images that a scale leaves them.
 
-    config: the folder of the catalogue.
-    victim: the name of the victim.
-    capped: the victim's entry as the scale has it.
+    victim: the name of the victim, and `capped` its entry as the scale has it.
     count: number of training images of the victim's data set, if known.
-    generator: the name of the generator; "" without one.
-    made: the generator's entry as the scale has it; None without one.
-
-    Returns `victim` and `generator` → share, each below 1. A network that is trained as long as the catalogue
-    says, or not trained, is left out.
+    generator: the name of the generator, and `made` its entry as the scale has it; "" and None without one.
     """
     found = {"victim": _passes(capped, _whole(config, "victims", victim), count)}
     if made is not None:
@@ -351,15 +321,9 @@ def of_cell(
 
 
 def of_study(config: Path, name: str, training: Spec, counts: Sequence[int]) -> dict[str, float]:
-    """Return the shares of its rounds and images that a training has at a scale.
+    """Return `rounds` and `images` → the share of the stated ones that a training has at a scale.
 
-    config: the folder of the catalogue.
-    name: the name of the training.
-    training: the study's training as the scale has it.
     counts: number of training images of each data set that the study trains on.
-
-    Returns `rounds` and `images` → share, each below 1. Numbers that are as large as the catalogue says are
-    left out.
     """
     whole = _whole(config, "trainings", name)
     seen, all_of_them = (
@@ -375,10 +339,7 @@ def _whole(config: Path, kind: str, name: str) -> Spec:
 
 
 def _passes(capped: Spec, whole: Spec, there: int | None) -> float:
-    """Return epochs × images of a capped entry's training, divided by those of the whole entry.
-
-    `there` is the number of images that the data set has, if known.
-    """
+    """Return epochs × images of a capped entry's training, divided by those of the whole entry."""
     if not capped["training"]:
         return 1
     now, then = (_images(entry["training"], there) for entry in (capped, whole))

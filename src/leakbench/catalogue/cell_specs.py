@@ -14,8 +14,6 @@ from leakbench.catalogue.signature import check_signature, module_file, part_nam
 def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tuple[str, ...]]:
     """Return name → resolved spec of a cell, and the names of those of its victim and generator, if any.
 
-    cell: the names of the entries.
-    at: the catalogue at the scale.
     where: what a message calls the experiment that asks for the cell.
 
     Raises UserError that names file and key if the parts do not fit each other.
@@ -97,12 +95,6 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
 def judge_spec(cell: Cell, name: str, at: Sized, where: str, specs: Mapping[str, Spec]) -> dict[str, Spec]:
     """Return name → resolved spec of the training of a classifier that a metric of a cell asks.
 
-    cell: the cell.
-    name: the classifier's name. It is a victim that no cell need attack.
-    at: the catalogue at the scale.
-    where: what a message calls the key that asks for the classifier.
-    specs: the resolved specs of the cell.
-
     Raises UserError that names file and key if the classifier is not one that is trained.
     """
     spec = f"train/{cell.dataset}/{name}/{cell.seed}"
@@ -114,11 +106,7 @@ def judge_spec(cell: Cell, name: str, at: Sized, where: str, specs: Mapping[str,
 
 
 def pointless(attack: Spec, capture: Spec) -> str:
-    """Return why an attack on a capture measures nothing of its own, or "" if it does.
-
-    attack: the attack's resolved spec.
-    capture: the capture's.
-    """
+    """Return why an attack on a capture measures nothing of its own, or "" if it does."""
     idle = (
         attack["attack"]["adaptive"] and capture["defence"]["module"] == "none" and "adaptation" not in attack
     )

@@ -17,23 +17,16 @@ from leakbench.catalogue.cell import Spec, capture_of
 
 
 class Work(NamedTuple):
-    """The work of a job.
-
-    convolutions: millions of operations in convolutions.
-    products: millions of operations in matrix products.
-    calls: thousands of calls of torch.
-    """
+    """The work of a job: millions of operations in convolutions, products; thousands of calls of torch."""
 
     convolutions: float = 0.0
     products: float = 0.0
     calls: float = 0.0
 
     def times(self, factor: float) -> "Work":
-        """Return the work of `factor` such jobs."""
         return Work(*(factor * each for each in self))
 
     def plus(self, other: "Work") -> "Work":
-        """Return the work of both."""
         return Work(*(a + b for a, b in zip(self, other, strict=True)))
 
     def seconds(self, speed: "Work | None" = None) -> float:
@@ -41,17 +34,12 @@ class Work(NamedTuple):
         return sum(each / rate for each, rate in zip(self, speed or REFERENCE, strict=True))
 
 
-# What one core of an Intel Xeon with AVX-512 does in a second (`verbs/plan.py` measures it).
+# What one core of an Intel Xeon with AVX-512 does in a second (`jobs/plan.py` measures it).
 REFERENCE = Work(convolutions=60_000, products=80_000, calls=100)
 
 
 class Network(NamedTuple):
-    """The size of a network.
-
-    operations: millions of operations of the forward pass of one image, in the tables below of 32×32.
-    weights: millions of parameters.
-    layers: number of layers.
-    """
+    """A network: millions of operations for one image (below of 32×32), millions of weights, layers."""
 
     operations: float
     weights: float
@@ -184,10 +172,6 @@ def _passes(
 ) -> Work:
     """Return the work of forward passes over images.
 
-    victim: the network's resolved entry.
-    shape: rows, columns and channels of an image.
-    images: number of images.
-    passes: number of forward passes of each image.
     calls: thousands of calls of torch for each layer, in all.
     moved: millions of operations that an image costs in addition in each pass, if there are convolutions.
     """
@@ -203,12 +187,7 @@ def starts(federation: Spec) -> int:
 
 
 def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
-    """Return the work of training a victim or a generator.
-
-    spec: the job's spec.
-    part: `victim` or `generator`.
-    there: number of images of the split that a victim trains on.
-    """
+    """Return the work of training a victim or a generator on a split of `there` images."""
     entry, auxiliary = spec[part], spec[part].get("auxiliary")
     training = entry["training"]
     if training is None:
@@ -219,7 +198,7 @@ def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
 
 
 def of_study(spec: Spec, there: int = 60_000) -> Work:
-    """Return the work of a training study. `there`: number of images of the splits that it trains on."""
+    """Return the work of a training study on splits of `there` images."""
     training, (rows, columns, channels) = spec["training"], spec["dataset"]["shape"]
     shape = [training["size"] or rows, training["size"] or columns, channels]
     images = training["rounds"] * training["local_epochs"] * min(training["images"] or there, there)
@@ -227,7 +206,6 @@ def of_study(spec: Spec, there: int = 60_000) -> Work:
 
 
 def of_capture(spec: Spec) -> Work:
-    """Return the work of playing a federation."""
     federation = spec["federation"]
     rounds = federation["rounds"] + federation.get("begins", 0)
     updates = starts(federation) * rounds * federation["local"]["epochs"]
@@ -238,11 +216,7 @@ def of_capture(spec: Spec) -> Work:
 
 
 def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
-    """Return how many updates an attack works on, with those of its null baseline, and how many images.
-
-    spec: the attack's spec.
-    capture: the spec of the capture that is attacked.
-    """
+    """Return how many updates an attack works on, with those of its null baseline, and how many images."""
     federation = capture["federation"]
     rounds = federation["rounds"] + min(spec["null_rounds"], -(-federation["rounds"] // 4))
     played = starts(federation) * rounds
@@ -323,12 +297,6 @@ def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chos
 
     Whether updates are drawn anew in each epoch depends on the defence. They are counted as drawn anew unless
     the defence works on the gradients of single samples.
-
-    victim: the victim's resolved entry.
-    shape: rows, columns and channels of an image.
-    batch: samples in an update.
-    models: number of models that the federation starts from.
-    chosen: the attack's parameters.
     """
     hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
     inputs, defence = (
@@ -379,12 +347,7 @@ IDLE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Needs:
-    """The time and the memory that a job needs.
-
-    seconds: seconds of one thread.
-    base: megabytes of the job without its workers.
-    each: megabytes of each of its workers.
-    """
+    """The seconds of one thread that a job needs, and the megabytes of the job and of each of its workers."""
 
     seconds: float
     base: float
@@ -395,7 +358,6 @@ class Needs:
         return min(LONGEST, attempt * (START + math.ceil(MARGIN * self.seconds / threads / 60)))
 
     def megabytes(self, threads: int = 1, attempt: int = 1) -> int:
-        """Return the memory to ask for, at the first or a later attempt."""
         return attempt * math.ceil(self.base + self.each * threads)
 
 
@@ -418,11 +380,7 @@ def needs(kind: str, spec: Spec, capture: Spec | None = None) -> Needs:
 
 
 def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
-    """Return what a job's last run took, by its record.
-
-    record: the file of the record.
-    spec: the file of the job's spec.
-    workers: whether the job shares its work among worker processes, each of which needs memory.
+    """Return what a job's last run took, by its record and whether it shared its work among workers.
 
     Returns None if there is no sound record, or if the spec has changed since.
     """

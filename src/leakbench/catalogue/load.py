@@ -52,14 +52,10 @@ def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: st
 
 
 def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseModel:
-    """Check one resolved mapping against its kind and, for a part, against its function's signature.
+    """Return a mapping as an entry of its kind with every default, checked against its part's signature.
 
-    kind: the kind of the entry, such as `attacks`.
     stem: the name of its file, which is the module of a part that names no other module.
     where: what a message calls the entry.
-    value: the mapping.
-
-    Returns the entry with every default filled in. Raises UserError at the first mistake.
     """
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
@@ -99,11 +95,7 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
 
 
 def too_large(value: Any, *keys: str) -> Iterator[str]:
-    """Yield a message for each number of a YAML or a spec that is larger than any job needs.
-
-    value: what the file holds at `keys`.
-    keys: the keys at which it lies.
-    """
+    """Yield a message for each number that is larger than any job needs, of what a file holds at `keys`."""
     if isinstance(value, dict | list):
         for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
             yield from too_large(inside, *keys, str(key))
@@ -123,9 +115,6 @@ class _Asked(Strict):
 
 def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
     """Return the entry of a spec's attack, checked and with its defaults.
-
-    spec: the spec, as `leakbench plan` or a person writes it.
-    where: what a message calls the spec.
 
     Raises UserError if the spec has no attack, or if its attack has a wrong key, part or value.
     """
@@ -152,10 +141,7 @@ def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _drawn(part: Drawing, where: str) -> Drawing:
-    """Return a part of a figure with every argument of its drawing.
-
-    Raises UserError for an argument that the drawing does not take.
-    """
+    """Return a part of a figure with every argument of its drawing."""
     given = dict(part.model_extra or {})
     known = part_names("drawing")
     if part.drawing not in known:
@@ -170,11 +156,7 @@ def _drawn(part: Drawing, where: str) -> Drawing:
 def _parameters(
     room: str, module: str, given: dict[str, Any], where: str, key: str = "parameters."
 ) -> dict[str, Any]:
-    """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others.
-
-    Raises UserError for an argument that the function does not take, and for a function that is no part of
-    its room.
-    """
+    """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others."""
     _known(room, module, f"{where}module")
     check_signature(room, module)
     return validated(parameters_model(room, module), given, f"{where}{key}").model_dump()
@@ -190,10 +172,7 @@ def _known(room: str, module: str, where: str) -> None:
 
 @cache
 def files_of(config: Path, kind: str) -> list[Path]:
-    """Return the YAML files of a kind, sorted by name: those of config/<kind>.
-
-    Experiments are those in the folders of all papers.
-    """
+    """Return the YAML files of a kind by name: those of config/<kind>, or the experiments of all papers."""
     if kind == "experiments":
         papers = config.parent / "papers"
         if not papers.is_dir():
@@ -207,10 +186,7 @@ def files_of(config: Path, kind: str) -> list[Path]:
 
 @cache
 def load_kind(config: Path, kind: str) -> dict[str, Any]:
-    """Return name → validated entry for every YAML file of `kind`.
-
-    Each key of a file's `variants:` makes a further entry <file>-<variant>.
-    """
+    """Return name → validated entry of a kind. Each of a file's `variants:` is an entry <file>-<variant>."""
     entries: dict[str, Any] = {}
     for path in files_of(config, kind):
         value = read_yaml(path)
@@ -244,15 +220,7 @@ def file_of(config: Path, kind: str, name: str) -> Path:
 
 
 def find(config: Path, kind: str, name: str, where: str) -> Any:
-    """Return one entry of the catalogue.
-
-    config: the folder of the catalogue.
-    kind: the kind of the entry, such as `attacks`.
-    name: the name of the entry.
-    where: what a message calls the place that names the entry.
-
-    Raises UserError with the nearest known name if there is no such entry.
-    """
+    """Return one entry of the catalogue. Raises UserError at `where` with the nearest name without one."""
     entries = load_kind(config, kind)
     if name not in entries:
         raise UserError(f"{where}: {kind[:-1]} '{name}' is not in {config / kind} ({suggest(name, entries)})")
@@ -263,13 +231,7 @@ ALL = "all"
 
 
 def every(config: Path, kind: str, names: Sequence[str], but: Sequence[str] = ()) -> list[str]:
-    """Return `names`, each once, with `all` replaced by every file of a kind, in order of name.
-
-    config: the folder of the catalogue.
-    kind: the folder below it, such as `attacks`.
-    names: names of entries, and `all`.
-    but: the files that `all` does not stand for.
-    """
+    """Return `names`, each once, with `all` replaced by every file of a kind but those of `but`, by name."""
     files = [name for name in stems(config, kind) if name not in but]
     each = (files if name == ALL else [name] for name in names)
     return list(dict.fromkeys(itertools.chain.from_iterable(each)))
@@ -277,7 +239,6 @@ def every(config: Path, kind: str, names: Sequence[str], but: Sequence[str] = ()
 
 @cache
 def stems(config: Path, kind: str) -> list[str]:
-    """Return the names of all files of a kind, sorted."""
     return sorted(path.stem for path in files_of(config, kind))
 
 
@@ -293,8 +254,6 @@ def blamed(config: Path) -> Iterator[None]:
     """Raise UserError in place of any other error that a part's file or an attack's YAML causes.
 
     These files are read only after an error, so that a sound plan costs no time here.
-
-    config: the folder of the catalogue.
     """
     try:
         yield
@@ -307,10 +266,7 @@ def blamed(config: Path) -> Iterator[None]:
 
 
 def odd(attack: Mapping[str, Any]) -> str:
-    """Describe the first entry in a section of an attack that is neither a name nor a mapping of names.
-
-    Returns "" if there is none.
-    """
+    """Describe the first entry in an attack's sections that is no name and no mapping of names, if any."""
     for section in SECTIONS:
         given = attack.get(section)
         listed = given if isinstance(given, list) else []
@@ -320,10 +276,7 @@ def odd(attack: Mapping[str, Any]) -> str:
 
 
 def _sources() -> Iterator[str]:
-    """Yield the first mistake of each source file that is no Python.
-
-    Then yield each part with keywords from whose annotations no model can be made.
-    """
+    """Yield mistakes: files that are no Python, then parts from whose annotations no model can be made."""
     for path in sorted(PACKAGE.rglob("*.py")):
         if what := mistake(path.read_bytes()):
             yield f"{path}: {what} (mend the file)"

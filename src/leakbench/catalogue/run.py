@@ -33,10 +33,7 @@ def _device(name: str) -> str:
 class Settings(Strict):
     """The keys of `snakemake --config` (docs/workflow.md explains them).
 
-    scale: the name of a file of config/scales.
-    seed: a whole number from 0 to LARGEST_SEED that is added to all seeds, or None.
     only: the names of the experiments that run, separated by commas, or None for all.
-    device: the device on which attacks and training studies compute.
     confirm: whether a long run is meant.
     """
 
@@ -49,10 +46,7 @@ class Settings(Strict):
 
 
 def checked(config: Mapping[str, Any]) -> Settings:
-    """Return the settings of `--config`.
-
-    Raises UserError for an unknown key, for a key without a value, or for a value that does not fit.
-    """
+    """Return the settings of `--config`. Raises UserError for a key or a value that does not fit."""
     # `--config only=` gives no value, which must not be read as "all of them".
     if empty := next((key for key, value in config.items() if value is None), ""):
         raise UserError(f"--config {empty}: is given without a value (write one, or leave the key out)")
@@ -72,15 +66,10 @@ _PAGES = ("report.html", "scorecard.csv", "scorecard.json", "seeds.csv", "verifi
 
 
 def check(words: Iterable[str], plan: Plan, root: Path, home: Path) -> None:
-    """Raise UserError if one of a command's words is a file that no rule makes.
+    """Raise UserError if one of a command's words is a file that no rule makes, with what to write instead.
 
-    The message says what to write in its place. UserError is also raised for a folder that jobs could not
-    write to.
-
-    words: the words of the command line behind `snakemake`.
-    plan: the plan that the command's settings ask for.
-    root: the checkout.
-    home: the folder that results/, logs/ and data/ lie in.
+    UserError is also raised for a folder that jobs could not write to. `home` is the folder that results/,
+    logs/ and data/ lie in.
     """
     for folder in (home / "logs", home / "scratch"):
         if folder.exists() and not os.access(folder, os.W_OK):
@@ -199,12 +188,7 @@ Specs = Mapping[str, Mapping[str, Any]]
 
 
 class _Stray(NamedTuple):
-    """A result that differs from the plan.
-
-    path: the path of the result, below the run's home.
-    spec: the file of the result's spec.
-    code: the digests of the result's code and of today's code if only the code differs; otherwise empty.
-    """
+    """A result of another spec, or of other code: then `code` has the digests of its code and of today's."""
 
     path: str
     spec: Path

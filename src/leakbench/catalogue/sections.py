@@ -52,10 +52,7 @@ EXCLUDES: dict[str, tuple[str, ...]] = {
 
 
 def named(value: Any) -> Named:
-    """Return a section as part → keyword arguments.
-
-    value: a section in any of its three forms: a name; a mapping name → arguments; or a list of names and
-    such mappings.
+    """Return a section, in any of its three forms, as part → keyword arguments.
 
     Raises ValueError for anything else, and for a part that is named twice.
     """
@@ -74,18 +71,11 @@ def named(value: Any) -> Named:
 
 
 def varied(base: Any, change: Any, section: str) -> Any:
-    """Return a section of a file with the change of a variant.
+    """Return a section of a file with the change of a variant, both in any form.
 
     A name or a list replaces the section. A mapping changes the arguments of the parts that it names, adds
     parts that are not there, and leaves out those that it maps to nothing. In a section that may name only
     one part, another part replaces it.
-
-    base: the section of the file, in any of its forms, or nothing.
-    change: the section of the variant, in any of its forms.
-    section: the name of the section.
-
-    Raises ValueError for a change whose arguments are no mapping, and for one that leaves out a part that is
-    not there.
     """
     if not isinstance(change, dict):
         return change
@@ -101,12 +91,7 @@ def varied(base: Any, change: Any, section: str) -> Any:
 
 
 def check(module: str, entry: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for a section that an attack does not take or lacks, or whose parts do not fit.
-
-    module: the module of the attack.
-    entry: the resolved keys of the attack.
-    where: what a message calls the entry, followed by a colon.
-    """
+    """Raise UserError for a section that an attack does not take or lacks, or whose parts do not fit."""
     function = definition("attacks", module)
     taken = [argument.arg for argument in function.args.args[2:]]
     needed = taken[: len(taken) - len(function.args.defaults)]
@@ -145,11 +130,7 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
 
 
 def check_fit(entry: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for two things in an attack that exclude each other.
-
-    entry: the resolved keys of the attack, with every argument.
-    where: what a message calls the entry, followed by a colon.
-    """
+    """Raise UserError for two things in an attack, with all arguments resolved, that exclude each other."""
     said = [f"labels: {entry['labels']}", *([] if entry["generator"] else ["generator: none"])]
     said += _changed("attacks", entry["module"], entry["parameters"], "parameters")
     for section, room in SECTIONS.items():
@@ -169,9 +150,6 @@ def _changed(room: str, name: str, given: Mapping[str, Any], where: str) -> list
 
 
 def _kind(term: str) -> str:
-    """Return the kind of an objective's term, which is the return type of its function.
-
-    Raises UserError, which names the term's file, if objectives have no such return type.
-    """
+    """Return the kind of an objective's term, which is the return type of its function."""
     check_signature("objectives", term)
     return ast.unparse(definition("objectives", term).returns or ast.Constant(None))

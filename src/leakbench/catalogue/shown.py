@@ -17,12 +17,7 @@ from leakbench.papers.facts import named
 
 
 def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) -> Spec:
-    """Return the spec of an experiment's figure, without the work and the scale that it belongs to.
-
-    config: the folder of the catalogue.
-    experiment: the entry of the experiment.
-    studies: the training studies of the experiment.
-    """
+    """Return the spec of an experiment's figure, without the work and the scale that it belongs to."""
     return {
         **{key: getattr(experiment, key) for key in ("item", "title", "shows")},
         "figure": [part.model_dump(mode="json") for part in experiment.figure],
@@ -33,9 +28,8 @@ def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) 
 def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[dict[str, Any]]]:
     """Return kind → the entries that an experiment names, with name, title, summary and values at full size.
 
-    The entries stand in the experiment's own order. Further data sets that its studies use come last. A
-    figure takes its order and its labels from these entries, and also how long an attack runs when no scale
-    shortens it.
+    The entries stand in the experiment's own order, and further data sets of its studies last. A figure takes
+    its order and its labels from these entries, and also how long an attack runs when no scale shortens it.
     """
     kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
     kinds |= (
@@ -67,10 +61,7 @@ def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> di
 
 
 def _values(entry: BaseModel) -> dict[str, Any]:
-    """Return the parameters of a part and of the parts that it is composed of.
-
-    An entry without parameters gives all of its values.
-    """
+    """Return the parameters of a part and of those that it is composed of, or else all values of an entry."""
     composed = {name: getattr(entry, name) for name in SECTIONS if hasattr(entry, name)}
     if parameters := getattr(entry, "parameters", None):
         return parameters | composed
@@ -102,12 +93,7 @@ NETWORKS = {"victims": "train", "generators": "generator"}
 
 
 def described(config: Path) -> Spec:
-    """Return what the catalogue says of attacks, defences and so on at full size, by kind and name.
-
-    An entry that says nothing is left out.
-
-    config: the folder of the catalogue.
-    """
+    """Return what the catalogue says of attacks, defences and so on at full size, by kind and name."""
 
     def each(kind: str, value: Callable[[Any], Any]) -> Spec:
         found = {name: value(entry) for name, entry in load_kind(config, kind).items()}
@@ -134,10 +120,6 @@ def fact_files(run: str, specs: Iterable[str], papers: Path) -> dict[str, str]:
     """Return file part of a fact's path → the file of a run that holds the fact, for all facts of papers/.
 
     The facts of a job do not depend on its seed, so the file of the smallest seed is taken.
-
-    run: the name of the run's folder below results/.
-    specs: the names of the run's specs.
-    papers: the folder papers/.
     """
     texts = [path.read_text() for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}"))]
     seeds: dict[str, int] = {}

@@ -67,14 +67,7 @@ def part_names(room: str) -> list[str]:
 
 
 def check_part(room: str, name: str, where: str) -> None:
-    """Raise UserError unless a room has a part.
-
-    room: the room.
-    name: the name of the part.
-    where: what a message calls the key that names the part.
-
-    A file of that name which is no part is named too, with what is wrong in it.
-    """
+    """Raise UserError at `where` unless a room has a part, with what is wrong in a file of its name."""
     known = part_names(room)
     if stem(name) in map(stem, known):
         return
@@ -88,7 +81,7 @@ def check_part(room: str, name: str, where: str) -> None:
 
 
 def mistake(data: bytes) -> str:
-    """Return why a file's bytes are no Python, with the line. Returns "" if they are Python."""
+    """Return why a file's bytes are no Python, with the line, or ""."""
     try:
         ast.parse(data.decode())
         return ""
@@ -104,10 +97,7 @@ def mistake(data: bytes) -> str:
 
 @cache
 def definition(room: str, module: str) -> ast.FunctionDef:
-    """Return the function that a part's file is named after.
-
-    Raises UserError if the file has no such function or is no Python.
-    """
+    """Return the function that a part's file is named after. Raises UserError if there is none."""
     path = module_file(room, module)
     data = path.read_bytes()
     if what := mistake(data):
@@ -120,10 +110,7 @@ def definition(room: str, module: str) -> ast.FunctionDef:
 
 @cache
 def check_signature(room: str, module: str) -> None:
-    """Raise UserError if the function of a part takes or returns something else than its room's parts do.
-
-    Its keyword arguments are checked by `parameters_model`.
-    """
+    """Raise UserError if the function of a part takes or returns something else than its room's parts do."""
     node, path = definition(room, module), module_file(room, module)
     wanted, *returned = SIGNATURES[room]
     given = [*node.args.posonlyargs, *node.args.args]
@@ -150,10 +137,9 @@ def _types(arguments: list[ast.arg]) -> list[str]:
 
 @cache
 def parameters_model(room: str, module: str) -> type[BaseModel]:
-    """Return a pydantic model of the keyword-only arguments of the function that a file is named after.
+    """Return a pydantic model of the keyword-only arguments of a part's function.
 
-    Raises UserError if the file holds no such function, or if an annotation uses other names than those of
-    the plain vocabulary `_NAMES`.
+    Raises UserError for an annotation that uses other names than those of the plain vocabulary `_NAMES`.
     """
     path, node = module_file(room, module), definition(room, module)
     fields: dict[str, Any] = {}
@@ -180,18 +166,14 @@ def parameters_model(room: str, module: str) -> type[BaseModel]:
 
 @dataclass(frozen=True)
 class Declared:
-    """A metric as its file declares it.
-
-    module: the dotted name of the module.
-    needs: what the metric needs beyond the images.
-    """
+    """A metric as its file declares it: its module, and what it needs beyond the images."""
 
     module: str
     needs: tuple[str, ...]
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """Return the victims that the metric asks as judges of who is on a reconstruction."""
+        """The victims that the metric asks as judges of who is on a reconstruction."""
         return tuple(filter(None, map(judge, self.needs)))
 
 
