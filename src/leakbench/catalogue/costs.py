@@ -10,10 +10,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from leakbench.catalogue.cell import Spec, capture_of
+from leakbench.catalogue.signature import constant, module_file
 
 
 class Work(NamedTuple):
@@ -39,52 +41,21 @@ REFERENCE = Work(convolutions=60_000, products=80_000, calls=100)
 
 
 class Network(NamedTuple):
-    """A network: millions of operations for one image (below of 32×32), millions of weights, layers."""
+    """The size of a network, as its file states it in COST.
+
+    operations: millions of operations of the forward pass of one image of 32×32.
+    weights: millions of parameters.
+    dense: whether all of its layers are dense.
+    """
 
     operations: float
     weights: float
     layers: int
+    dense: bool = False
 
 
-# A key is a module, or a module with its depth and stem, or with the network that it holds. A test counts
-# operations and parameters again.
-NETWORKS = {
-    "fcnn": Network(0.9, 0.5, 3),
-    "cnn": Network(7, 1.0, 4),
-    "convnet": Network(3700, 3, 8),
-    "lenet-dlg": Network(1.5, 0.1, 4),
-    "lenet-grnn": Network(1.5, 0.1, 4),
-    "lenet-fedkl": Network(1.5, 0.1, 4),
-    "lenet5": Network(1.3, 0.1, 5),
-    "resnet20-4": Network(1300, 4.4, 21),
-    "cifar-resnet-20": Network(82, 0.3, 21),
-    "cifar-resnet-32": Network(140, 0.5, 33),
-    "resnet-18-large": Network(75, 12, 21),
-    "resnet-34-large": Network(150, 22, 37),
-    "resnet-50-large": Network(170, 26, 54),
-    "resnet-18-small": Network(1120, 12, 21),
-    "resnet-18-unpooled": Network(290, 12, 21),
-    "resnet-34-unpooled": Network(590, 22, 37),
-    "densenet": Network(120, 8, 121),
-    "vgg": Network(870, 135, 16),
-    "crnn": Network(400, 9, 12),
-    "precode-mlp": Network(10, 5, 6),
-    "precode-lenet-dlg": Network(2.7, 0.7, 7),
-    "perceptron": Network(0.06, 0.001, 3),
-    "mlp": Network(6.2, 3.1, 2),
-    "peeling": Network(6.2, 3.1, 2),
-    "fedavg-cnn": Network(45, 1.7, 4),
-}
-# Generators that are trained. Their numbers follow from what their training was measured to take.
-GENERATORS = {
-    "cvae": Network(16, 1, 10),
-    "fidel-mnist": Network(80, 5, 8),
-    "fidel-cifar10": Network(130, 5, 8),
-}
-# A network without an entry is taken for a large one.
+# A network whose file states no COST is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
-# Networks of dense layers alone.
-DENSE = ("fcnn", "mlp", "peeling", "perceptron")
 # Forward passes that cost as much as a training step (STEP), and as an iteration of gradient matching whose
 # second derivative is exact (EXACT) or a difference of first derivatives (FROZEN).
 STEP, EXACT, FROZEN = 3, 14, 7
@@ -120,10 +91,8 @@ MOVED, CACHED = 15, 256
 # (rlu).
 LABELLED, NOISE, EACH = 0.05, 64, 100
 # The learned inverter: forward passes that cost as much as the gradient of one sample alone, and millions of
-# operations of Adam's step for each million weights. PLAYED: a defence that works on the gradients of single
-# samples → thousands of calls of torch that it takes for each sample.
+# operations of Adam's step for each million weights.
 ALONE, ADAM = 10, 170
-PLAYED = {"censor": 2.5, "dp-sgd": 0.1, "outpost": 0.1, "soteria": 10}
 # The number of living neurons in a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that each job takes in addition, for files and Snakemake (JOB), and that the table and the
@@ -131,20 +100,24 @@ NEURONS = 64
 JOB, EXPERIMENT = 0.5, 0.7
 
 
+@cache
+def sizes(module: str) -> dict[str, Network]:
+    """Return what the file of a victim or a generator states as COST, by depth and stem or network."""
+    room = next((each for each in ("victims", "generators") if module_file(each, module).is_file()), "")
+    said = (constant(room, module, "COST", None) if room else None) or {}
+    return {key: Network(**size) for key, size in ({"": said} if "weights" in said else said).items()}
+
+
 def network(victim: Spec, shape: list[int]) -> Network:
     """Return the size of a network for images of `shape` (rows, columns, channels), by its resolved entry."""
-    parameters = victim.get("parameters", {})
-    longer = [
-        victim["module"],
-        *(str(parameters[key]) for key in ("depth", "stem", "network") if key in parameters),
-    ]
-    names = ["-".join(longer[:count]) for count in range(len(longer), 0, -1)]
-    known = NETWORKS | GENERATORS
-    found = next((known[key] for key in names if key in known), UNKNOWN)
+    parameters, known = victim.get("parameters", {}), sizes(victim["module"])
+    longer = [str(parameters[key]) for key in ("depth", "stem", "network") if key in parameters]
+    names = ("-".join(longer[:count]) for count in range(len(longer), -1, -1))
+    found = next((known[name] for name in names if name in known), UNKNOWN)
     if victim["module"] in ("mlp", "peeling"):
         widths = [math.prod(shape), *parameters.get("hidden", [1000])]
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
-        return Network(2 * weights, weights, len(widths))
+        return Network(2 * weights, weights, len(widths), dense=True)
     larger = shape[0] * shape[1] / 1024
     if victim["module"] == "fedavg-cnn":
         # Its weights are those of its second convolution, which has most operations, and first dense layer.
@@ -153,7 +126,7 @@ def network(victim: Spec, shape: list[int]) -> Network:
         operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
         return found._replace(operations=operations, weights=weights)
     if victim["module"] == "imprinted":
-        behind, clients = known["lenet-dlg"], parameters.get("clients", 0)
+        behind, clients = sizes("lenet-dlg")[""], parameters.get("clients", 0)
         weights = (1 + max(clients, 1)) * math.prod(shape) * parameters["bins"] / 1e6
         # The convolution in front has nine weights for each channel of each client and of a sample.
         kernels = 18 * clients * shape[2] * math.prod(shape) / 1e6
@@ -176,7 +149,7 @@ def _passes(
     moved: millions of operations that an image costs in addition in each pass, if there are convolutions.
     """
     own = network(victim, shape)
-    if victim["module"] in DENSE:
+    if own.dense:
         return Work(0, images * passes * own.operations, own.layers * calls)
     return Work(images * passes * (own.operations + moved), 0, own.layers * calls)
 
@@ -306,7 +279,8 @@ def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chos
     inputs = min(inputs, chosen["bins"] or inputs)
     weights = (inputs + hidden + batch * math.prod(shape)) * hidden / 1e6
     fit = Work(products=pairs * epochs * weights * (2 * STEP + ADAM / chosen["batch"]))
-    calls, drawn = PLAYED.get(defence, 0), 1 if defence in PLAYED else epochs
+    calls = constant("defences", defence, "COST", 0)
+    drawn = 1 if calls else epochs
     played = _passes(victim, shape, pairs * drawn * batch, ALONE, 0).plus(Work(calls=pairs * calls))
     return fit.plus(played).times(models)
 

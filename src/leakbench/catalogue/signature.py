@@ -50,11 +50,14 @@ def module_file(room: str, module: str) -> Path:
 
 
 @cache
-def constant(room: str, module: str, name: str) -> Any:
+def constant(room: str, module: str, name: str, default: Any = ...) -> Any:
     """Return the constant `name` of a part's file, which must be written as a literal."""
-    for node in ast.parse(module_file(room, module).read_bytes()).body:
+    text = module_file(room, module).read_bytes()
+    for node in ast.parse(text).body if name.encode() in text else ():
         if isinstance(node, ast.Assign) and [getattr(each, "id", "") for each in node.targets] == [name]:
             return ast.literal_eval(node.value)
+    if default is not ...:
+        return default
     raise LookupError(f"{module_file(room, module)}: {name} is missing")
 
 

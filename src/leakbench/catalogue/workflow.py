@@ -158,10 +158,10 @@ class Workflow:
         record, spec = (
             self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
         )
+        if found := costs.recorded(record, spec, workers=verb == "attack"):
+            return found
         capture = self.plan.spec(f"capture/{capture_of(stem)}") if verb == "attack" else None
-        return costs.recorded(record, spec, workers=verb == "attack") or costs.needs(
-            verb, self.plan.spec(f"{verb}/{stem}"), capture
-        )
+        return costs.needs(verb, self.plan.spec(f"{verb}/{stem}"), capture)
 
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on.

@@ -109,7 +109,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
+def _schema(model: type[BaseModel]) -> Any:
     """Return a kind's JSON schema, with the description of each key in one line."""
     schema = model.model_json_schema()
     for each in (schema, *schema.get("$defs", {}).values()):

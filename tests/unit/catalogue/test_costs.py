@@ -16,6 +16,7 @@ from leakbench.attacks.inverter import Inverter
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.entry import sized
+from leakbench.catalogue.signature import part_names
 from leakbench.catalogue.workflow import Workflow
 from leakbench.jobs.speed import measured
 from leakbench.networks import victims
@@ -29,6 +30,12 @@ def paper() -> Workflow:
     return Workflow(ROOT, "paper")
 
 
+def networks() -> dict[str, costs.Network]:
+    """Return the sizes that the victims' files state: module, with depth, stem or network → size."""
+    names = part_names("victims")
+    return {f"{name}-{key}".rstrip("-"): it for name in names for key, it in costs.sizes(name).items()}
+
+
 @pytest.fixture(scope="module")
 def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
     """One network of each entry that is counted by: entry → spec."""
@@ -38,7 +45,7 @@ def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
             parameters = spec["victim"]["parameters"]
             longer = [spec["victim"]["module"], *map(parameters.get, ("depth", "stem", "network"))]
             names = {"-".join(str(part) for part in longer[:count] if part) for count in range(1, 5)}
-            for entry in names & costs.NETWORKS.keys():
+            for entry in names & networks().keys():
                 if spec["dataset"]["shape"][0] <= 64 or entry not in found:
                     found[entry] = spec
     return found
@@ -47,7 +54,7 @@ def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
 def test_every_network_of_the_paper_scale_is_counted(
     paper: Workflow, trained: dict[str, dict[str, Any]]
 ) -> None:
-    assert trained.keys() >= costs.NETWORKS.keys() - {"convnet"}
+    assert trained.keys() >= networks().keys() - {"convnet"}
     for name, spec in paper.plan.specs.items():
         if name.startswith(("train/", "study/")):
             counted = costs.network(spec["victim"], [32, 32, 3])
@@ -119,7 +126,7 @@ def test_a_capture_trains_a_batch_for_each_client_and_calls_torch_for_each_of_th
     assert four.convolutions == two.convolutions
     # Five rounds of three epochs on sixteen images.
     passes = 5 * 3 * 16 * costs.STEP
-    assert two.convolutions == pytest.approx(passes * costs.NETWORKS["lenet-dlg"].operations)
+    assert two.convolutions == pytest.approx(passes * costs.sizes("lenet-dlg")[""].operations)
 
 
 def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Work:
@@ -141,7 +148,7 @@ def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, A
 
 def test_a_simulated_step_is_taken_trial_by_trial_and_an_epoch_is_a_pass_over_the_samples() -> None:
     one = simulated("one-batch")
-    layers = costs.NETWORKS["lenet-dlg"].layers
+    layers = costs.sizes("lenet-dlg")[""].layers
     assert one.calls == pytest.approx(layers * costs.MATCHED * (100 + 2))
     for updates in ("simulated", "shuffled", "reshuffled"):
         # Four mini-batches in five epochs of two updates.

@@ -12,6 +12,12 @@ from leakbench.networks.layers import Drawn, sequential
 from leakbench.networks.victims.lenet_dlg import lenet_dlg
 from leakbench.networks.victims.mlp import mlp
 
+# Its size by network (`catalogue.costs.Network`).
+COST = {
+    "mlp": {"operations": 10, "weights": 5, "layers": 6},
+    "lenet-dlg": {"operations": 2.7, "weights": 0.7, "layers": 7},
+}
+
 
 def precode(
     shape: tuple[int, int, int],
