@@ -267,7 +267,7 @@ def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callabl
     assert other.specs["table/e"]["experiment"]["seeds"] == [5, 7]
     # It is the same scale, whose recorded tables stand beside it.
     assert own.specs["figure/e"] == other.specs["figure/e"]
-    other.write(place)
+    write(other, place)
     assert [path.name for path in (place / "results").iterdir()] == ["quick-seed5"]
     assert run_name("quick", 0) == "quick-seed0"
 
