@@ -126,7 +126,7 @@ def catalogue() -> dict[str, dict[str, Any]]:
     for name, about in every.items():
         # The other attacks are not read, because the budget of an audit runs already.
         entry = merge(read_yaml(home() / "attacks" / f"{about['entry']}.yaml"), about.get("changes", {}))
-        del entry["variants"]
+        entry = {key: value for key, value in entry.items() if key not in ("variants", "grid")}
         about["entry"] = validate("attacks", about["entry"], name, entry).model_dump(mode="json")
     return every
 

@@ -23,12 +23,14 @@ from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
 from leakbench.catalogue.signature import check_signature, mistake, module_file, parameters_model, part_names
 
+# What a mapping of a YAML holds.
+Keys = dict[str, Any]
 SPECS = "docs/observation.md"
 # The keys of a training that name a file in the room of the same name.
 RULES = ("aggregation", "encryption")
 
 
-def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def merge(base: Keys, over: Keys) -> Keys:
     """Return `base` with the keys of `over` in place of its own. Mappings are merged."""
     out = dict(base)
     for key, value in over.items():
@@ -38,7 +40,7 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
+def _varied(kind: str, value: Keys, changes: Keys, where: str) -> Keys:
     """Return a file's value with a variant's changes. Changes of an attack's sections change its parts."""
     if kind != "attacks":
         return merge(value, changes)
@@ -51,7 +53,7 @@ def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: st
     return merge(value, {key: change for key, change in changes.items() if key not in parts}) | parts
 
 
-def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseModel:
+def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
     """Return a mapping as an entry of its kind with every default, checked against its part's signature.
 
     stem: the name of its file, which is the module of a part that names no other module.
@@ -78,7 +80,7 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     if not isinstance(entry, Part):
         return entry
     module = entry.module or stem
-    filled: dict[str, Any] = {"module": module}
+    filled: Keys = {"module": module}
     if isinstance(entry, Attack):
         _known(kind, module, f"{where}: module")
         sections.check(module, entry.model_dump(), f"{where}: ")
@@ -113,7 +115,7 @@ class _Asked(Strict):
     seed: Seed
 
 
-def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
+def attack_of(spec: Keys, where: str) -> Keys:
     """Return the entry of a spec's attack, checked and with its defaults.
 
     Raises UserError if the spec has no attack, or if its attack has a wrong key, part or value.
@@ -153,9 +155,7 @@ def _drawn(part: Drawing, where: str) -> Drawing:
     return Drawing.model_validate({"drawing": part.drawing, **arguments})
 
 
-def _parameters(
-    room: str, module: str, given: dict[str, Any], where: str, key: str = "parameters."
-) -> dict[str, Any]:
+def _parameters(room: str, module: str, given: Keys, where: str, key: str = "parameters.") -> Keys:
     """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others."""
     _known(room, module, f"{where}module")
     check_signature(room, module)
@@ -184,22 +184,40 @@ def files_of(config: Path, kind: str) -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
+def _written(value: Keys, path: Path) -> Iterator[tuple[str, str, list[Keys]]]:
+    """Yield (name, place in messages, changes) of each entry of a file, and take out `variants` and `grid`.
+
+    A point of a grid has a word of each axis in its name, and the changes of them all.
+    """
+    variants, grid = value.pop("variants", {}), value.pop("grid", [])
+    if not _mapping_of_changes(variants):
+        raise UserError(f"{path}: variants: must map each name to the keys it changes (see config/README.md)")
+    if not isinstance(grid, list) or not all(
+        isinstance(axes, list) and axes and all(map(_mapping_of_changes, axes)) for axes in grid
+    ):
+        raise UserError(
+            f"{path}: grid: must list lists of axes, each of which maps words to the keys that they "
+            "change (see config/README.md)"
+        )
+    yield path.stem, str(path), []
+    for name, changes in variants.items():
+        yield f"{path.stem}-{name}", f"{path}: variants.{name}", [changes or {}]
+    for point in itertools.chain.from_iterable(itertools.product(*map(dict.items, axes)) for axes in grid):
+        name = "-".join(str(word) for word, _ in point if word != "")
+        yield f"{path.stem}-{name}", f"{path}: grid: {name}", [changes or {} for _, changes in point]
+
+
+def _mapping_of_changes(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(changes, dict | None) for changes in value.values())
+
+
 @cache
-def load_kind(config: Path, kind: str) -> dict[str, Any]:
-    """Return name → validated entry of a kind. Each of a file's `variants:` is an entry <file>-<variant>."""
-    entries: dict[str, Any] = {}
+def load_kind(config: Path, kind: str) -> Keys:
+    """Return name → validated entry of a kind, with those that `variants:` and `grid:` of its files make."""
+    entries: Keys = {}
     for path in files_of(config, kind):
         value = read_yaml(path)
-        variants = value.pop("variants", {})
-        if not isinstance(variants, dict) or not all(isinstance(v, dict | None) for v in variants.values()):
-            raise UserError(
-                f"{path}: variants: must map each name to the keys it changes (see config/README.md)"
-            )
-        resolved = {path.stem: (str(path), {})} | {
-            f"{path.stem}-{variant}": (f"{path}: variants.{variant}", changes or {})
-            for variant, changes in variants.items()
-        }
-        for name, (where, changes) in resolved.items():
+        for name, where, changes in _written(value, path):
             # Names become paths and patterns of paths.
             if not re.fullmatch(NAME, name):
                 raise UserError(
@@ -207,7 +225,10 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
                 )
             if name in entries:
                 raise UserError(f"{where}: '{name}' exists already (rename the variant)")
-            entries[name] = validate(kind, path.stem, where, _varied(kind, value, changes, where))
+            whole = value
+            for each in changes:
+                whole = _varied(kind, whole, each, where)
+            entries[name] = validate(kind, path.stem, where, whole)
     return entries
 
 
@@ -293,9 +314,6 @@ def _sources() -> Iterator[str]:
 def _attacks(config: Path) -> Iterator[str]:
     for path in files_of(config, "attacks"):
         value = read_yaml(path)
-        variants = value.get("variants")
-        within = variants if isinstance(variants, dict) else {}
-        entries = {"": value} | {f"variants.{name}.": each for name, each in within.items()}
-        for where, entry in entries.items():
-            if isinstance(entry, dict) and (what := odd(entry)):
-                yield f"{path}: {where}{what}"
+        for _, where, changes in _written(value, path):
+            if what := next(filter(None, map(odd, changes or [value])), ""):
+                yield f"{where}{'.' if changes else ': '}{what}"

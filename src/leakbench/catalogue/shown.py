@@ -1,5 +1,6 @@
 """The specs of what shows results: figures, and the scorecard with the facts that papers/ refer to."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,10 @@ def _title(config: Path, kind: str, name: str) -> str:
     """
     entry, file = load_kind(config, kind)[name], file_of(config, kind, name)
     variant = name.removeprefix(file.stem).strip("-").replace("-", " ")
+    variant = re.sub("(^| )oracle$", ", labels given", variant)
     values = entry.model_dump() | getattr(entry, "parameters", {}) | {"variant": variant}
     try:
-        title = getattr(entry, "title", "").format_map(values).strip(" ,")
+        title = getattr(entry, "title", "").format_map(values).replace(" ,", ",").strip(" ,")
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as problem:
         raise UserError(f"{file}: title: cannot be filled in for '{name}' ({problem!r})") from problem
     return title or name.replace("-", " ")

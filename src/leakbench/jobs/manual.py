@@ -35,6 +35,9 @@ key; the exit code is 2.
 - **Names.** A file's name is the name of its entry. It has small letters, digits, dots and hyphens.
 - **Variants.** `variants:` in any file makes further entries `<file>-<variant>`. Each has the keys of the
   file and changes those that it lists; mappings are merged key by key.
+- **Grids.** `grid:` makes the variants that are points of grids. A grid is a list of axes, and an axis maps
+  words to the keys that they change, as a variant does. A point takes one word of each axis: the words, with
+  hyphens between them, are the name of the variant, and the word `""` adds nothing to it.
 - **Numbers.** A number stands without quotes; `1e-4` is a number, and `yes` is not. No number may
   exceed 10,000,000, and no seed 9007199254740992 (2 to the power of 53).
 - **Lists of mappings.** In the tables below `faults[].client` is the key `client` of each entry of the list
@@ -120,14 +123,16 @@ def _schema(model: type[BaseModel]) -> Any:
 
 
 def _editor_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a kind's JSON schema, with the key `variants`, which every file may have beside its model's."""
+    """Return a kind's JSON schema, with the keys that every file may have beside its model's."""
     schema = _schema(model)
-    variants = {
-        "type": "object",
-        "additionalProperties": {"type": ["object", "null"]},
-        "description": "Further entries <file>-<variant>: variant → the keys that it changes.",
+    axis = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
+    variants = axis | {"description": "Further entries <file>-<variant>: variant → the keys that it changes."}
+    grid = {
+        "type": "array",
+        "items": {"type": "array", "items": axis},
+        "description": "Grids of further entries. Each is a list of axes: word → the keys that it changes.",
     }
-    return schema | {"properties": schema["properties"] | {"variants": variants}}
+    return schema | {"properties": schema["properties"] | {"variants": variants, "grid": grid}}
 
 
 def _of_kind(kind: str, model: type[BaseModel]) -> str:

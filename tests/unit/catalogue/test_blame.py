@@ -57,14 +57,13 @@ def test_an_error_that_no_file_is_to_blame_for_stays(root: Callable[..., Path]) 
 
 
 @pytest.mark.parametrize("objective", [[3], [None], ["cosine", ["squares"]]])
-@pytest.mark.parametrize("variant", [False, True])
+@pytest.mark.parametrize("key", ["objective", "variants.v.objective", "grid: v.objective"])
 def test_a_section_that_names_no_part_is_refused_with_file_and_key(
-    objective: Any, variant: bool, root: Callable[..., Path]
+    objective: Any, key: str, root: Callable[..., Path]
 ) -> None:
-    change = {"objective": objective}
-    attack = {"summary": "x", **MATCHING} | ({"variants": {"v": change}} if variant else change)
-    checkout = root({"attacks/m": attack})
-    key = "variants.v.objective" if variant else "objective"
+    change = {"v": {"objective": objective}}
+    changes = {"o": change["v"], "v": {"variants": change}, "g": {"grid": [[change]]}}
+    checkout = root({"attacks/m": {"summary": "x", **MATCHING} | changes[key[0]]})
     says = rf"config/attacks/m.yaml: {key}: .* names no part \("
     with pytest.raises(UserError, match=says), blamed(checkout / "config"):
         planned(checkout)
