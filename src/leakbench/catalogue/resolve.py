@@ -111,17 +111,22 @@ class Plan:
             names |= {f"train/{place}{name}/{cell.seed}" for name in (cell.victim, *judges)}
         return names & self.specs.keys()
 
-    def write(self, root: Path) -> IO[str] | None:
-        """Write every spec whose content changed, and return the lock on the specs (`at_work.write`)."""
-        folder, texts = f"results/{self.run}/specs", {}
+    @property
+    def texts(self) -> dict[str, str]:
+        """Return the file of each spec, relative to the checkout → its text."""
+        texts = {}
         for name, spec in self.specs.items():
             verb, _, rest = name.partition("/")
             # Data sets are the same at every scale, and so are the specs that fetch them.
-            place = f"data/specs/{rest}" if verb == "fetch" else f"{folder}/{name}"
+            place = f"data/specs/{rest}" if verb == "fetch" else f"results/{self.run}/specs/{name}"
             # Axes and legends keep the order in which a figure's YAML lists their values.
             text = json.dumps(spec, ensure_ascii=False, indent=1) if verb == "figure" else to_json(spec)
             texts[f"{place}.json"] = text + "\n"
-        return at_work.write(root, folder, texts)
+        return texts
+
+    def write(self, root: Path) -> IO[str] | None:
+        """Write every spec whose content changed, and return the lock on the specs (`at_work.write`)."""
+        return at_work.write(root, f"results/{self.run}/specs", self.texts)
 
 
 def plan(

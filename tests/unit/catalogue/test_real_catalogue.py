@@ -1,9 +1,12 @@
 """The real catalogue's plans: every scale, the matrix, and that each defence meets an adaptive attacker."""
 
+import hashlib
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from project import ROOT
 
 from leakbench.catalogue.cell import decays
@@ -11,10 +14,22 @@ from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.spec import check_spec
 from leakbench.catalogue.workflow import judges
 
+SPECS = yaml.safe_load(Path(__file__).with_name("specs.yaml").read_text())
+
 
 @cache
 def real(scale: str) -> Plan:
     return plan(ROOT, scale, judges())
+
+
+@pytest.mark.parametrize(("scale", "digest"), SPECS.items())
+def test_the_specs_of_every_scale_are_the_recorded_ones(scale: str, digest: str) -> None:
+    """But for those of figures and of the scorecard, which hold words for people."""
+    found = hashlib.sha256()
+    for path, text in sorted(real(scale).texts.items()):
+        if not {"figure", "scorecard"} & {*path.split("/")}:
+            found.update(f"{path}\n{text}".encode())
+    assert found.hexdigest() == digest, f"specs of {scale}: where this is meant, write it into specs.yaml"
 
 
 @pytest.mark.parametrize("scale", ["quick", "standard", "paper"])
