@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.errors import UserError
-from leakbench.catalogue.load import attack_of
+from leakbench.catalogue.spec import attack_of
 from leakbench.observations.observation import read_observation
 
 INPUTS, ROUNDS = 1000, 10

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leakbench.catalogue.cell import Spec, capture_of
+from leakbench.catalogue.cell import Cell, Spec
 
 
 class Work(NamedTuple):
@@ -349,7 +349,7 @@ def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work
     for name, spec in specs.items():
         kind, _, stem = name.partition("/")
         if kind == "attack":
-            found[name] = of_attack(spec, specs[f"capture/{capture_of(stem)}"])
+            found[name] = of_attack(spec, specs[Cell.parse(stem).path("capture")])
         elif kind == "capture":
             found[name] = of_capture(spec)
         elif kind in ("train", "generator", "study"):

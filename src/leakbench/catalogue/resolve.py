@@ -15,7 +15,7 @@ from leakbench.base.errors import UserError
 from leakbench.base.yamls import suggest
 from leakbench.catalogue import at_work, shares
 from leakbench.catalogue.budget import LIMITS, Ask, paid
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, decays
+from leakbench.catalogue.cell import Cell, Spec, decays
 from leakbench.catalogue.cell_specs import cell_specs, judge_spec, pointless
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.every import every, stems
@@ -71,10 +71,8 @@ class Plan:
 
         stem: the path stem of the cell.
         """
-        dataset, victim, *_, seed = stem.split("/")
         name = self.spec(f"attack/{stem}")["attack"]["generator"]
-        served = (f"generator/{dataset}/{of}/{name}/{seed}" for of in (victim, ANY_VICTIM))
-        return next((path for path in served if path in self.specs), "")
+        return next((path for path in Cell.parse(stem).served(name) if path in self.specs), "")
 
     def cells_of(self, experiment: str) -> list[Cell]:
         """Return the cells of an experiment. Raises UserError with the nearest name if it is unknown."""
@@ -105,10 +103,9 @@ class Plan:
     def _behind(self, experiment: str, cells: Sequence[Cell]) -> set[str]:
         names = {f"study/{s.stem}" for s in self.studies[experiment]}
         for cell in cells:
-            place = f"{cell.dataset}/"
-            judges = self.specs[f"score/{cell.capture}"]["judges"]
-            names |= {f"attack/{cell.stem}", f"capture/{cell.capture}", self.generator(cell.stem)}
-            names |= {f"train/{place}{name}/{cell.seed}" for name in (cell.victim, *judges)}
+            judges = self.specs[cell.path("score")]["judges"]
+            names |= {cell.path("attack"), cell.path("capture"), self.generator(cell.stem)}
+            names |= {cell.path("train", name) for name in ("", *judges)}
         return names & self.specs.keys()
 
     @property
@@ -201,18 +198,16 @@ def _planned(
                 into.specs, networks = cell_specs(job, at, where)
                 for judge in judges:
                     into.specs |= judge_spec(job, judge, at, f"{where}: metrics", into.specs)
-                reason = reason or pointless(
-                    into.specs[f"attack/{job.stem}"], into.specs[f"capture/{job.capture}"]
-                )
+                reason = reason or pointless(into.specs[job.path("attack")], into.specs[job.path("capture")])
             if reason:
                 apart[job.stem] = reason
                 continue
             out.specs.update(into.specs)
-            of_judges = (f"train/{job.dataset}/{judge}/{job.seed}" for judge in judges if networks)
-            asks.append(Ask(name, job, (*networks, *of_judges)))
             if isinstance(job, Study):
+                asks.append(Ask(name, job, ()))
                 studies.append(job)
             else:
+                asks.append(Ask(name, job, (*networks, *(job.path("train", judge) for judge in judges))))
                 cells.append(job)
                 wanted.setdefault(job, set()).update(asked)
         _check_client(experiment.client, cells, out, where)
@@ -231,9 +226,9 @@ def _planned(
         beside = {"work": Path(where).parents[1].name, "scale": at.name}
         out.specs[f"figure/{name}"] = figure_spec(config, experiment, studies) | beside
     for cell in out.cells:
-        spec = out.specs.setdefault(f"score/{cell.capture}", {"attacks": {}, "judges": []})
+        spec = out.specs.setdefault(cell.path("score"), {"attacks": {}, "judges": []})
         judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})
-        attack = out.specs[f"attack/{cell.stem}"]["attack"]
+        attack = out.specs[cell.path("attack")]["attack"]
         spec["cell"] = {name: value for name, value in vars(cell).items() if name != "attack"}
         spec["judges"] = sorted({*spec["judges"], *judges})
         spec["attacks"][cell.attack] = {
@@ -300,7 +295,7 @@ def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: s
     if client is None:
         return
     for cell in cells:
-        clients = out.specs[f"capture/{cell.capture}"]["federation"]["clients"]
+        clients = out.specs[cell.path("capture")]["federation"]["clients"]
         if client >= len(clients):
             raise UserError(
                 f"{where}: client: {client} is beyond the {len(clients)} clients of federation "

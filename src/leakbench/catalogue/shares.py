@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec
+from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.load import find, load_kind
 from leakbench.catalogue.study import Study
 
@@ -25,12 +25,9 @@ def of_all(
     counts = counted(config)
     found = {}
     for cell in cells:
-        victim = specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]["victim"]
-        generator = specs[f"attack/{cell.stem}"]["attack"]["generator"] or ""
-        served = (
-            f"generator/{cell.dataset}/{of}/{generator}/{cell.seed}" for of in (cell.victim, ANY_VICTIM)
-        )
-        made = next((specs[name]["generator"] for name in served if name in specs), None)
+        victim = specs[cell.path("train")]["victim"]
+        generator = specs[cell.path("attack")]["attack"]["generator"] or ""
+        made = next((specs[name]["generator"] for name in cell.served(generator) if name in specs), None)
         found[cell.stem] = of_cell(config, cell.victim, victim, counts.get(cell.dataset), generator, made)
     for study in studies:
         training = specs[f"study/{study.stem}"]["training"]

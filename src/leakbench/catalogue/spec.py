@@ -1,4 +1,4 @@
-"""The check of a job's spec, which `leakbench plan` writes and a person may change or write.
+"""The reader of a job's spec, which `leakbench plan` writes and a person may change or write.
 
 A spec is read strictly, so that neither `true` nor "10" is a number. It must state every key except the
 arguments of parts, so that no job depends on a default.
@@ -7,22 +7,36 @@ arguments of parts, so that no job depends on a default.
 import json
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from leakbench.base.errors import UserError
-from leakbench.base.parts import names, stem
-from leakbench.base.yamls import suggest
+from leakbench.base.parts import SECTIONS, names, stem
+from leakbench.base.provenance import read_spec
+from leakbench.base.yamls import Strict, suggest, validated
 from leakbench.catalogue.entry import FOR_PEOPLE
-from leakbench.catalogue.jobs import OfAttack, OfCapture, OfGenerator, OfScore, OfStudy, OfTable, OfVictim
-from leakbench.catalogue.load import RULES, too_large
+from leakbench.catalogue.jobs import (
+    AttackSpec,
+    CaptureSpec,
+    GeneratorSpec,
+    PlannedAttack,
+    ScoreSpec,
+    Spec,
+    StudySpec,
+    TableSpec,
+    VictimSpec,
+)
+from leakbench.catalogue.load import RULES, too_large, validate
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.signature import check_part, parameters_model
+from leakbench.catalogue.strict import MOST, Seed
 from leakbench.defences.aggregation import cross_validates
 
 M = TypeVar("M", bound=BaseModel)
+SPECS = "docs/observation.md"
 _MEND = "see config/README.md, or take what `python -m leakbench plan` writes"
 # Key that names a part by `module` → the room of the part.
 _ROOMS = {
@@ -31,30 +45,80 @@ _ROOMS = {
 }  # fmt: skip
 # The keys that a spec may lack. It has them only with a value.
 _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", "faults", "studies"}
-_KINDS: dict[str, type[BaseModel]] = {
-    "capture": OfCapture, "attack": OfAttack, "score": OfScore, "table": OfTable,
+_KINDS: dict[str, type[Spec]] = {
+    "capture": CaptureSpec, "attack": AttackSpec, "score": ScoreSpec, "table": TableSpec,
 }  # fmt: skip
-_TRAINED: dict[str, type[BaseModel]] = {"study": OfStudy, "generator": OfGenerator, "victim": OfVictim}
+_TRAINED: dict[str, type[Spec]] = {"study": StudySpec, "generator": GeneratorSpec, "victim": VictimSpec}
 
 
-def check_spec(verb: str, spec: Mapping[str, Any], where: str) -> None:
-    """Raise UserError at the first mistake in a job's spec: a key or a value that its verb does not take.
+def opened(verb: str, path: Path) -> Spec:
+    """Return the spec of a verb's job. Raises UserError at the first mistake in its file."""
+    return spec_of(verb, read_spec(path), str(path))
+
+
+def spec_of(verb: str, value: Mapping[str, Any], where: str) -> Spec:
+    """Return the spec of a verb's job.
 
     verb: the verb that does the job.
-    spec: what the spec's file holds.
+    value: what the spec's file holds.
     where: what a message calls the file.
+
+    Raises UserError at the first mistake: a key or a value that the verb does not take.
     """
-    model = _KINDS.get(verb) or next((model for key, model in _TRAINED.items() if key in spec), OfVictim)
-    found = _valid(model, spec, where)
+    model = _KINDS.get(verb) or next((model for key, model in _TRAINED.items() if key in value), VictimSpec)
+    found = _valid(model, value, where)
     if wrong := next(_unstated(found), ""):
         raise UserError(f"{where}: {wrong}")
     for key in _ROOMS:
-        if key in spec:
-            _check_part(key, spec[key], where)
-    if wrong := next(too_large(spec), ""):
+        if key in value:
+            _check_part(key, value[key], where)
+    if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} ({_MEND})")
-    if isinstance(found, OfStudy):
-        _check_rules(spec, where)
+    if isinstance(found, StudySpec):
+        _check_rules(value, where)
+    if isinstance(found, AttackSpec):
+        found = found.model_copy(update={"attack": attack_of(value, where)})
+    found._where = where
+    return found
+
+
+class _Asked(Strict):
+    """The keys of an attack's spec that stand beside its entry."""
+
+    attack_name: Annotated[str, Field(max_length=200)]
+    null_rounds: Annotated[int, Field(ge=1, le=MOST)]
+    seed: Seed
+
+
+def attack_of(spec: Mapping[str, Any], where: str) -> PlannedAttack:
+    """Return the entry of a spec's attack, checked and with its defaults.
+
+    spec: the spec, as `leakbench plan` or a person writes it.
+    where: what a message calls the spec.
+
+    Raises UserError if the spec has no attack, or if its attack has a wrong key, part or value.
+    """
+    if missing := {"attack", "attack_name", "null_rounds", "seed"} - set(spec):
+        raise UserError(f"{where}: {min(missing)}: is missing (see docs/observation.md)")
+    given = spec["attack"]
+    if not isinstance(given, dict) or not isinstance(given.get("generator"), str | None):
+        raise UserError(
+            f"{where}: attack: is no mapping with the name of a generator (see docs/observation.md)"
+        )
+    validated(_Asked, {key: spec[key] for key in ("attack_name", "null_rounds", "seed")}, f"{where}: ", SPECS)
+    if not given.get("module"):
+        raise UserError(f"{where}: attack.module: is missing (see {SPECS})")
+    # What a spec is digested by, and the parts that are found in it, rest on the form that is planned.
+    if section := next((key for key in SECTIONS if not isinstance(given.get(key, {}), dict)), ""):
+        raise UserError(
+            f"{where}: attack.{section}: a spec maps each part to its arguments (write "
+            f'{{"{section}": {{"NAME": {{}}}}}}; see {SPECS})'
+        )
+    # A spec names the one generator of its data set, the catalogue one for each.
+    named = {"it": "it"} if given.get("generator") else {}
+    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": named})
+    known = {key: value for key, value in entry if key not in FOR_PEOPLE}
+    return PlannedAttack.model_construct(**known | {"generator": given.get("generator")})
 
 
 def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:

@@ -12,9 +12,10 @@ from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
 from leakbench.catalogue import sections, signature
-from leakbench.catalogue.load import attack_of, load_kind
+from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.schema import Attack
 from leakbench.catalogue.sections import EXCLUDES, named, varied
+from leakbench.catalogue.spec import attack_of
 
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching",
@@ -337,13 +338,13 @@ def test_a_spec_has_the_mapping_form_alone(section: str, value: Any) -> None:
     form = rf'write {{"{section}": {{"NAME": {{}}}}}}; see docs/observation\.md\)$'
     with pytest.raises(UserError, match=rf"^spec\.json: attack\.{section}: .*\({form}"):
         attack_of(SPEC | {"attack": WRITTEN | {section: value}}, "spec.json")
-    assert attack_of(SPEC | {"attack": WRITTEN}, "spec.json")["objective"] == {"cosine": {}}
+    assert attack_of(SPEC | {"attack": WRITTEN}, "spec.json").objective == {"cosine": {}}
 
 
 def test_a_spec_written_by_hand_has_its_defaults() -> None:
     entry = attack_of(SPEC | {"attack": {"module": "fidel"}}, "spec.json")
-    assert entry["parameters"] == {"combine": False, "neurons": None}
-    assert (entry["generator"], entry["labels"], entry["objective"]) == (None, "none", {})
+    assert entry.parameters == {"combine": False, "neurons": None}
+    assert (entry.generator, entry.labels, entry.objective) == (None, "none", {})
 
 
 @pytest.mark.parametrize(

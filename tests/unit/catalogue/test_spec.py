@@ -9,7 +9,7 @@ import pytest
 from specs import CELL, SPECS, altered, at, verb_of
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.spec import check_spec
+from leakbench.catalogue.spec import spec_of
 
 NO_TEXT = "\ud800"
 # No key of a spec may hold one of these.
@@ -47,7 +47,7 @@ def keys_of(value: Any, *above: str) -> Iterator[str]:
 def line_of(kind: str, spec: dict[str, Any]) -> str:
     """Return what is said of a spec, without the file; "" where it passes."""
     try:
-        check_spec(verb_of(kind), spec, "spec.json")
+        spec_of(verb_of(kind), spec, "spec.json")
     except UserError as problem:
         line = str(problem)
         assert line.startswith("spec.json: "), line
