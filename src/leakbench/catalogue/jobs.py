@@ -315,11 +315,12 @@ class PlannedAttack(Attack):
 
 
 class AttackSpec(Spec):
-    """The spec of `attack`. What a person may write in short is checked and filled in by `attack_of`."""
+    """The spec of `attack`. A person may leave out keys of its entry (`spec_of`)."""
 
     attack: SkipValidation[PlannedAttack]
-    attack_name: SkipValidation[str]
-    null_rounds: SkipValidation[int]
-    seed: SkipValidation[int]
+    attack_name: Annotated[str, Field(max_length=200)]
+    # `too_large` says how large they may be.
+    null_rounds: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)]
     adaptation: Adapted | None = None
     defence: Known | None = None

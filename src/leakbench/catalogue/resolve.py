@@ -21,6 +21,7 @@ from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.every import every, stems
 from leakbench.catalogue.facts import described, fact_files
 from leakbench.catalogue.figure import figure_spec
+from leakbench.catalogue.jobs import TableSpec
 from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.settings import run_name
@@ -242,7 +243,9 @@ def _planned(
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     files = fact_files(out.run, out.specs, config.parent / "papers")
     scale = {"scale": at.name}
-    unmade = {name: _reasons(out.specs[f"table/{name}"]) for name in out.unmeasured}
+    unmade = {
+        name: TableSpec.model_construct(**out.specs[f"table/{name}"]).reasons for name in out.unmeasured
+    }
     out.specs["scorecard/catalogue"] = {
         **described(config), "run": scale, "files": files, "left_out": unmade,
     }  # fmt: skip
@@ -301,9 +304,3 @@ def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: s
                 f"{where}: client: {client} is beyond the {len(clients)} clients of federation "
                 f"'{cell.federation}' (count from 0)"
             )
-
-
-def _reasons(table: Spec) -> dict[str, str]:
-    """Return what is left out of an experiment that measures nothing → the reason."""
-    whole = "every study" if "studies" in table else "every cell"
-    return {whole: table["left_out"]} if table["left_out"] else table["cells_left_out"]

@@ -9,34 +9,24 @@ import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, names, stem
 from leakbench.base.provenance import read_spec
-from leakbench.base.yamls import Strict, suggest, validated
+from leakbench.base.yamls import suggest
+from leakbench.catalogue import jobs
 from leakbench.catalogue.entry import FOR_PEOPLE
-from leakbench.catalogue.jobs import (
-    AttackSpec,
-    CaptureSpec,
-    GeneratorSpec,
-    PlannedAttack,
-    ScoreSpec,
-    Spec,
-    StudySpec,
-    TableSpec,
-    VictimSpec,
-)
 from leakbench.catalogue.load import RULES, too_large, validate
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.signature import check_part, parameters_model
-from leakbench.catalogue.strict import MOST, Seed
 from leakbench.defences.aggregation import cross_validates
 
 M = TypeVar("M", bound=BaseModel)
 SPECS = "docs/observation.md"
+ASKED = {"attack_name", "null_rounds", "seed"}
 _MEND = "see config/README.md, or take what `python -m leakbench plan` writes"
 # Key that names a part by `module` → the room of the part.
 _ROOMS = {
@@ -45,18 +35,22 @@ _ROOMS = {
 }  # fmt: skip
 # The keys that a spec may lack. It has them only with a value.
 _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", "faults", "studies"}
-_KINDS: dict[str, type[Spec]] = {
-    "capture": CaptureSpec, "attack": AttackSpec, "score": ScoreSpec, "table": TableSpec,
+_KINDS: dict[str, type[jobs.Spec]] = {
+    "capture": jobs.CaptureSpec, "attack": jobs.AttackSpec, "score": jobs.ScoreSpec, "table": jobs.TableSpec,
 }  # fmt: skip
-_TRAINED: dict[str, type[Spec]] = {"study": StudySpec, "generator": GeneratorSpec, "victim": VictimSpec}
+_TRAINED: dict[str, type[jobs.Spec]] = {
+    "study": jobs.StudySpec,
+    "generator": jobs.GeneratorSpec,
+    "victim": jobs.VictimSpec,
+}
 
 
-def opened(verb: str, path: Path) -> Spec:
+def opened(verb: str, path: Path) -> jobs.Spec:
     """Return the spec of a verb's job. Raises UserError at the first mistake in its file."""
     return spec_of(verb, read_spec(path), str(path))
 
 
-def spec_of(verb: str, value: Mapping[str, Any], where: str) -> Spec:
+def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
     """Return the spec of a verb's job.
 
     verb: the verb that does the job.
@@ -65,7 +59,9 @@ def spec_of(verb: str, value: Mapping[str, Any], where: str) -> Spec:
 
     Raises UserError at the first mistake: a key or a value that the verb does not take.
     """
-    model = _KINDS.get(verb) or next((model for key, model in _TRAINED.items() if key in value), VictimSpec)
+    model = _KINDS.get(verb) or next(
+        (model for key, model in _TRAINED.items() if key in value), jobs.VictimSpec
+    )
     found = _valid(model, value, where)
     if wrong := next(_unstated(found), ""):
         raise UserError(f"{where}: {wrong}")
@@ -74,38 +70,19 @@ def spec_of(verb: str, value: Mapping[str, Any], where: str) -> Spec:
             _check_part(key, value[key], where)
     if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} ({_MEND})")
-    if isinstance(found, StudySpec):
+    if isinstance(found, jobs.StudySpec):
         _check_rules(value, where)
-    if isinstance(found, AttackSpec):
-        found = found.model_copy(update={"attack": attack_of(value, where)})
+    if isinstance(found, jobs.AttackSpec):
+        found = found.model_copy(update={"attack": _attack_of(value, where)})
     found._where = where
     return found
 
 
-class _Asked(Strict):
-    """The keys of an attack's spec that stand beside its entry."""
-
-    attack_name: Annotated[str, Field(max_length=200)]
-    null_rounds: Annotated[int, Field(ge=1, le=MOST)]
-    seed: Seed
-
-
-def attack_of(spec: Mapping[str, Any], where: str) -> PlannedAttack:
-    """Return the entry of a spec's attack, checked and with its defaults.
-
-    spec: the spec, as `leakbench plan` or a person writes it.
-    where: what a message calls the spec.
-
-    Raises UserError if the spec has no attack, or if its attack has a wrong key, part or value.
-    """
-    if missing := {"attack", "attack_name", "null_rounds", "seed"} - set(spec):
-        raise UserError(f"{where}: {min(missing)}: is missing (see docs/observation.md)")
+def _attack_of(spec: Mapping[str, Any], where: str) -> jobs.PlannedAttack:
+    """Return the entry of a spec's attack with its defaults. Raises UserError at the first mistake."""
     given = spec["attack"]
     if not isinstance(given, dict) or not isinstance(given.get("generator"), str | None):
-        raise UserError(
-            f"{where}: attack: is no mapping with the name of a generator (see docs/observation.md)"
-        )
-    validated(_Asked, {key: spec[key] for key in ("attack_name", "null_rounds", "seed")}, f"{where}: ", SPECS)
+        raise UserError(f"{where}: attack: is no mapping with the name of a generator (see {SPECS})")
     if not given.get("module"):
         raise UserError(f"{where}: attack.module: is missing (see {SPECS})")
     # What a spec is digested by, and the parts that are found in it, rest on the form that is planned.
@@ -118,7 +95,7 @@ def attack_of(spec: Mapping[str, Any], where: str) -> PlannedAttack:
     named = {"it": "it"} if given.get("generator") else {}
     entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": named})
     known = {key: value for key, value in entry if key not in FOR_PEOPLE}
-    return PlannedAttack.model_construct(**known | {"generator": given.get("generator")})
+    return jobs.PlannedAttack.model_construct(**known | {"generator": given.get("generator")})
 
 
 def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:
@@ -135,7 +112,10 @@ def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -
     except ValidationError as problem:
         key, what = _mistake(problem, model, value)
         line = f"{where}: {'.'.join((*within, *key)) or '(whole file)'}: {what}"
-        raise UserError(line if line.endswith(")") else f"{line} ({_MEND})") from problem
+        # A person may write the spec of an attack.
+        by_hand = model is jobs.AttackSpec and {*key[:1]} & ASKED and what != "is missing"
+        mend = f"see {SPECS}" if by_hand else _MEND
+        raise UserError(line if line.endswith(")") else f"{line} ({mend})") from problem
 
 
 def _mistake(problem: ValidationError, model: type[BaseModel], value: Any) -> tuple[list[str], str]:

@@ -23,14 +23,7 @@ from leakbench.networks.layers import Normalise, dense_input, describe
 from leakbench.networks.victims.file import load_victim
 
 if TYPE_CHECKING:
-    from leakbench.catalogue.jobs import (
-        GeneratorSpec,
-        OwnImages,
-        StudySpec,
-        TrainedGenerator,
-        TrainSpec,
-        VictimSpec,
-    )
+    from leakbench.catalogue import jobs as specs
 
 
 def to_images(array: np.ndarray) -> Tensor:
@@ -56,7 +49,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     return right / len(labels)
 
 
-def train_victim(spec: "VictimSpec", data: Path, out: Path, scratch: Path) -> Facts:
+def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path) -> Facts:
     """Fit a victim on the train split and write epoch-<n>/<parameter> for each checkpoint.
 
     spec: the spec of the job.
@@ -111,7 +104,7 @@ def train_victim(spec: "VictimSpec", data: Path, out: Path, scratch: Path) -> Fa
 
 
 def train_generator(
-    spec: "GeneratorSpec", data: Path, victim: Path | None, out: Path, scratch: Path
+    spec: "specs.GeneratorSpec", data: Path, victim: Path | None, out: Path, scratch: Path
 ) -> Facts:
     """Fit a generator on auxiliary images only, or take its published weights; write the weights.
 
@@ -182,7 +175,7 @@ def train_generator(
     return facts
 
 
-def _auxiliary(entry: "TrainedGenerator", arrays: Any) -> tuple[Tensor, Tensor, int]:
+def _auxiliary(entry: "specs.TrainedGenerator", arrays: Any) -> tuple[Tensor, Tensor, int]:
     """Return an attacker's own images and labels, and the number of them that are not held out."""
     auxiliary, cap = entry.auxiliary, entry.training.images if entry.training else None
     assert auxiliary is not None
@@ -196,7 +189,7 @@ def _auxiliary(entry: "TrainedGenerator", arrays: Any) -> tuple[Tensor, Tensor, 
     return to_images(images), torch.from_numpy(labels.copy()), count
 
 
-def _refuse_private(auxiliary: "OwnImages", data: Path, private: Path) -> None:
+def _refuse_private(auxiliary: "specs.OwnImages", data: Path, private: Path) -> None:
     """Raise UserError where auxiliary images are those of the attacked set under another set's name."""
     own = {
         image.tobytes()
@@ -231,7 +224,7 @@ def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> No
         ) from problem
 
 
-def _lacking(spec: "TrainSpec", data: Path, further: Sequence[Path]) -> str | None:
+def _lacking(spec: "specs.TrainSpec", data: Path, further: Sequence[Path]) -> str | None:
     """Return why the data sets of a job lack the images that it trains on, or tests a study on.
 
     Returns None where they lack none. A network that is not trained needs no images, and a network whose
@@ -247,7 +240,7 @@ def _lacking(spec: "TrainSpec", data: Path, further: Sequence[Path]) -> str | No
 
 
 def train_study(
-    spec: "StudySpec", data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
+    spec: "specs.StudySpec", data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
 ) -> float:
     """Train and measure as a regime says; write a row per round, client, key and test set.
 
@@ -271,7 +264,7 @@ def train_study(
 
 
 def train(
-    spec: "TrainSpec",
+    spec: "specs.TrainSpec",
     data: Path,
     out: Path,
     victim: Path | None,
