@@ -13,7 +13,7 @@ from typing import Any
 
 from leakbench.base.core_time import in_words
 from leakbench.catalogue import costs
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec
+from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.costs import EXPERIMENT, JOB
 from leakbench.catalogue.entry import Sizes
 from leakbench.catalogue.experiment import Budget
@@ -283,12 +283,9 @@ def shares_of(
     counts = counted(config)
     found = {}
     for cell in cells:
-        victim = specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]["victim"]
-        generator = specs[f"attack/{cell.stem}"]["attack"]["generator"] or ""
-        served = (
-            f"generator/{cell.dataset}/{of}/{generator}/{cell.seed}" for of in (cell.victim, ANY_VICTIM)
-        )
-        made = next((specs[name]["generator"] for name in served if name in specs), None)
+        victim = specs[cell.path("train")]["victim"]
+        generator = specs[cell.path("attack")]["attack"]["generator"] or ""
+        made = next((specs[name]["generator"] for name in cell.served(generator) if name in specs), None)
         found[cell.stem] = of_cell(config, cell.victim, victim, counts.get(cell.dataset), generator, made)
     for study in studies:
         training = specs[f"study/{study.stem}"]["training"]

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from leakbench.catalogue.cell import Spec, capture_of
+from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.signature import constant, module_file
 
 
@@ -303,7 +303,8 @@ def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work
     for name, spec in specs.items():
         kind, _, stem = name.partition("/")
         if kind in ("attack", "capture"):
-            found[name] = work(kind, spec, specs[f"capture/{capture_of(stem)}"] if kind == "attack" else None)
+            capture = specs[Cell.parse(stem).path("capture")] if kind == "attack" else None
+            found[name] = work(kind, spec, capture)
         elif kind in ("train", "generator", "study"):
             beside = spec["training"]["beside"] if kind == "study" else []
             count = sum(there.get(each, 60_000) for each in (spec["dataset"]["name"], *beside))

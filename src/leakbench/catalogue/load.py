@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from pydantic_core import SchemaError
 
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
-from leakbench.base.yamls import LARGEST, LARGEST_SEED, NAME, Seed, Strict, read_yaml, suggest, validated
+from leakbench.base.yamls import LARGEST, LARGEST_SEED, NAME, read_yaml, suggest, validated
 from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
@@ -25,7 +25,6 @@ from leakbench.catalogue.signature import check_signature, mistake, module_file,
 
 # What a mapping of a YAML holds.
 Keys = dict[str, Any]
-SPECS = "docs/observation.md"
 # The keys of a training that name a file in the room of the same name.
 RULES = ("aggregation", "encryption")
 
@@ -105,41 +104,6 @@ def too_large(value: Any, *keys: str) -> Iterator[str]:
         most = LARGEST_SEED if {"seed", "seeds"} & {*keys} else LARGEST
         if not abs(value) <= most:
             yield f"{'.'.join(keys)}: {reprlib.repr(value)} is beyond {most}"
-
-
-class _Asked(Strict):
-    """The keys of an attack's spec that stand beside its entry."""
-
-    attack_name: Annotated[str, Field(max_length=200)]
-    null_rounds: Annotated[int, Field(ge=1, le=LARGEST)]
-    seed: Seed
-
-
-def attack_of(spec: Keys, where: str) -> Keys:
-    """Return the entry of a spec's attack, checked and with its defaults.
-
-    Raises UserError if the spec has no attack, or if its attack has a wrong key, part or value.
-    """
-    if missing := {"attack", "attack_name", "null_rounds", "seed"} - set(spec):
-        raise UserError(f"{where}: {min(missing)}: is missing (see docs/observation.md)")
-    given = spec["attack"]
-    if not isinstance(given, dict) or not isinstance(given.get("generator"), str | None):
-        raise UserError(
-            f"{where}: attack: is no mapping with the name of a generator (see docs/observation.md)"
-        )
-    validated(_Asked, {key: spec[key] for key in ("attack_name", "null_rounds", "seed")}, f"{where}: ", SPECS)
-    if not given.get("module"):
-        raise UserError(f"{where}: attack.module: is missing (see {SPECS})")
-    # What a spec is digested by, and the parts that are found in it, rest on the form that is planned.
-    if section := next((key for key in SECTIONS if not isinstance(given.get(key, {}), dict)), ""):
-        raise UserError(
-            f"{where}: attack.{section}: a spec maps each part to its arguments (write "
-            f'{{"{section}": {{"NAME": {{}}}}}}; see {SPECS})'
-        )
-    # A spec names the one generator of its data set, the catalogue one for each.
-    named = {"it": "it"} if given.get("generator") else {}
-    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": named})
-    return entry.model_dump(mode="json", exclude={"summary"}) | {"generator": given.get("generator")}
 
 
 def _drawn(part: Drawing, where: str) -> Drawing:

@@ -3,7 +3,6 @@
 import difflib
 import fcntl
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +12,7 @@ from typing import IO, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from leakbench.base.artefacts import read_json, to_json, told, write_json, write_text
+from leakbench.base.artefacts import read_json, told, write_json, write_text
 from leakbench.base.code import code_of
 from leakbench.base.digest import digest, write_changed
 from leakbench.base.errors import UserError
@@ -121,15 +120,7 @@ _LOCK = ".lock"
 
 def write(plan: Plan, root: Path) -> IO[str] | None:
     """Write each spec of a plan whose content changed, and return the lock on them (`write_locked`)."""
-    folder, texts = f"results/{plan.run}/specs", {}
-    for name, spec in plan.specs.items():
-        verb, _, rest = name.partition("/")
-        # Data sets are the same at every scale, and so are the specs that fetch them.
-        place = f"data/specs/{rest}" if verb == "fetch" else f"{folder}/{name}"
-        # Axes and legends keep the order in which a figure's YAML lists their values.
-        text = json.dumps(spec, ensure_ascii=False, indent=1) if verb == "figure" else to_json(spec)
-        texts[f"{place}.json"] = text + "\n"
-    return write_locked(root, folder, texts)
+    return write_locked(root, f"results/{plan.run}/specs", plan.texts)
 
 
 def write_locked(root: Path, folder: str, texts: Mapping[str, str]) -> IO[str] | None:

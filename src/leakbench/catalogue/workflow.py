@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from leakbench.base.needs import BACKBONES
 from leakbench.base.parts import dotted, parts_of
 from leakbench.catalogue import costs, run
 from leakbench.catalogue.budget import counted
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
+from leakbench.catalogue.cell import ANY_VICTIM, Cell
 from leakbench.catalogue.load import blamed, file_of, load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
@@ -160,7 +161,7 @@ class Workflow:
         )
         if found := costs.recorded(record, spec, workers=verb == "attack"):
             return found
-        capture = self.plan.spec(f"capture/{capture_of(stem)}") if verb == "attack" else None
+        capture = self.plan.spec(Cell.parse(stem).path("capture")) if verb == "attack" else None
         return costs.needs(verb, self.plan.spec(f"{verb}/{stem}"), capture)
 
     def code(self, verb: str, *more: str) -> list[str]:
@@ -210,9 +211,7 @@ class Workflow:
 
     def attack_code(self, stem: str) -> list[str]:
         """Return the source files that an attack's guesses depend on."""
-        dataset, victim, *_, seed = stem.split("/")
-        generator = self.plan.generator(stem)
-        networks = [f"train/{dataset}/{victim}/{seed}"] + ([generator] if generator else [])
+        networks = filter(None, (Cell.parse(stem).path("train"), self.plan.generator(stem)))
         parts = [part for name in networks for part in self.parts(name)]
         return self.code("attack", *self.parts(f"attack/{stem}"), *parts)
 
@@ -226,20 +225,15 @@ class Workflow:
 
         They are those of the metrics, of the judges of the metrics, and of the victim that reads features.
         """
-        dataset, victim, *_, seed = capture.split("/")
-        spec = self.plan.spec(f"score/{capture}")
+        cell, judges = Cell.parse(capture), self.plan.spec(f"score/{capture}")["judges"]
         metrics = [declared_metrics()[name].module for name in self._metrics(capture)]
-        networks = [
-            part
-            for name in (victim, *spec["judges"])
-            for part in self.parts(f"train/{dataset}/{name}/{seed}")
-        ]
+        networks = [part for name in ("", *judges) for part in self.parts(cell.path("train", name))]
         return self.code("score", *networks, *metrics)
 
     def table_code(self, experiment: str) -> list[str]:
         """Return the source files that a table and its pictures depend on."""
         cells = self.cells(experiment)
-        victims = {part for c in cells for part in self.parts(f"train/{c.dataset}/{c.victim}/{c.seed}")}
+        victims = {part for c in cells for part in self.parts(c.path("train"))}
         return self.code("table", *sorted(victims))
 
     def bulky(self, keep: bool) -> str:
@@ -248,7 +242,7 @@ class Workflow:
             {
                 c.federation
                 for c in self.plan.cells
-                if self.plan.spec(f"capture/{c.capture}")["federation"]["keep"] is keep
+                if self.plan.spec(c.path("capture"))["federation"]["keep"] is keep
             }
         )
         return "|".join(name.replace(".", r"\.") for name in names) or "(?!)"
@@ -261,7 +255,7 @@ class Workflow:
     def oracle(self, stem: str) -> list[str]:
         """Return the file of the true labels if the cell's attack gets them."""
         given = self.plan.spec(f"attack/{stem}")["attack"]["labels"] == "oracle"
-        return [f"{self.results}/oracle/{capture_of(stem)}.safetensors"] if given else []
+        return [f"{self.results}/{Cell.parse(stem).path('oracle')}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
         """Return the data that a generator is trained on, or its weights.
@@ -297,10 +291,9 @@ class Workflow:
         return self._attacked("records/attack", capture, "json")
 
     def _attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
-        parts = capture.split("/")
         attacks = sorted(self.plan.spec(f"score/{capture}")["attacks"])
-        stems = ("/".join([*parts[:-1], attack, parts[-1]]) for attack in attacks)
-        return [f"{self.results}/{kind}/{stem}.{suffix}" for stem in stems]
+        paths = (replace(Cell.parse(capture), attack=attack).path(kind) for attack in attacks)
+        return [f"{self.results}/{path}.{suffix}" for path in paths]
 
     def backbones(self, capture: str) -> list[str]:
         """Return the LPIPS weights if some metric of a capture's attacks needs them."""
@@ -312,9 +305,10 @@ class Workflow:
 
         They are trained on the capture's data set.
         """
-        dataset, *_, seed = capture.split("/")
-        names = self.plan.spec(f"score/{capture}")["judges"]
-        return [f"{self.results}/victims/{dataset}/{name}/{seed}.safetensors" for name in names]
+        paths = (
+            Cell.parse(capture).path("victims", name) for name in self.plan.spec(f"score/{capture}")["judges"]
+        )
+        return [f"{self.results}/{path}.safetensors" for path in paths]
 
     def scores(self, experiment: str) -> list[str]:
         """Return the scores of an experiment's captures, or the files of its training studies."""
@@ -333,9 +327,9 @@ class Workflow:
         """
         if self.plan.definitions[experiment].exhibit is None:
             return []
-        home = "data" if kind == "data" else f"{self.results}/{kind}"
-        names = dict.fromkeys(pictured(cell.stem)[kind] for cell in self.cells(experiment))
-        return [f"{home}/{name}.safetensors" for name in names]
+        home = "" if kind == "data" else f"{self.results}/"
+        paths = dict.fromkeys(cell.path(kind) for cell in self.cells(experiment))
+        return [f"{home}{path}.safetensors" for path in paths]
 
     def each(self, kind: str, suffix: str) -> list[str]:
         """Return one file for each experiment that has something to show, measured or recorded, by name.

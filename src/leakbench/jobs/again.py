@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.artefacts import to_json, write_text
 from leakbench.base.needs import BACKBONES
 from leakbench.base.numerics import numerics
 from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.jobs import ScoreSpec, TableSpec
 from leakbench.catalogue.resolve import Plan
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import LPIPS
@@ -49,21 +49,21 @@ def measured(root: Path, asked: Plan, experiment: str, cells: list[str], scores:
     made = []
     for capture in _captures(cells):
         spec, files = asked.spec(f"score/{capture}"), _files(asked, capture, cells)
-        place, out = scores / f"{capture}.json", scores / f"{capture}.parquet"
+        out = scores / f"{capture}.parquet"
         own = {cell.split("/")[-2] for cell in cells if capture_of(cell) == capture}
         attacks = {name: entry for name, entry in spec["attacks"].items() if name in own}
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, to_json(spec | {"attacks": attacks, "judges": _judges(attacks)}))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        alone = ScoreSpec.model_validate(spec | {"attacks": attacks, "judges": _judges(attacks)})
         (truth,), (data,), (victim, *judges) = (
             [root / path for path in files[kind]] for kind in ("truth", "data", "networks")
         )
         guesses, costs = ([root / path for path in files[kind]] for kind in ("guesses", "costs"))
         backbones = next((root / path for path in files["backbones"]), None)
-        score(guesses, truth, data, victim, place, out, costs, backbones, judges=judges)
+        score(guesses, truth, data, victim, alone, out, costs, backbones, judges=judges)
         made.append(out)
     table = asked.spec(f"table/{experiment}")
     bare = {"cells": cells, "experiment": table["experiment"] | {"exhibit": None}}
-    return of_attacks(table | bare, made, [])
+    return of_attacks(TableSpec.model_validate(table | bare), made, [])
 
 
 def _captures(cells: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine
 from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.jobs import TableSpec
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan
 from leakbench.jobs.again import affected, files_behind, measured
@@ -159,7 +160,7 @@ def _sampled(asked: Plan, table: Path, rng: random.Random) -> _Sample:
         [stem for stem in spec.get(kind, []) if everything[stem] == chosen] for kind in ("cells", "studies")
     )
     if studies:
-        own = spec | {"studies": studies}
+        own = TableSpec.model_validate(spec | {"studies": studies})
         files = [f"{home}/studies/{s}.parquet" for s in studies]
         files += [f"{home}/records/study/{s}.json" for s in studies]
         n = len(studies)
@@ -169,8 +170,9 @@ def _sampled(asked: Plan, table: Path, rng: random.Random) -> _Sample:
     return _Sample(", ".join(cells), files, lambda paths: of_attacks(_bare(spec, cells), paths, []))
 
 
-def _bare(spec: Spec, cells: list[str]) -> Spec:
-    return spec | {"cells": cells, "experiment": spec["experiment"] | {"exhibit": None}}
+def _bare(spec: Spec, cells: list[str]) -> TableSpec:
+    bare = {"cells": cells, "experiment": spec["experiment"] | {"exhibit": None}}
+    return TableSpec.model_validate(spec | bare)
 
 
 def _paired_cells(root: Path, asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> _Sample:

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from leakbench.attacks.inverter import Inverter
 from leakbench.catalogue import costs
-from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.entry import sized
 from leakbench.catalogue.signature import part_names
 from leakbench.catalogue.workflow import Workflow
@@ -82,7 +82,7 @@ def spec_of(paper: Workflow, row: dict[str, str]) -> costs.Work:
     kind, _, stem = row["name"].partition("/")
     spec = copy.deepcopy(paper.plan.specs[row["name"]])
     if kind == "attack":
-        capture = copy.deepcopy(paper.plan.specs[f"capture/{capture_of(stem)}"])
+        capture = copy.deepcopy(paper.plan.specs[f"capture/{Cell.parse(stem).capture}"])
         capture["federation"] |= {"rounds": int(row["trials"]), "checkpoints": "last"}
         spec["null_rounds"] = 2
         if row["iterations"]:
@@ -194,7 +194,10 @@ def test_terms_of_the_objective_cost_what_they_do() -> None:
 
 def test_an_inverter_s_fit_is_counted_as_torch_counts_it(paper: Workflow) -> None:
     name = "cifar10/lenet-dlg/grnn-matrix/none/learned-inverter/0"
-    spec, capture = paper.plan.specs[f"attack/{name}"], paper.plan.specs[f"capture/{capture_of(name)}"]
+    spec, capture = (
+        paper.plan.specs[f"attack/{name}"],
+        paper.plan.specs[f"capture/{Cell.parse(name).capture}"],
+    )
     chosen = spec["attack"]["parameters"]
     inverter = Inverter(torch.zeros(2, chosen["bins"]), torch.zeros(2, 1, 3 * 32 * 32), chosen["hidden"])
     with FlopCounterMode(display=False) as counter:
@@ -242,7 +245,7 @@ def test_the_standard_scale_states_the_price_of_each_simulation_that_it_leaves_o
     priced = set()
     for glob, reason in prices.items():
         for stem in fnmatch.filter(stems, glob.removeprefix("leakbench-fedavg/")):
-            capture = specs[f"capture/{capture_of(stem)}"]
+            capture = specs[f"capture/{Cell.parse(stem).capture}"]
             minutes = math.ceil(costs.of_attack(specs[f"attack/{stem}"], capture).seconds() / 60)
             # Ten images in pairs are five steps.
             steps = 5 * capture["federation"]["local"]["epochs"]
