@@ -15,10 +15,7 @@ from leakbench.catalogue.schema import Scale
 
 # Keys that change no result.
 FOR_PEOPLE = {"summary", "title"}
-CAPPED = ("victims", "generators", "federations", "attacks", "trainings")
-
-
-# The key of each kind of entry that a budget sets.
+# The kinds of entries that a scale may cap → the key that a budget sets.
 SIZED = {
     "victims": "training.epochs",
     "generators": "training.epochs",
@@ -187,8 +184,8 @@ def sized(config: Path, name: str) -> Sized:
         if (config / kind).is_dir():
             load_kind(config, kind)
     for kind, globs in scale.caps.items():
-        if kind not in CAPPED:
-            raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, CAPPED)})")
+        if kind not in SIZED:
+            raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, SIZED)})")
         for pattern in globs:
             for of, part in _parts(kind, pattern):
                 if not fnmatch.filter(load_kind(config, of), part):

@@ -11,6 +11,7 @@ from leakbench.base.yamls import suggest
 from leakbench.catalogue.signature import (
     check_part,
     check_signature,
+    constant,
     definition,
     parameters_model,
     part_names,
@@ -27,28 +28,6 @@ FORMS = {
         _MAPPING,
     ]
 }
-
-# What excludes what in one attack. A pattern of what the YAML says, `key: value`, is mapped to patterns of
-# what cannot stand beside it. Arguments count that are not the default. A term of the objective is followed
-# by its return type. The parts refuse the same, but only at run time, when the cell is lost. It stands here
-# too because a part's file is read without being imported, and its digest is in the records of its results.
-EXCLUDES: dict[str, tuple[str, ...]] = {
-    "labels: rlu": ("generator: none",),
-    "unknowns: latent": ("generator: none", "labels: joint"),
-    "unknowns: surrogate*": (
-        "parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint",
-    ),
-    "optimiser: cma-es": (
-        "parameters.updates: *", "parameters.precision: *", "epochs: joint", "objective: wasserstein *",
-        "objective: * (Entries)", "objective: * (Penalty)",
-    ),
-    "epochs: joint": (
-        "parameters.restarts: *", "parameters.snapshots: *", "parameters.enough: *",
-        "parameters.decay_over: *",
-    ),
-    "epochs.joint.steps: joint": ("labels: joint",),
-    "parameters.precision: bfloat16": ("parameters.updates: *",),
-}  # fmt: skip
 
 
 def named(value: Any) -> Named:
@@ -130,16 +109,26 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
 
 
 def check_fit(entry: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for two things in an attack, with all arguments resolved, that exclude each other."""
-    said = [f"labels: {entry['labels']}", *([] if entry["generator"] else ["generator: none"])]
-    said += _changed("attacks", entry["module"], entry["parameters"], "parameters")
+    """Raise UserError for two things in an attack, with all arguments resolved, that exclude each other.
+
+    A part's file may say EXCLUDES: "", or an argument of the part and its value, → patterns of what the YAML
+    may not say beside it, as `key: value`. Arguments count that are not the default. A term of the objective
+    is followed by its return type. The parts refuse the same, but only at run time, when the cell is lost.
+    """
+    module, rule = entry["module"], entry["labels"]
+    said = [f"labels: {rule}", *([] if entry["generator"] else ["generator: none"])]
+    said += _changed("attacks", module, entry["parameters"], "parameters")
+    parts = [] if rule in WITHOUT_RULE else [("labels", rule, said[0], "labels")]
     for section, room in SECTIONS.items():
         for name, given in entry[section].items():
             said.append(f"{section}: {name}{f' ({_kind(name)})' if section == 'objective' else ''}")
+            parts.append((room, name, said[-1], f"{section}.{name}"))
             said += _changed(room, name, given, f"{section}.{name}")
-    for one, others in EXCLUDES.items():
-        for first in fnmatch.filter(said, one):
-            if second := next((each for other in others for each in fnmatch.filter(said, other)), ""):
+    for room, name, itself, arguments in [*parts, ("attacks", module, "", "parameters")]:
+        for own, others in (constant(room, name, "EXCLUDES", None) or {}).items():
+            first = f"{arguments}.{own}" if own else itself
+            second = next((each for other in others for each in fnmatch.filter(said, other)), "")
+            if second and first in said:
                 raise UserError(f"{where}{second} does not go with {first} (change one of the two)")
 
 

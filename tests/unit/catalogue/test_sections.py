@@ -14,7 +14,7 @@ from leakbench.base.parts import SECTIONS, place
 from leakbench.catalogue import sections, signature
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.schema import Attack
-from leakbench.catalogue.sections import EXCLUDES, named, varied
+from leakbench.catalogue.sections import named, varied
 from leakbench.catalogue.spec import spec_of
 
 MATCHING: dict[str, Any] = {
@@ -228,15 +228,25 @@ def defaults_alone(root: Callable[..., Path], change: dict[str, Any], other: dic
         loaded(root({"attacks/m": entry | {"parameters": plain | other}}), "m")
 
 
-def test_every_part_that_excludes_another_is_there() -> None:
-    for said in (said for one, others in EXCLUDES.items() for said in (one, *others)):
-        key, _, value = said.partition(": ")
-        section, _, argument = key.partition(".")
-        if section == "parameters":
-            assert argument in signature.parameters_model("attacks", "gradient-matching").model_fields
-        elif section in SECTIONS:
-            name = argument.partition(".")[0] or value.partition(" ")[0]
-            assert fnmatch.filter(signature.part_names(SECTIONS[section]), name)
+def test_every_part_that_another_excludes_is_there() -> None:
+    rooms = ("attacks", "labels", *SECTIONS.values())
+    told = [
+        (room, name, found)
+        for room in rooms
+        for name in signature.part_names(room)
+        if (found := signature.constant(room, name, "EXCLUDES", None))
+    ]
+    assert len(told) == 7
+    for room, name, excludes in told:
+        for own in filter(None, excludes):
+            assert own.partition(":")[0] in signature.parameters_model(room, name).model_fields
+        for said in (said for others in excludes.values() for said in others):
+            key, _, value = said.partition(": ")
+            section, _, argument = key.partition(".")
+            if section == "parameters":
+                assert argument in signature.parameters_model("attacks", "gradient-matching").model_fields
+            elif section in SECTIONS:
+                assert fnmatch.filter(signature.part_names(SECTIONS[section]), value.partition(" ")[0])
 
 
 def test_a_mistake_in_a_variant_names_it(root: Callable[..., Path]) -> None:
