@@ -15,7 +15,7 @@ from leakbench.base.core_time import in_words
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.costs import EXPERIMENT, JOB
-from leakbench.catalogue.entry import Sizes
+from leakbench.catalogue.entry import Sizes, with_values
 from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.load import find, load_kind
 from leakbench.catalogue.study import Study
@@ -117,7 +117,9 @@ class _Purse:
         seconds[name] = JOB
         if not (training and training["epochs"]):
             return
-        each = costs.of_training(_with(spec, part, "training", epochs=1), part, self._count(spec)).seconds()
+        each = costs.of_training(
+            with_values(spec, part, "training", epochs=1), part, self._count(spec)
+        ).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
         if wanted * each > self.budget.training:
             raise _Dear(
@@ -133,7 +135,7 @@ class _Purse:
         name = f"study/{study.stem}"
         spec = self.specs[name]
         sizes[name] = self._length(spec["training"]["rounds"], paper.rounds if paper else {}, study.training)
-        shorter = _with(spec, "training", rounds=sizes[name])
+        shorter = with_values(spec, "training", rounds=sizes[name])
         took = costs.of_study(shorter, self._count(spec, *spec["training"]["beside"])).seconds()
         if took > self.budget.training:
             raise _Dear(
@@ -151,13 +153,13 @@ class _Purse:
         spec, played = self.specs[attack], self.specs[capture]
         if steps := spec["attack"]["parameters"].get("iterations"):
             sizes[attack] = self._length(steps, paper.lengths if paper else {}, cell.attack)
-            spec = _with(spec, "attack", "parameters", iterations=sizes[attack])
+            spec = with_values(spec, "attack", "parameters", iterations=sizes[attack])
         federation = played["federation"]
         for trials, limit in sorted(self.budget.trials.items(), reverse=True):
             rounds = min(trials * federation["passes"], federation["rounds"])
             if federation["server"] == "fedavg":
                 rounds = self._length(federation["rounds"], {}, "")
-            shorter = _with(played, "federation", rounds=rounds)
+            shorter = with_values(played, "federation", rounds=rounds)
             took = costs.of_attack(spec, shorter).seconds(), costs.of_capture(shorter).seconds()
             if sum(took) <= limit:
                 break
@@ -264,13 +266,6 @@ def paid(
             # Other groups that need the same network are cheaper now.
             left.sort(key=rank)
     return out
-
-
-def _with(spec: Spec, *path: str, **values: Any) -> Spec:
-    """Return a spec with other values in the mapping at a path."""
-    first, *rest = path
-    inside = _with(spec[first], *rest, **values) if rest else spec[first] | values
-    return spec | {first: inside}
 
 
 def shares_of(

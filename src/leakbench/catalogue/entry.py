@@ -74,6 +74,11 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
     return out
 
 
+def with_values(spec: Spec, *path: str, **values: Any) -> Spec:
+    """Return a spec with other values in the mapping at a path."""
+    return spec | ({path[0]: with_values(spec[path[0]], *path[1:], **values)} if path else values)
+
+
 class Salt(Strict):
     """The file config/salt.yaml: the end of the names of the clients' random streams (docs/security.md)."""
 
@@ -128,11 +133,8 @@ class Sized:
         value = capped(kind, place, name, whole, self.scale, self.file)
         changed = value != whole or spec in self.sizes.values
         if spec in self.sizes.values:
-            *parents, last = SIZED[kind].split(".")
-            inside = value
-            for parent in parents:
-                inside = inside[parent]
-            inside[last] = self.sizes.values[spec]
+            *path, last = SIZED[kind].split(".")
+            value = with_values(value, *path, **{last: self.sizes.values[spec]})
         training = value.get("training")
         if training:
             last = training["epochs"]

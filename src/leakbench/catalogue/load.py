@@ -6,7 +6,6 @@ import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +244,7 @@ def blamed(config: Path) -> Iterator[None]:
     except UserError:
         raise
     except Exception as problem:
-        for reason in chain(_sources(), _attacks(config)):
+        for reason in itertools.chain(_sources(), _attacks(config)):
             raise UserError(reason) from problem
         raise
 
