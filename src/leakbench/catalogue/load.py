@@ -211,6 +211,7 @@ def find(config: Path, kind: str, name: str, where: str) -> Any:
     return entries[name]
 
 
+# What an experiment's lists of defences and attacks may say.
 ALL = "all"
 
 

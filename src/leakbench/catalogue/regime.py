@@ -1,4 +1,4 @@
-"""The models of a file of config/trainings."""
+"""The models of a file of config/trainings, and the options that torch's optimisers take."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,8 +10,10 @@ from leakbench.base.yamls import Described, Distinct, Name, Names, Positive, Str
 _AtLeast0 = Annotated[float, Field(ge=0)]
 
 
+# Written out, because planning needs no torch. Left out are the switches of how torch computes a step, such as
+# `fused`, which leakbench sets, and options that are no single number. A test compares the rest with torch.
 class _Options(Strict):
-    """The options of every optimiser. `true` is no number here."""
+    """The options of every optimiser besides the learning rate. `true` is no number here."""
 
     weight_decay: _AtLeast0 = 0
     maximize: bool = False

@@ -174,6 +174,8 @@ _RESULTS = {
     "score": ("score", "scores/*.parquet"),
     "table": ("table", "trials/*.parquet", "exhibits/*.safetensors"),
 }
+# A clock that went back, a copy from another checkout or `snakemake --touch` hides results of another spec or
+# other code from Snakemake. Each start finds them by their digests.
 _ACCEPTED, _NAMED = "accepted.json", 3
 Specs = Mapping[str, Mapping[str, Any]]
 
