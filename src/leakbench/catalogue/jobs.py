@@ -298,7 +298,8 @@ class Known(Strict):
     """The defence with which an attack plays clients. Without parameters the defence has its own defaults."""
 
     module: str
-    parameters: dict[str, Any] = Field({}, exclude_if=lambda value: not value)
+    # A spec may lack it, and one that has it keeps it.
+    parameters: dict[str, Any] = Field({}, exclude_if=lambda _: False)
 
 
 class PlannedAttack(Attack):
