@@ -10,7 +10,7 @@ from leakbench.base.yamls import Described, Distinct, Name, Names, Positive, Str
 _AtLeast0 = Annotated[float, Field(ge=0)]
 
 
-# Written out, because planning needs no torch. Left out are the switches of how torch computes a step, such as
+# Written out, as planning needs no torch. Left out are the switches of how torch computes a step, such as
 # `fused`, which leakbench sets, and options that are no single number. A test compares the rest with torch.
 class _Options(Strict):
     """The options of every optimiser besides the learning rate. `true` is no number here."""
