@@ -12,7 +12,7 @@ min_version("9.27")
 ROOT = Path(workflow.current_basedir)
 sys.path.insert(0, str(ROOT / "src"))
 
-from leakbench.catalogue.settings import checked
+from leakbench.catalogue.run import checked
 from leakbench.catalogue.workflow import Workflow
 from leakbench.base.errors import UserError
 

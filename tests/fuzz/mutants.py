@@ -21,7 +21,7 @@ from leakbench.audit.doors import of_capture
 from leakbench.base.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import read_spec
-from leakbench.catalogue.load import attack_of
+from leakbench.catalogue.spec import spec_of
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.idx import read_idx
 from leakbench.datasets.pictures import opened
@@ -93,9 +93,8 @@ def _observed(path: Path) -> None:
     """Read an observation, and attack what the reader accepts."""
     torch.manual_seed(0)
     read_observation(path)
-    asked, out = path.parent / "attack.json", path.parent / "guesses.safetensors"
-    asked.write_text(to_json(SPEC))
-    attack(path, asked, out, None, None, None, path.parent / "scratch")
+    out = path.parent / "guesses.safetensors"
+    attack(path, spec_of("attack", SPEC, "spec.json"), out, None, None, None, path.parent / "scratch")
     read_tensors(out)
 
 
@@ -104,7 +103,7 @@ def _audited(path: Path) -> None:
 
 
 def _asked(path: Path) -> None:
-    attack_of(read_spec(path), str(path))
+    spec_of("attack", read_spec(path), str(path))
 
 
 def _labelled(path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.errors import UserError
-from leakbench.catalogue.load import attack_of
+from leakbench.catalogue.spec import spec_of
 from leakbench.observations.observation import read_observation
 
 INPUTS, ROUNDS = 1000, 10
@@ -177,4 +177,4 @@ def test_an_observation_without_a_round_is_refused(tmp_path: Path) -> None:
 )
 def test_a_spec_by_hand_is_checked(change: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        attack_of(mutants.SPEC | change, "spec.json")
+        spec_of("attack", mutants.SPEC | change, "spec.json")

@@ -105,13 +105,14 @@ def _run(job: Spec) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     if job["verb"] == "attack":
         # The command seals itself in a child process, into which nobody sees.
+        from leakbench.catalogue.spec import opened
         from leakbench.jobs.attack import attack
 
         given: Spec = dict.fromkeys(("capture", "out", "generator", "labels", "record"))
         for option, value in (job["in"] | job["out"]).items():
             paths = value if isinstance(value, list) else [value]
             given[option] = Path(paths[0]) if paths else None
-        attack(**given, spec=spec, scratch=Path("scratch"))
+        attack(**given, spec=opened("attack", spec), scratch=Path("scratch"))
     elif code := cli.run(call):
         raise RuntimeError(f"{job['name']}: exit code {code}")
 

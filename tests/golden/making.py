@@ -8,7 +8,7 @@ from typing import Any
 
 from golden import ROOT, Spec
 
-from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.workflow import Workflow
 from leakbench.papers.reference import read_record, recorded, run_of
 
@@ -67,7 +67,7 @@ def kinds() -> Iterator[Spec]:
             absent, spec = read_record(table)["absent"], flow.plan.spec(f"table/{table.stem}")
             samples = {stem: [stem] for stem in spec.get("studies", ())}
             for cell in spec["cells"]:
-                samples.setdefault(capture_of(cell), []).append(cell)
+                samples.setdefault(Cell.parse(cell).capture, []).append(cell)
             for sample in samples.values():
                 if kept := [stem for stem in sample if stem not in absent]:
                     cell = made(flow, table.stem, kept)
@@ -148,7 +148,7 @@ def _trains(flow: Workflow, experiment: str) -> bool:
 
 
 def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[Spec]:
-    plan, capture = flow.plan, capture_of(cells[0])
+    plan, capture = flow.plan, Cell.parse(cells[0]).capture
     dataset, victim, *_, seed = capture.split("/")
     data = f"data/{dataset}.safetensors"
     score = plan.spec(f"score/{capture}")

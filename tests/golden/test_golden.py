@@ -15,7 +15,7 @@ from measures import apart, differences, measured
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import parts_of
-from leakbench.catalogue.needs import declared_metrics
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.jobs.record import planned
 from leakbench.papers.reference import read_record, recorded, run_of
 

@@ -14,7 +14,7 @@ import pytest
 import leakbench
 from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.base.errors import Altered, Unfit, UserError
-from leakbench.catalogue import api
+from leakbench.jobs import docstrings
 from leakbench.jobs.cli import main
 from leakbench.observations.observation import read_observation
 
@@ -152,10 +152,10 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", leakbench.PUBLIC)
 def test_every_argument_is_described(name: str) -> None:
-    node = api.public(name)
+    node = docstrings.public(name)
     assert ast.get_docstring(node)
     if isinstance(node, ast.FunctionDef):
-        for argument, (kind, _, meaning) in api.arguments(node).items():
+        for argument, (kind, _, meaning) in docstrings.arguments(node).items():
             assert kind, argument
             assert meaning.endswith("."), argument
         assert "Raises" in (ast.get_docstring(node) or "")

@@ -10,7 +10,7 @@ import yaml
 from project import ROOT
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.bibliography import OTHERS, Source, bibliography, citation, cited, source
+from leakbench.papers.bibliography import OTHERS, Source, bibliography, citation, cited, source
 from leakbench.papers.work import read_papers
 
 WORKS = bibliography(ROOT / "config")

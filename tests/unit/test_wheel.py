@@ -114,7 +114,7 @@ def test_the_catalogue_is_within(installed: Path, tmp_path: Path) -> None:
     """All of it reads as in the checkout, and every attack's parts can be imported."""
     script = """
 from leakbench.attacks import composed
-from leakbench.catalogue.home import home
+from leakbench.base.code import home
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.schema import KINDS
 from leakbench.metrics import METRICS

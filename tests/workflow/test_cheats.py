@@ -31,8 +31,9 @@ def cheated(project: Project, parameters: dict[str, Any], call: str = "attack") 
     if call == "attack":
         return project.leakbench("attack", "--capture", capture, "--spec", str(spec), "--out", str(out)), out
     code = (
-        "import sys; from pathlib import Path; from leakbench.jobs.attack import attack\n"
-        "attack(*map(Path, sys.argv[1:4]), None, None, None, Path('scratch/attack'))"
+        "import sys; from pathlib import Path; from leakbench.catalogue.spec import opened\n"
+        "from leakbench.jobs.attack import attack; capture, spec, out = map(Path, sys.argv[1:])\n"
+        "attack(capture, opened('attack', spec), out, None, None, None, Path('scratch/attack'))"
     )
     return project.run(sys.executable, "-c", code, capture, str(spec), str(out)), out
 

@@ -15,6 +15,9 @@ from leakbench.attacks.matching.terms import Term
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
+# What does not go with it in one attack (`catalogue.sections.check_fit`).
+EXCLUDES = {"precision: bfloat16": ("parameters.updates: *",)}
+
 
 # The trials of a round do not depend on other rounds, so those of the null baseline may run beside them.
 @capable(together=True)

@@ -23,14 +23,14 @@ from leakbench.audit.client import reason
 from leakbench.audit.found import LABELLED, NOTHING, Found, Score, pixels_of, score
 from leakbench.audit.look import readable, uncountable
 from leakbench.audit.view import Truth
+from leakbench.base.code import home
 from leakbench.base.errors import Unfit
 from leakbench.base.yamls import read_yaml
-from leakbench.catalogue.bibliography import source
-from leakbench.catalogue.home import home
 from leakbench.catalogue.load import merge, validate
 from leakbench.metrics.interval import interval
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
+from leakbench.papers.bibliography import source
 
 # TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of a search.
 TRIALS, FEWEST = 3, 100
@@ -126,7 +126,7 @@ def catalogue() -> dict[str, dict[str, Any]]:
     for name, about in every.items():
         # The other attacks are not read, because the budget of an audit runs already.
         entry = merge(read_yaml(home() / "attacks" / f"{about['entry']}.yaml"), about.get("changes", {}))
-        del entry["variants"]
+        entry = {key: value for key, value in entry.items() if key not in ("variants", "grid")}
         about["entry"] = validate("attacks", about["entry"], name, entry).model_dump(mode="json")
     return every
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from leakbench.base.artefacts import write_bytes
 from leakbench.base.errors import UserError
-from leakbench.catalogue.bibliography import source
+from leakbench.papers.bibliography import source
 from leakbench.results.report.numbers import count, number
 from leakbench.results.report.templates import environment
 

@@ -10,6 +10,16 @@ from typing import Any
 from leakbench.base.parts import parts_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def home() -> Path:
+    """Return the folder of the catalogue: the copy within an installed wheel, or `config` of the checkout."""
+    inside = PACKAGE / "config"
+    return inside if inside.is_dir() else PACKAGE.parents[1] / "config"
+
+
+# What is imported for its type alone changes no result.
+_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
 _IMPORT = re.compile(
     r"^[ \t]*(?:from (leakbench[\w.]*) import (\([^)]*\)|.*)|import (leakbench.*))$", re.MULTILINE
 )
@@ -22,7 +32,7 @@ def _imports(path: Path) -> frozenset[Path]:
     A search of its lines takes a tenth of the time that parsing the file takes.
     """
     names: set[str] = set()
-    for room, parts, whole in _IMPORT.findall(path.read_text()):
+    for room, parts, whole in _IMPORT.findall(_TYPES.sub("", path.read_text())):
         names |= {
             room,
             *(f"{room}.{part}" for part in re.findall(r"\w+", parts)),

@@ -4,14 +4,15 @@ A repeated key, a file that is no mapping, or broken text is answered by one lin
 """
 
 import difflib
+import math
 import re
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from leakbench.base.errors import UserError, raise_unless_file
 
@@ -27,6 +28,12 @@ class Strict(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class Described(Strict):
+    """A strict model of which the text below a key is the key's description in the manual."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
@@ -155,3 +162,33 @@ def _mistake(problem: ValidationError, fields: Iterable[str], manual: str) -> st
     message = "there is no such key" if error["type"] == "extra_forbidden" else message
     # A check of our own says how to mend what it refuses.
     return f"{key}: {message}" if message.endswith(")") else f"{key}: {message}{given} ({mend})"
+
+
+# The largest number of a spec, and so of a YAML. No attack of the catalogue comes near, and ten million steps
+# do not end.
+LARGEST = 10_000_000
+# Beyond this, floating-point numbers do not hold every whole number.
+LARGEST_SEED = 2**53
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    twice = [value for number, value in enumerate(values) if value in values[:number]]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is given twice")
+    return values
+
+
+def _small(shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    if math.prod(shape) > LARGEST:
+        raise ValueError(f"an image of more than {LARGEST} numbers (lower it)")
+    return shape
+
+
+Distinct = AfterValidator(_distinct)
+Positive = Annotated[int, Field(gt=0)]
+Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+# Rows, columns and channels. YAML has no tuples, so a list is taken for one.
+Shape = Annotated[tuple[Positive, Positive, Positive], Field(strict=False), AfterValidator(_small)]
+NAME = r"[a-z0-9][a-z0-9.-]{0,99}"
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+Names = Annotated[list[Name], Field(min_length=1), Distinct]

@@ -8,14 +8,16 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from leakbench.base.core_time import in_words
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.costs import EXPERIMENT, JOB
-from leakbench.catalogue.entry import Sizes
+from leakbench.catalogue.entry import Sizes, with_values
 from leakbench.catalogue.experiment import Budget
+from leakbench.catalogue.load import find, load_kind
 from leakbench.catalogue.study import Study
 from leakbench.papers.work import Paper, published_for
 
@@ -27,13 +29,7 @@ ENOUGH = 20
 
 @dataclass(frozen=True)
 class Ask:
-    """A job that an experiment asks for.
-
-    experiment: the experiment's name.
-    job: the cell or the study.
-    networks: the specs of all networks that are trained for the job: the victim, the generator, and the
-    classifiers that a metric asks.
-    """
+    """A job that an experiment asks for, with the specs of all networks that are trained for it."""
 
     experiment: str
     job: Cell | Study
@@ -41,17 +37,17 @@ class Ask:
 
     @property
     def name(self) -> str:
-        """Return the job's name in a scale's `left_out`: <experiment>/<stem>."""
+        """The job's name in a scale's `left_out`: <experiment>/<stem>."""
         return f"{self.experiment}/{self.job.stem}"
 
     @property
     def attack(self) -> str:
-        """Return the name of the attack; empty for a study."""
+        """The name of the attack; empty for a study."""
         return self.job.attack if isinstance(self.job, Cell) else ""
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return what asks share that are compared with each other: experiment, and capture or study."""
+        """What asks share that are compared with each other: experiment, and capture or study."""
         return self.experiment, self.job.capture if isinstance(self.job, Cell) else self.job.stem
 
 
@@ -63,8 +59,6 @@ class _Dear(Exception):
 class _Fitted:
     """A job that the budget could pay for if there were no others.
 
-    ask: the ask for the job.
-    trials: number of trials that the job gets.
     sizes: name of a spec → the size that the budget sets in it.
     seconds: name of a spec → core-seconds of its job.
     """
@@ -77,11 +71,8 @@ class _Fitted:
 
 @dataclass(frozen=True)
 class _Purse:
-    """A budget and the jobs that it is spent on.
+    """A budget and the jobs that it is spent on, by their specs at published size.
 
-    scale: the scale's name, for the reasons.
-    budget: the scale's budget.
-    specs: name → spec at its published size.
     there: data set → images of its train split.
     """
 
@@ -91,17 +82,14 @@ class _Purse:
     there: Mapping[str, int]
 
     def adapts(self, ask: Ask) -> bool:
-        """Say whether the job is that of an adaptive attacker, who knows the defence."""
         return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
 
     def fair(
         self, group: list[_Fitted], asked: Mapping[tuple[str, str], Sequence[Ask]], out: Sizes
     ) -> list[_Fitted]:
-        """Return the jobs that do not flatter a defence: no plain attack without its adaptive twin.
+        """Return the jobs of a group that do not flatter a defence: no plain attack without adaptive twin.
 
-        group: the jobs of one group that fit.
-        asked: group → all asks of the group.
-        out: holds what is left out so far, and gets the jobs that are left out here.
+        The others are added to what `out` leaves out.
         """
         knowing = [ask for ask in asked[group[0].ask.group] if self.adapts(ask)]
         lost = {ask.attack for ask in knowing if ask.name in out.left_out}
@@ -129,7 +117,9 @@ class _Purse:
         seconds[name] = JOB
         if not (training and training["epochs"]):
             return
-        each = costs.of_training(_with(spec, part, "training", epochs=1), part, self._count(spec)).seconds()
+        each = costs.of_training(
+            with_values(spec, part, "training", epochs=1), part, self._count(spec)
+        ).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
         if wanted * each > self.budget.training:
             raise _Dear(
@@ -145,7 +135,7 @@ class _Purse:
         name = f"study/{study.stem}"
         spec = self.specs[name]
         sizes[name] = self._length(spec["training"]["rounds"], paper.rounds if paper else {}, study.training)
-        shorter = _with(spec, "training", rounds=sizes[name])
+        shorter = with_values(spec, "training", rounds=sizes[name])
         took = costs.of_study(shorter, self._count(spec, *spec["training"]["beside"])).seconds()
         if took > self.budget.training:
             raise _Dear(
@@ -163,13 +153,13 @@ class _Purse:
         spec, played = self.specs[attack], self.specs[capture]
         if steps := spec["attack"]["parameters"].get("iterations"):
             sizes[attack] = self._length(steps, paper.lengths if paper else {}, cell.attack)
-            spec = _with(spec, "attack", "parameters", iterations=sizes[attack])
+            spec = with_values(spec, "attack", "parameters", iterations=sizes[attack])
         federation = played["federation"]
         for trials, limit in sorted(self.budget.trials.items(), reverse=True):
             rounds = min(trials * federation["passes"], federation["rounds"])
             if federation["server"] == "fedavg":
                 rounds = self._length(federation["rounds"], {}, "")
-            shorter = _with(played, "federation", rounds=rounds)
+            shorter = with_values(played, "federation", rounds=rounds)
             took = costs.of_attack(spec, shorter).seconds(), costs.of_capture(shorter).seconds()
             if sum(took) <= limit:
                 break
@@ -206,9 +196,6 @@ def paid(
     Among these, the attacks come first that cost least for each trial that an experiment gets. The cost
     includes all networks that must still be trained for them. Trials beyond ENOUGH do not count.
 
-    scale: the scale's name, for the reasons.
-    budget: the scale's budget.
-    asks: all jobs that experiments ask for.
     specs: name → spec of a job at its published size.
     papers: experiment → the work that it belongs to, which says how long the published attacks ran.
     there: data set → images of its train split.
@@ -281,8 +268,80 @@ def paid(
     return out
 
 
-def _with(spec: Spec, *path: str, **values: Any) -> Spec:
-    """Return a spec with other values in the mapping at a path."""
-    first, *rest = path
-    inside = _with(spec[first], *rest, **values) if rest else spec[first] | values
-    return spec | {first: inside}
+def shares_of(
+    config: Path, specs: Mapping[str, Spec], cells: Sequence[Cell], studies: Sequence[Study]
+) -> dict[str, dict[str, float]]:
+    """Return how long a scale trains the networks of cells and studies, as shares of the length without caps.
+
+    Returns path stem of a cell or study → what is trained → its share. Shares of 1 are left out.
+    """
+    counts = counted(config)
+    found = {}
+    for cell in cells:
+        victim = specs[cell.path("train")]["victim"]
+        generator = specs[cell.path("attack")]["attack"]["generator"] or ""
+        made = next((specs[name]["generator"] for name in cell.served(generator) if name in specs), None)
+        found[cell.stem] = of_cell(config, cell.victim, victim, counts.get(cell.dataset), generator, made)
+    for study in studies:
+        training = specs[f"study/{study.stem}"]["training"]
+        seen = [count for name in (study.dataset, *training["beside"]) if (count := counts.get(name))]
+        found[study.stem] = of_study(config, study.training, training, seen)
+    return {stem: share for stem, share in found.items() if share}
+
+
+def counted(config: Path) -> dict[str, int]:
+    datasets = load_kind(config, "datasets")
+    return {name: entry.counts["train"] for name, entry in datasets.items() if "train" in entry.counts}
+
+
+def of_cell(
+    config: Path, victim: str, capped: Spec, count: int | None, generator: str, made: Spec | None
+) -> dict[str, float]:
+    """Return `victim` and `generator` → the share of their passes over images that a scale leaves them.
+
+    victim: the name of the victim, and `capped` its entry as the scale has it.
+    count: number of training images of the victim's data set, if known.
+    generator: the name of the generator, and `made` its entry as the scale has it; "" and None without one.
+    """
+    found = {"victim": _passes(capped, _whole(config, "victims", victim), count)}
+    if made is not None:
+        whole = _whole(config, "generators", generator)
+        auxiliary = whole["auxiliary"] or {"start": 0, "stop": 0}
+        kept = round((auxiliary["stop"] - auxiliary["start"]) * (1 - whole["validation"]))
+        found["generator"] = _passes(made, whole, kept)
+    return _below_one(found)
+
+
+def of_study(config: Path, name: str, training: Spec, counts: Sequence[int]) -> dict[str, float]:
+    """Return `rounds` and `images` → the share of the stated ones that a training has at a scale.
+
+    counts: number of training images of each data set that the study trains on.
+    """
+    whole = _whole(config, "trainings", name)
+    seen, all_of_them = (
+        sum(min(count, each["images"] or count) for count in counts) for each in (training, whole)
+    )
+    rounds, of_rounds = (each["rounds"] * each["local_epochs"] for each in (training, whole))
+    return _below_one({"rounds": rounds / of_rounds, "images": seen / all_of_them})
+
+
+def _whole(config: Path, kind: str, name: str) -> Spec:
+    """Return an entry without any cap."""
+    return find(config, kind, name, kind).model_dump(mode="json")
+
+
+def _passes(capped: Spec, whole: Spec, there: int | None) -> float:
+    """Return epochs × images of a capped entry's training, divided by those of the whole entry."""
+    if not capped["training"]:
+        return 1
+    now, then = (_images(entry["training"], there) for entry in (capped, whole))
+    return now / then if then else 1
+
+
+def _images(training: Mapping[str, Any], there: int | None) -> int:
+    limits = [count for count in (training["images"], there) if count is not None]
+    return int(training["epochs"]) * min(limits, default=1)
+
+
+def _below_one(shares: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(share, 6) for name, share in shares.items() if share < 1}

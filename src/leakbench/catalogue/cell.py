@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leakbench.base.cellname import named
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import suggest
 from leakbench.catalogue.load import file_of, find
@@ -12,6 +13,8 @@ from leakbench.catalogue.schema import Dataset
 Spec = dict[str, Any]
 # Stands for the victim in the path of a generator that depends on none. No entry can have this name.
 ANY_VICTIM = "_any"
+# The files that the pictures of a cell are taken from.
+PICTURED = ("guesses", "truth", "victims", "data")
 # The point at which a decaying step size falls first, as a share of the iterations over which it decays.
 DECAYS_AT = 3 / 8
 
@@ -30,29 +33,51 @@ class Cell:
     attack: str
     seed: int
 
+    @classmethod
+    def parse(cls, stem: str) -> "Cell":
+        """Return the cell of a path stem. That of a capture gives a cell without an attack."""
+        dataset, victim, federation, defence, *attack, seed = stem.split("/")
+        return cls(dataset, victim, federation, defence, "".join(attack), int(seed))
+
     @property
     def capture(self) -> str:
         """Path stem of the capture that this cell attacks. The cells of other attacks share it."""
-        return capture_of(self.stem)
+        return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.seed}"
+
+    @property
+    def name(self) -> str:
+        """The name of the cells that differ from this one by their seed alone, as of a line of a table."""
+        return named(vars(self))
 
     @property
     def stem(self) -> str:
         """Path stem of this cell's own results."""
-        return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.attack}/{self.seed}"
+        return f"{self.name}/{self.seed}"
+
+    def path(self, kind: str, network: str = "") -> str:
+        """Return the path of a file or spec of this cell, below the run's folder and without suffix.
+
+        kind: the folder of the file, such as `guesses` or `truth`.
+        network: the name of a network that is trained on the cell's data set, if not of its victim.
+        """
+        match kind:
+            case "data":
+                return f"data/{self.dataset}"
+            case "train" | "victims":
+                return f"{kind}/{self.dataset}/{network or self.victim}/{self.seed}"
+            case "attack" | "guesses" | "records/attack":
+                return f"{kind}/{self.stem}"
+        return f"{kind}/{self.capture}"
+
+    def served(self, generator: str) -> tuple[str, ...]:
+        """Return the names that the spec of a generator may have that this cell's attack takes."""
+        victims = self.victim, ANY_VICTIM
+        return tuple(f"generator/{self.dataset}/{of}/{generator}/{self.seed}" for of in victims)
 
 
 def capture_of(stem: str) -> str:
     """Return the path stem of the capture that a cell attacks, by the stem of the cell."""
-    *capture, _, seed = stem.split("/")
-    return "/".join([*capture, seed])
-
-
-def pictured(stem: str) -> dict[str, str]:
-    """Return kind → path stem of the files that the pictures of a cell are taken from, by the cell's stem."""
-    dataset, victim, *_, seed = stem.split("/")
-    return {
-        "guesses": stem, "truth": capture_of(stem), "victims": f"{dataset}/{victim}/{seed}", "data": dataset,
-    }  # fmt: skip
+    return Cell.parse(stem).capture
 
 
 def check_cell(

@@ -5,7 +5,7 @@ from functools import cache
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import stem
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
+from leakbench.catalogue.cell import Cell, Spec, check_cell
 from leakbench.catalogue.entry import Sized
 from leakbench.catalogue.load import file_of
 from leakbench.catalogue.signature import check_signature, module_file, part_names
@@ -14,8 +14,6 @@ from leakbench.catalogue.signature import check_signature, module_file, part_nam
 def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tuple[str, ...]]:
     """Return name → resolved spec of a cell, and the names of those of its victim and generator, if any.
 
-    cell: the names of the entries.
-    at: the catalogue at the scale.
     where: what a message calls the experiment that asks for the cell.
 
     Raises UserError that names file and key if the parts do not fit each other.
@@ -26,23 +24,22 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
             f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and "
             "classes, not of words)"
         )
-    trained, served = f"train/{cell.dataset}/{cell.victim}/{cell.seed}", ""
+    trained, served = cell.path("train"), ""
     entries = {
         kind: at.entry(f"{kind}s", place, getattr(cell, kind), where, spec)
         for kind, place, spec in (
             ("victim", cell.dataset, trained),
-            ("federation", cell.dataset, f"capture/{cell.capture}"),
+            ("federation", cell.dataset, cell.path("capture")),
             ("defence", cell.dataset, ""),
             # The time that an attack takes depends on all parts of the capture.
-            ("attack", cell.capture.rpartition("/")[0], f"attack/{cell.stem}"),
+            ("attack", cell.name.rpartition("/")[0], cell.path("attack")),
         )
     }
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
         named = f"{file_of(config, 'attacks', cell.attack)}: generator.{cell.dataset}"
         reads = at.whole("generators", generator, named).reads
-        whom = cell.victim if reads == "features" else ANY_VICTIM
-        served = f"generator/{cell.dataset}/{whom}/{generator}/{cell.seed}"
+        served = cell.served(generator)[reads != "features"]
         entries["generator"] = at.entry("generators", cell.dataset, generator, named, served)
         auxiliary, weights = (entries["generator"][key] for key in ("auxiliary", "weights"))
         if auxiliary:
@@ -64,11 +61,11 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
     out: dict[str, Spec] = {}
     out[trained] = {"victim": entries["victim"], "dataset": images, "seed": cell.seed}
     if generator:
-        features = {"victim": network} if whom == cell.victim else {}
+        features = {"victim": network} if reads == "features" else {}
         out[served] = {
             "generator": entries["generator"], "dataset": images, "seed": cell.seed, **features,
         }  # fmt: skip
-    out[f"capture/{cell.capture}"] = {
+    out[cell.path("capture")] = {
         "federation": entries["federation"], "federation_name": cell.federation,
         "defence": entries["defence"], "victim": network, "dataset": images, "seed": cell.seed,
         "salt": at.salt,
@@ -86,7 +83,7 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
     # Under some defences even an attack that does not adapt needs their file, for its function `unadapted`.
     source = _adaptation(known)
     adapts = source is not None and (attack["adaptive"] or "\ndef unadapted(" in source)
-    out[f"attack/{cell.stem}"] = {
+    out[cell.path("attack")] = {
         "attack": attack, "attack_name": cell.attack, "null_rounds": at.scale.null_rounds, "seed": cell.seed,
         **({"adaptation": {"module": known}} if adapts else {}),
         **({"defence": given} if plays else {}),
@@ -97,28 +94,18 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
 def judge_spec(cell: Cell, name: str, at: Sized, where: str, specs: Mapping[str, Spec]) -> dict[str, Spec]:
     """Return name → resolved spec of the training of a classifier that a metric of a cell asks.
 
-    cell: the cell.
-    name: the classifier's name. It is a victim that no cell need attack.
-    at: the catalogue at the scale.
-    where: what a message calls the key that asks for the classifier.
-    specs: the resolved specs of the cell.
-
     Raises UserError that names file and key if the classifier is not one that is trained.
     """
-    spec = f"train/{cell.dataset}/{name}/{cell.seed}"
+    spec = cell.path("train", name)
     entry = at.entry("victims", cell.dataset, name, where, spec)
     if entry["training"] is None:
         raise UserError(f"{where}: judge '{name}' is not trained (give config/victims a training for it)")
-    beside = specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]
+    beside = specs[cell.path("train")]
     return {spec: {**beside, "victim": entry}}
 
 
 def pointless(attack: Spec, capture: Spec) -> str:
-    """Return why an attack on a capture measures nothing of its own, or "" if it does.
-
-    attack: the attack's resolved spec.
-    capture: the capture's.
-    """
+    """Return why an attack on a capture measures nothing of its own, or "" if it does."""
     idle = (
         attack["attack"]["adaptive"] and capture["defence"]["module"] == "none" and "adaptation" not in attack
     )

@@ -1,4 +1,4 @@
-"""The cost model: what a job computes, by its spec, and how long one core takes for it.
+"""The cost model: what a job computes, how long one core takes for it, and what it asks of a cluster.
 
 Work is counted as millions of operations in convolutions and in matrix products, and as thousands of calls of
 torch. A calibration says how much of each a core does in a second. Every machine plans by the calibration
@@ -6,31 +6,29 @@ REFERENCE, so that the same cells run everywhere. `leakbench plan` also measures
 """
 
 import itertools
+import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from leakbench.catalogue.cell import Spec, capture_of
+from leakbench.catalogue.cell import Cell, Spec
+from leakbench.catalogue.signature import constant, module_file
 
 
 class Work(NamedTuple):
-    """The work of a job.
-
-    convolutions: millions of operations in convolutions.
-    products: millions of operations in matrix products.
-    calls: thousands of calls of torch.
-    """
+    """The work of a job: millions of operations in convolutions, products; thousands of calls of torch."""
 
     convolutions: float = 0.0
     products: float = 0.0
     calls: float = 0.0
 
     def times(self, factor: float) -> "Work":
-        """Return the work of `factor` such jobs."""
         return Work(*(factor * each for each in self))
 
     def plus(self, other: "Work") -> "Work":
-        """Return the work of both."""
         return Work(*(a + b for a, b in zip(self, other, strict=True)))
 
     def seconds(self, speed: "Work | None" = None) -> float:
@@ -38,62 +36,26 @@ class Work(NamedTuple):
         return sum(each / rate for each, rate in zip(self, speed or REFERENCE, strict=True))
 
 
-# What one core of an Intel Xeon with AVX-512 does in a second (`verbs/plan.py` measures it).
+# What one core of an Intel Xeon with AVX-512 does in a second (`jobs/plan.py` measures it).
 REFERENCE = Work(convolutions=60_000, products=80_000, calls=100)
 
 
 class Network(NamedTuple):
-    """The size of a network.
+    """The size of a network, as its file states it in COST.
 
-    operations: millions of operations of the forward pass of one image, in the tables below of 32×32.
+    operations: millions of operations of the forward pass of one image of 32×32.
     weights: millions of parameters.
-    layers: number of layers.
+    dense: whether all of its layers are dense.
     """
 
     operations: float
     weights: float
     layers: int
+    dense: bool = False
 
 
-# A key is a module, or a module with its depth and stem, or with the network that it holds. A test counts
-# operations and parameters again.
-NETWORKS = {
-    "fcnn": Network(0.9, 0.5, 3),
-    "cnn": Network(7, 1.0, 4),
-    "convnet": Network(3700, 3, 8),
-    "lenet-dlg": Network(1.5, 0.1, 4),
-    "lenet-grnn": Network(1.5, 0.1, 4),
-    "lenet-fedkl": Network(1.5, 0.1, 4),
-    "lenet5": Network(1.3, 0.1, 5),
-    "resnet20-4": Network(1300, 4.4, 21),
-    "cifar-resnet-20": Network(82, 0.3, 21),
-    "cifar-resnet-32": Network(140, 0.5, 33),
-    "resnet-18-large": Network(75, 12, 21),
-    "resnet-34-large": Network(150, 22, 37),
-    "resnet-50-large": Network(170, 26, 54),
-    "resnet-18-small": Network(1120, 12, 21),
-    "resnet-18-unpooled": Network(290, 12, 21),
-    "resnet-34-unpooled": Network(590, 22, 37),
-    "densenet": Network(120, 8, 121),
-    "vgg": Network(870, 135, 16),
-    "crnn": Network(400, 9, 12),
-    "precode-mlp": Network(10, 5, 6),
-    "precode-lenet-dlg": Network(2.7, 0.7, 7),
-    "perceptron": Network(0.06, 0.001, 3),
-    "mlp": Network(6.2, 3.1, 2),
-    "peeling": Network(6.2, 3.1, 2),
-    "fedavg-cnn": Network(45, 1.7, 4),
-}
-# Generators that are trained. Their numbers follow from what their training was measured to take.
-GENERATORS = {
-    "cvae": Network(16, 1, 10),
-    "fidel-mnist": Network(80, 5, 8),
-    "fidel-cifar10": Network(130, 5, 8),
-}
-# A network without an entry is taken for a large one.
+# A network whose file states no COST is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
-# Networks of dense layers alone.
-DENSE = ("fcnn", "mlp", "peeling", "perceptron")
 # Forward passes that cost as much as a training step (STEP), and as an iteration of gradient matching whose
 # second derivative is exact (EXACT) or a difference of first derivatives (FROZEN).
 STEP, EXACT, FROZEN = 3, 14, 7
@@ -129,10 +91,8 @@ MOVED, CACHED = 15, 256
 # (rlu).
 LABELLED, NOISE, EACH = 0.05, 64, 100
 # The learned inverter: forward passes that cost as much as the gradient of one sample alone, and millions of
-# operations of Adam's step for each million weights. PLAYED: a defence that works on the gradients of single
-# samples → thousands of calls of torch that it takes for each sample.
+# operations of Adam's step for each million weights.
 ALONE, ADAM = 10, 170
-PLAYED = {"censor": 2.5, "dp-sgd": 0.1, "outpost": 0.1, "soteria": 10}
 # The number of living neurons in a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that each job takes in addition, for files and Snakemake (JOB), and that the table and the
@@ -140,20 +100,24 @@ NEURONS = 64
 JOB, EXPERIMENT = 0.5, 0.7
 
 
+@cache
+def sizes(module: str) -> dict[str, Network]:
+    """Return what the file of a victim or a generator states as COST, by depth and stem or network."""
+    room = next((each for each in ("victims", "generators") if module_file(each, module).is_file()), "")
+    said = (constant(room, module, "COST", None) if room else None) or {}
+    return {key: Network(**size) for key, size in ({"": said} if "weights" in said else said).items()}
+
+
 def network(victim: Spec, shape: list[int]) -> Network:
     """Return the size of a network for images of `shape` (rows, columns, channels), by its resolved entry."""
-    parameters = victim.get("parameters", {})
-    longer = [
-        victim["module"],
-        *(str(parameters[key]) for key in ("depth", "stem", "network") if key in parameters),
-    ]
-    names = ["-".join(longer[:count]) for count in range(len(longer), 0, -1)]
-    known = NETWORKS | GENERATORS
-    found = next((known[key] for key in names if key in known), UNKNOWN)
+    parameters, known = victim.get("parameters", {}), sizes(victim["module"])
+    longer = [str(parameters[key]) for key in ("depth", "stem", "network") if key in parameters]
+    names = ("-".join(longer[:count]) for count in range(len(longer), -1, -1))
+    found = next((known[name] for name in names if name in known), UNKNOWN)
     if victim["module"] in ("mlp", "peeling"):
         widths = [math.prod(shape), *parameters.get("hidden", [1000])]
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
-        return Network(2 * weights, weights, len(widths))
+        return Network(2 * weights, weights, len(widths), dense=True)
     larger = shape[0] * shape[1] / 1024
     if victim["module"] == "fedavg-cnn":
         # Its weights are those of its second convolution, which has most operations, and first dense layer.
@@ -162,7 +126,7 @@ def network(victim: Spec, shape: list[int]) -> Network:
         operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
         return found._replace(operations=operations, weights=weights)
     if victim["module"] == "imprinted":
-        behind, clients = known["lenet-dlg"], parameters.get("clients", 0)
+        behind, clients = sizes("lenet-dlg")[""], parameters.get("clients", 0)
         weights = (1 + max(clients, 1)) * math.prod(shape) * parameters["bins"] / 1e6
         # The convolution in front has nine weights for each channel of each client and of a sample.
         kernels = 18 * clients * shape[2] * math.prod(shape) / 1e6
@@ -181,15 +145,11 @@ def _passes(
 ) -> Work:
     """Return the work of forward passes over images.
 
-    victim: the network's resolved entry.
-    shape: rows, columns and channels of an image.
-    images: number of images.
-    passes: number of forward passes of each image.
     calls: thousands of calls of torch for each layer, in all.
     moved: millions of operations that an image costs in addition in each pass, if there are convolutions.
     """
     own = network(victim, shape)
-    if victim["module"] in DENSE:
+    if own.dense:
         return Work(0, images * passes * own.operations, own.layers * calls)
     return Work(images * passes * (own.operations + moved), 0, own.layers * calls)
 
@@ -200,12 +160,7 @@ def starts(federation: Spec) -> int:
 
 
 def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
-    """Return the work of training a victim or a generator.
-
-    spec: the job's spec.
-    part: `victim` or `generator`.
-    there: number of images of the split that a victim trains on.
-    """
+    """Return the work of training a victim or a generator on a split of `there` images."""
     entry, auxiliary = spec[part], spec[part].get("auxiliary")
     training = entry["training"]
     if training is None:
@@ -216,7 +171,7 @@ def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
 
 
 def of_study(spec: Spec, there: int = 60_000) -> Work:
-    """Return the work of a training study. `there`: number of images of the splits that it trains on."""
+    """Return the work of a training study on splits of `there` images."""
     training, (rows, columns, channels) = spec["training"], spec["dataset"]["shape"]
     shape = [training["size"] or rows, training["size"] or columns, channels]
     images = training["rounds"] * training["local_epochs"] * min(training["images"] or there, there)
@@ -224,7 +179,6 @@ def of_study(spec: Spec, there: int = 60_000) -> Work:
 
 
 def of_capture(spec: Spec) -> Work:
-    """Return the work of playing a federation."""
     federation = spec["federation"]
     rounds = federation["rounds"] + federation.get("begins", 0)
     updates = starts(federation) * rounds * federation["local"]["epochs"]
@@ -235,11 +189,7 @@ def of_capture(spec: Spec) -> Work:
 
 
 def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
-    """Return how many updates an attack works on, with those of its null baseline, and how many images.
-
-    spec: the attack's spec.
-    capture: the spec of the capture that is attacked.
-    """
+    """Return how many updates an attack works on, with those of its null baseline, and how many images."""
     federation = capture["federation"]
     rounds = federation["rounds"] + min(spec["null_rounds"], -(-federation["rounds"] // 4))
     played = starts(federation) * rounds
@@ -320,12 +270,6 @@ def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chos
 
     Whether updates are drawn anew in each epoch depends on the defence. They are counted as drawn anew unless
     the defence works on the gradients of single samples.
-
-    victim: the victim's resolved entry.
-    shape: rows, columns and channels of an image.
-    batch: samples in an update.
-    models: number of models that the federation starts from.
-    chosen: the attack's parameters.
     """
     hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
     inputs, defence = (
@@ -335,29 +279,94 @@ def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chos
     inputs = min(inputs, chosen["bins"] or inputs)
     weights = (inputs + hidden + batch * math.prod(shape)) * hidden / 1e6
     fit = Work(products=pairs * epochs * weights * (2 * STEP + ADAM / chosen["batch"]))
-    calls, drawn = PLAYED.get(defence, 0), 1 if defence in PLAYED else epochs
+    calls = constant("defences", defence, "COST", 0)
+    drawn = 1 if calls else epochs
     played = _passes(victim, shape, pairs * drawn * batch, ALONE, 0).plus(Work(calls=pairs * calls))
     return fit.plus(played).times(models)
 
 
-def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:
-    """Return the work of each training, capture and attack among `specs`.
+def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = 60_000) -> Work:
+    """Return the work of a job by the kind of its spec. An attack needs the spec of its capture."""
+    match kind:
+        case "attack" if capture:
+            return of_attack(spec, capture)
+        case "capture":
+            return of_capture(spec)
+        case "study":
+            return of_study(spec, there)
+    return of_training(spec, "victim" if kind == "train" else kind, there)
 
-    there: data set → images of its train split.
-    """
+
+def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:
+    """Return the work of each training, capture and attack. `there`: data set → images of its train split."""
     found = {}
     for name, spec in specs.items():
         kind, _, stem = name.partition("/")
-        if kind == "attack":
-            found[name] = of_attack(spec, specs[f"capture/{capture_of(stem)}"])
-        elif kind == "capture":
-            found[name] = of_capture(spec)
+        if kind in ("attack", "capture"):
+            capture = specs[Cell.parse(stem).path("capture")] if kind == "attack" else None
+            found[name] = work(kind, spec, capture)
         elif kind in ("train", "generator", "study"):
             beside = spec["training"]["beside"] if kind == "study" else []
             count = sum(there.get(each, 60_000) for each in (spec["dataset"]["name"], *beside))
-            found[name] = (
-                of_study(spec, count)
-                if kind == "study"
-                else of_training(spec, "victim" if kind == "train" else kind, count)
-            )
+            found[name] = work(kind, spec, there=count)
     return found
+
+
+# A scheduler ends a job that takes more than it asked for, so what a job asks for is generous.
+MARGIN, START = 2, 10
+# A killed attack resumes where it was, so a job never asks for more minutes than most clusters grant.
+LONGEST = 2 * 24 * 60
+# A job whose data is missing ends at once. A time below this says nothing about the job.
+IDLE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The seconds of one thread that a job needs, and the megabytes of the job and of each of its workers."""
+
+    seconds: float
+    base: float
+    each: float = 0.0
+
+    def minutes(self, threads: int = 1, attempt: int = 1) -> int:
+        """Return the minutes to ask for, at the first or a later attempt, at most LONGEST."""
+        return min(LONGEST, attempt * (START + math.ceil(MARGIN * self.seconds / threads / 60)))
+
+    def megabytes(self, threads: int = 1, attempt: int = 1) -> int:
+        return attempt * math.ceil(self.base + self.each * threads)
+
+
+def needs(kind: str, spec: Spec, capture: Spec | None = None) -> Needs:
+    """Return what a job asks of a cluster, by the kind of its spec. An attack also needs its capture's."""
+    seconds, played = work(kind, spec, capture).seconds(), capture or spec
+    shape = played["dataset"]["shape"]
+    weights = network(played["generator" if kind == "generator" else "victim"], shape).weights
+    match kind:
+        case "attack":
+            # Trials are worked on in chunks, which bounds their memory. One trial of a large image or network
+            # may still need more.
+            pictures = 20 * max(played["federation"]["clients"]) * shape[0] * shape[1] / 1024
+            return Needs(seconds, 2000, 1000 + pictures + 24 * weights)
+        case "capture":
+            return Needs(seconds, 4000 + 40 * weights)
+    # There are three states of each weight, and gradients. A million numbers are four megabytes.
+    models = 1 + spec["training"]["clients"] if kind == "study" else 1
+    return Needs(seconds, 3000 + 24 * weights * models)
+
+
+def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
+    """Return what a job's last run took, by its record and whether it shared its work among workers.
+
+    Returns None if there is no sound record, or if the spec has changed since.
+    """
+    try:
+        if record.stat().st_mtime < spec.stat().st_mtime:
+            return None
+        took = json.loads(record.read_text())
+        seconds, peak = float(took["seconds"]), float(took["peak_memory_mb"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not (IDLE_SECONDS <= seconds < math.inf and 0 <= peak < math.inf):
+        return None
+    # The peak is that of the largest process. It does not say how many processes shared the work.
+    return Needs(2 * seconds, 500 + 1.5 * peak, 1.5 * peak if workers else 0)

@@ -15,10 +15,7 @@ from leakbench.catalogue.schema import Scale
 
 # Keys that change no result.
 FOR_PEOPLE = {"summary", "title"}
-CAPPED = ("victims", "generators", "federations", "attacks", "trainings")
-
-
-# The key of each kind of entry that a budget sets.
+# The kinds of entries that a scale may cap → the key that a budget sets.
 SIZED = {
     "victims": "training.epochs",
     "generators": "training.epochs",
@@ -45,14 +42,8 @@ class Sizes:
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
     """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset.
 
-    A pattern of the scale is compared with the entry's name, or with <place>/<name> if it holds a slash.
-
-    kind: the kind of the entry, such as `attacks`.
-    place: the data set; for an attack all that it runs on, <data set>/<victim>/<federation>/<defence>.
-    name: the name of the entry.
-    value: the values of the entry.
-    scale: the scale that caps.
-    where: the scale's file, for messages.
+    A pattern of the scale is compared with the entry's name, or with <place>/<name> if it holds a slash. The
+    place is the data set; for an attack it is <data set>/<victim>/<federation>/<defence>.
 
     Raises UserError if a cap is on a key that the entry does not have, or whose value is no number.
     """
@@ -83,12 +74,13 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
     return out
 
 
-class Salt(Strict):
-    """The file config/salt.yaml.
+def with_values(spec: Spec, *path: str, **values: Any) -> Spec:
+    """Return a spec with other values in the mapping at a path."""
+    return spec | ({path[0]: with_values(spec[path[0]], *path[1:], **values)} if path else values)
 
-    salt: at least 32 hexadecimal digits with which the names of the clients' random streams end
-    (docs/security.md).
-    """
+
+class Salt(Strict):
+    """The file config/salt.yaml: the end of the names of the clients' random streams (docs/security.md)."""
 
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32,}$")]
 
@@ -97,8 +89,6 @@ class Salt(Strict):
 class Sized:
     """The catalogue at a scale.
 
-    config: the folder of the catalogue.
-    scale: the entry of the scale.
     file: the file of the scale, for messages.
     salt: the salt of the clients' random streams.
     sizes: what the scale's budget pays for.
@@ -117,7 +107,6 @@ class Sized:
 
     @property
     def name(self) -> str:
-        """Return the name of the scale."""
         return Path(self.file).stem
 
     def whole(self, kind: str, name: str, where: str) -> Any:
@@ -129,13 +118,9 @@ class Sized:
 
         All callers share the mappings inside the entry. Replace such a mapping, and never change it.
 
-        kind: the kind of the entry, such as `attacks`.
         place: what patterns of caps are compared with, as in `capped`.
-        name: the name of the entry.
         where: what a message calls the place that names the entry.
         spec: the name of the spec whose size the budget sets; "" if there is none.
-
-        Raises UserError if the entry is missing, or if a cap does not fit it.
         """
         # Only a cap may depend on the place.
         key = kind, place if self.scale.caps.get(kind) else "", name, self.sizes.values.get(spec)
@@ -148,11 +133,8 @@ class Sized:
         value = capped(kind, place, name, whole, self.scale, self.file)
         changed = value != whole or spec in self.sizes.values
         if spec in self.sizes.values:
-            *parents, last = SIZED[kind].split(".")
-            inside = value
-            for parent in parents:
-                inside = inside[parent]
-            inside[last] = self.sizes.values[spec]
+            *path, last = SIZED[kind].split(".")
+            value = with_values(value, *path, **{last: self.sizes.values[spec]})
         training = value.get("training")
         if training:
             last = training["epochs"]
@@ -162,10 +144,7 @@ class Sized:
         return {key: part for key, part in value.items() if key not in FOR_PEOPLE}
 
     def left_out(self, name: str) -> str:
-        """Return why the scale leaves out an experiment, or the cell or study <experiment>/<stem>.
-
-        Returns "" if the scale does not leave it out.
-        """
+        """Return why the scale leaves out an experiment, or <experiment>/<stem> of a cell or study, or ""."""
         experiment = name.partition("/")[0]
         if self.only and experiment not in self.only:
             return "another experiment was asked for by --config only"
@@ -184,8 +163,7 @@ class Sized:
 def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
     """Return the kind of entry and the glob of each part of a pattern of caps.
 
-    kind: the kind of what is capped.
-    pattern: the pattern. A star may stand for several parts; then only the last part's kind is known.
+    A star may stand for several parts; then only the last part's kind is known.
     """
     kinds = (
         ("datasets", "victims", "federations", "defences", kind) if kind == "attacks" else ("datasets", kind)
@@ -198,9 +176,6 @@ def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
 def sized(config: Path, name: str) -> Sized:
     """Return the catalogue at a scale.
 
-    config: the folder of the catalogue.
-    name: the name of the scale.
-
     Raises UserError if the scale names something that the catalogue does not have, or if it leaves something
     out without a reason.
     """
@@ -211,8 +186,8 @@ def sized(config: Path, name: str) -> Sized:
         if (config / kind).is_dir():
             load_kind(config, kind)
     for kind, globs in scale.caps.items():
-        if kind not in CAPPED:
-            raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, CAPPED)})")
+        if kind not in SIZED:
+            raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, SIZED)})")
         for pattern in globs:
             for of, part in _parts(kind, pattern):
                 if not fnmatch.filter(load_kind(config, of), part):
@@ -231,3 +206,8 @@ def sized(config: Path, name: str) -> Sized:
     salt = config / "salt.yaml"
     drawn = validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md")
     return Sized(config, scale, file, drawn.salt)
+
+
+def run_name(scale: str, seed: int | None) -> str:
+    """Return the name of a run's folders below results/ and logs/."""
+    return scale if seed is None else f"{scale}-seed{seed}"

@@ -7,35 +7,30 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from leakbench.base.yamls import Strict
-from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Seed
+from leakbench.base.yamls import Described, Distinct, Name, Names, Positive, Seed
 
 Seconds = Annotated[float, Field(gt=0)]
 # A key, which is text in JSON, and JSON is YAML.
 Trials = Annotated[int, Field(ge=5, strict=False)]
 
 
-class Cells(Strict):
+class Cells(Described):
     """A product of names: each combination of the lists is one cell."""
 
     dataset: Names = Field(description="Names of datasets/.")
     victim: Names = Field(description="Names of victims/.")
     federation: Names = Field(description="Names of federations/.")
-    defence: Names = Field(
-        ["none"],
-        description="Names of defences/. `all` stands for every defence that has a file of its own; a "
-        "variant must be named.",
-    )
-    attack: Names = Field(
-        description="Names of attacks/. `all` stands for every attack that has a file of its own; a "
-        "variant must be named."
-    )
-    but: Annotated[list[Name], Distinct] = Field(
-        [], description="Defences and attacks that `all` leaves out."
-    )
+    defence: Names = ["none"]
+    """Names of defences/. `all` stands for every defence that has a file of its own; a variant must be
+    named."""
+    attack: Names
+    """Names of attacks/. `all` stands for every attack that has a file of its own; a variant must be
+    named."""
+    but: Annotated[list[Name], Distinct] = []
+    """Defences and attacks that `all` leaves out."""
 
 
-class Studies(Strict):
+class Studies(Described):
     """A product of names: each combination of the lists is one training study."""
 
     dataset: Names = Field(description="Names of datasets/.")
@@ -44,16 +39,14 @@ class Studies(Strict):
     defence: Names = Field(["none"], description="Names of defences/.")
 
 
-class Exhibit(Strict):
+class Exhibit(Described):
     """The pictures that an experiment shows: reconstructions chosen by a stated rule."""
 
-    rule: Literal["first", "usable", "best", "faintest", "matched", "worst-median-best"] = Field(
-        description="Which reconstructions are shown. `first`: in their own order. `usable`: in their own "
-        "order, without dead ones. `best`: by their highest correlation with any private "
-        "image, highest first. `faintest`: those that reveal an image (r of at least 0.98), "
-        "least pure first. `matched`: the one assigned to each private image. "
-        "`worst-median-best`: those at these three ranks of correlation."
-    )
+    rule: Literal["first", "usable", "best", "faintest", "matched", "worst-median-best"]
+    """Which reconstructions are shown. `first`: in their own order. `usable`: in their own order, without
+    dead ones. `best`: by their highest correlation with any private image, highest first. `faintest`: those
+    that reveal an image (r of at least 0.98), least pure first. `matched`: the one assigned to each private
+    image. `worst-median-best`: those at these three ranks of correlation."""
     rounds: Positive = Field(1, description="Number of rounds that are shown.")
     reconstructions: Positive = Field(24, description="Largest number of reconstructions in each round.")
 
@@ -64,16 +57,14 @@ class Drawing(BaseModel):
     All keys but `drawing` are arguments of the drawing's function. Its signature lists them.
     """
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
-    drawing: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")] = Field(
-        description="The file in src/leakbench/results/figures/ that draws it, without its suffix: `lines`, "
-        "`dots`, `heat`, `squares`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: "
-        "Parts of drawing."
-    )
+    drawing: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
+    """The file in src/leakbench/results/figures/ that draws it, without its suffix: `lines`, `dots`, `heat`,
+    `squares`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: Parts of drawing."""
 
 
-class Experiment(Strict):
+class Experiment(Described):
     """One published table, figure or claim: what is run, what is measured and what is drawn.
 
     Give either `cells` with `metrics`, or `trainings`. The table of a training study holds all that the
@@ -83,35 +74,24 @@ class Experiment(Strict):
     item: str = Field(description="What is reproduced, such as `table-3.16`.")
     title: str = Field(description="The heading in the report.")
     shows: str = Field(description="What the source claims to show here, in one sentence.")
-    cells: Annotated[list[Cells], Field(min_length=1)] | None = Field(
-        None, description="The attacks to run, as a list of products."
-    )
-    trainings: Annotated[list[Studies], Field(min_length=1)] | None = Field(
-        None, description="The training studies to run, as a list of products."
-    )
-    seeds: Annotated[list[Seed], Field(min_length=1), Distinct] = Field(
-        [0], description="Each cell or study is run once for each of these seeds."
-    )
-    metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = Field(
-        None,
-        description="The columns of the table, by names of src/leakbench/metrics/. A metric that asks a "
-        "classifier which person a face shows trains that classifier on the cell's own data "
-        "set.",
-    )
-    success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct] = Field(
-        [],
-        description="Metrics for which the table also has success rates against a threshold. Each must "
-        "stand in `metrics`.",
-    )
-    client: Annotated[int, Field(ge=0)] | None = Field(
-        None,
-        description="Table and pictures show this client alone, counted from 0. Without it the table has "
-        "all clients, and the pictures are of client 0.",
-    )
+    cells: Annotated[list[Cells], Field(min_length=1)] | None = None
+    """The attacks to run, as a list of products."""
+    trainings: Annotated[list[Studies], Field(min_length=1)] | None = None
+    """The training studies to run, as a list of products."""
+    seeds: Annotated[list[Seed], Field(min_length=1), Distinct] = [0]
+    """Each cell or study is run once for each of these seeds."""
+    metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = None
+    """The columns of the table, by names of src/leakbench/metrics/. A metric that asks a classifier which
+    person a face shows trains that classifier on the cell's own data set."""
+    success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct] = []
+    """Metrics for which the table also has success rates against a threshold. Each must stand in
+    `metrics`."""
+    client: Annotated[int, Field(ge=0)] | None = None
+    """Table and pictures show this client alone, counted from 0. Without it the table has all clients, and
+    the pictures are of client 0."""
     exhibit: Exhibit | None = Field(None, description="The pictures. Without it the experiment shows none.")
-    figure: Annotated[list[Drawing], Field(min_length=1)] = Field(
-        description="The figure: a drawing, or a list of drawings that stand below each other."
-    )
+    figure: Annotated[list[Drawing], Field(min_length=1)]
+    """The figure: a drawing, or a list of drawings that stand below each other."""
 
     @field_validator("figure", mode="before", json_schema_input_type=Drawing | list[Drawing])
     @classmethod
@@ -132,74 +112,50 @@ class Experiment(Strict):
         return self
 
 
-class Budget(Strict):
+class Budget(Described):
     """What a scale may take, in core-seconds and core-minutes of the cost model's reference core.
 
     The budget determines how many trials each cell gets, and what is left out (docs/scaling.md).
     """
 
-    length: float = Field(
-        ge=0.5,
-        le=1,
-        description="Share of the published length that everything runs for: iterations of attacks, epochs "
-        "of victims and generators, rounds of training studies. It is at least half, because a verdict "
-        "requires that.",
-    )
-    trials: Annotated[dict[Trials, Seconds], Field(min_length=1)] = Field(
-        description="Number of trials → core-seconds that a cell with this number of them may take. A cell "
-        "gets the largest number that it can pay for, and never more than are published. A cell that can pay "
-        "for none is left out. Verdicts ask for 5."
-    )
-    training: Seconds = Field(
-        description="Core-seconds that the training of one network, or one training study, may take. What "
-        "needs a longer one is left out."
-    )
-    total: Annotated[float, Field(gt=0)] = Field(
-        description="Core-minutes of the whole scale. The cells that cost least come first."
-    )
-    experiment: Annotated[float, Field(gt=0)] | None = Field(
-        None,
-        description="Core-minutes of one experiment, without what other experiments have paid for. Without "
-        "it one experiment may take the whole total.",
-    )
-    common_first: bool = Field(
-        True, description="Cells on data that everybody can fetch come before cells on other data."
-    )
-    first: Annotated[list[Name], Distinct] = Field(
-        [],
-        description="Experiments that are paid before all others. Without them a work whose trials are all "
-        "dear would have no evidence.",
-    )
+    length: float = Field(ge=0.5, le=1)
+    """Share of the published length that everything runs for: iterations of attacks, epochs of victims and
+    generators, rounds of training studies. It is at least half, because a verdict requires that."""
+    trials: Annotated[dict[Trials, Seconds], Field(min_length=1)]
+    """Number of trials → core-seconds that a cell with this number of them may take. A cell gets the largest
+    number that it can pay for, and never more than are published. A cell that can pay for none is left out.
+    Verdicts ask for 5."""
+    training: Seconds
+    """Core-seconds that the training of one network, or one training study, may take. What needs a longer one
+    is left out."""
+    total: Annotated[float, Field(gt=0)]
+    """Core-minutes of the whole scale. The cells that cost least come first."""
+    experiment: Annotated[float, Field(gt=0)] | None = None
+    """Core-minutes of one experiment, without what other experiments have paid for. Without it one experiment
+    may take the whole total."""
+    common_first: bool = True
+    """Cells on data that everybody can fetch come before cells on other data."""
+    first: Annotated[list[Name], Distinct] = []
+    """Experiments that are paid before all others. Without them a work whose trials are all dear would have
+    no evidence."""
 
 
-class Scale(Strict):
+class Scale(Described):
     """How much of each experiment a run does. `--config scale=<name>` chooses it (default: `quick`)."""
 
     summary: str = Field(description="One sentence for people. It changes no result.")
-    order: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Rank among the scales, the longest run highest. "
-        "The scorecard takes the longest evidence there is.",
-    )
-    budget: Budget | None = Field(
-        None, description="What the scale may take. Without it everything has its published size."
-    )
-    caps: dict[str, dict[str, dict[str, Annotated[float, Field(ge=0)]]]] = Field(
-        {},
-        description="Largest values: kind → pattern over names → key → largest value. The kinds are "
-        "victims, generators, federations, attacks and trainings. A pattern with a slash is "
-        "compared with `<data set>/<name>`, and for attacks with `<data "
-        "set>/<victim>/<federation>/<defence>/<name>`. A cap only ever lowers a value.",
-    )
-    null_rounds: Positive = Field(
-        description="Number of rounds of the null baselines. At most a quarter of the federation's rounds "
-        "are used."
-    )
-    left_out: dict[str, str] = Field(
-        {},
-        description="What this scale does not run: pattern → reason. The numbers that depend on it are "
-        "`not-run` for that reason. A pattern is compared with the name of an experiment, "
-        "with `<experiment>/<data set>/<victim>/<federation>/<defence>/<attack>/<seed>` for "
-        "single cells, and with `<experiment>/<data "
-        "set>/<victim>/<training>/<defence>/<seed>` for single studies.",
-    )
+    order: Annotated[int, Field(ge=0)] = 0
+    """Rank among the scales, the longest run highest. The scorecard takes the longest evidence there is."""
+    budget: Budget | None = None
+    """What the scale may take. Without it everything has its published size."""
+    caps: dict[str, dict[str, dict[str, Annotated[float, Field(ge=0)]]]] = {}
+    """Largest values: kind → pattern over names → key → largest value. The kinds are victims, generators,
+    federations, attacks and trainings. A pattern with a slash is compared with `<data set>/<name>`, and for
+    attacks with `<data set>/<victim>/<federation>/<defence>/<name>`. A cap only ever lowers a value."""
+    null_rounds: Positive
+    """Number of rounds of the null baselines. At most a quarter of the federation's rounds are used."""
+    left_out: dict[str, str] = {}
+    """What this scale does not run: pattern → reason. The numbers that depend on it are `not-run` for that
+    reason. A pattern is compared with the name of an experiment, with `<experiment>/<data
+    set>/<victim>/<federation>/<defence>/<attack>/<seed>` for single cells, and with `<experiment>/<data
+    set>/<victim>/<training>/<defence>/<seed>` for single studies."""

@@ -1,19 +1,19 @@
-"""The models of the specs of jobs, one for each kind: entries of the catalogue, and the values beside them.
+"""The specs of jobs, one model for each kind: entries of the catalogue, and the values beside them.
 
 Keys and bounds are those of the catalogue's own models.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation, model_validator
 
-from leakbench.base.yamls import Strict, suggest
-from leakbench.catalogue.entry import Salt
+from leakbench.base.yamls import NAME, Distinct, Name, Positive, Seed, Shape, Strict, suggest
+from leakbench.catalogue.cell import Cell
+from leakbench.catalogue.entry import FOR_PEOPLE, Salt
 from leakbench.catalogue.experiment import Exhibit
-from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.regime import Regime, Rule
-from leakbench.catalogue.schema import Auxiliary, Federation, Generator, Server, Training, Victim
-from leakbench.catalogue.strict import NAME, Distinct, Name, Positive, Seed, Shape
+from leakbench.catalogue.schema import Attack, Auxiliary, Federation, Generator, Server, Training, Victim
+from leakbench.catalogue.signature import declared_metrics
 
 
 def _metric(name: str) -> str:
@@ -56,7 +56,22 @@ class Named(Strict):
     parameters: dict[str, Any]
 
 
-class Job(Strict):
+class Spec(Strict):
+    """The spec of a job, as the job takes it."""
+
+    _where: str = PrivateAttr("")
+
+    @property
+    def where(self) -> str:
+        """What messages call the spec: its file."""
+        return self._where
+
+    def plain(self) -> dict[str, Any]:
+        """Return what the file of the spec holds."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class Job(Spec):
     """The keys of every job that trains a network or plays a federation."""
 
     dataset: Images
@@ -70,9 +85,10 @@ class TrainedVictim(Victim):
     training: Training | None = None
 
 
-class OfVictim(Job):
+class VictimSpec(Job):
     """The spec of `train` for a victim."""
 
+    kind: ClassVar[Literal["victim"]] = "victim"
     victim: TrainedVictim
 
 
@@ -90,14 +106,15 @@ class TrainedGenerator(Generator):
     training: Training | None = None
 
 
-class OfGenerator(Job):
+class GeneratorSpec(Job):
     """The spec of `train` for a generator, with the victim whose features it reads, if it reads any."""
 
+    kind: ClassVar[Literal["generator"]] = "generator"
     generator: TrainedGenerator
     victim: Named | None = None
 
     @model_validator(mode="after")
-    def _reading(self) -> "OfGenerator":
+    def _reading(self) -> "GeneratorSpec":
         if self.generator.reads == "features" and self.victim is None:
             raise ValueError("victim: is missing, and the generator reads its features (add it)")
         return self
@@ -135,9 +152,10 @@ class StudyNames(Strict):
     defence: Name
 
 
-class OfStudy(Job):
+class StudySpec(Job):
     """The spec of `train` for the models of a training study."""
 
+    kind: ClassVar[Literal["study"]] = "study"
     study: StudyNames
     training: TrainedModels
     victim: Named
@@ -146,12 +164,15 @@ class OfStudy(Job):
     encryption: Rule | None = None
 
     @model_validator(mode="after")
-    def _named(self) -> "OfStudy":
+    def _named(self) -> "StudySpec":
         if self.study.dataset != self.dataset.name:
             raise ValueError(
                 f"study.dataset: is not dataset.name, '{self.dataset.name}' (mend one of the two)"
             )
         return self
+
+
+TrainSpec = VictimSpec | GeneratorSpec | StudySpec
 
 
 class Played(Federation):
@@ -167,7 +188,7 @@ class Cheat(Server):
     summary: str = ""
 
 
-class OfCapture(Job, Salt):
+class CaptureSpec(Job, Salt):
     """The spec of `capture`."""
 
     federation: Played
@@ -177,7 +198,7 @@ class OfCapture(Job, Salt):
     malicious: Cheat | None = None
 
     @model_validator(mode="after")
-    def _cheated(self) -> "OfCapture":
+    def _cheated(self) -> "CaptureSpec":
         if self.malicious and self.federation.server != "frozen":
             raise ValueError("federation.server: a malicious one writes the weights itself (set frozen)")
         return self
@@ -202,7 +223,7 @@ class CellNames(Strict):
     seed: Seed
 
 
-class OfScore(Strict):
+class ScoreSpec(Spec):
     """The spec of `score`."""
 
     cell: CellNames
@@ -210,7 +231,7 @@ class OfScore(Strict):
     judges: Annotated[list[Name], Distinct]
 
     @model_validator(mode="after")
-    def _judged(self) -> "OfScore":
+    def _judged(self) -> "ScoreSpec":
         for name, scored in self.attacks.items():
             asked = {judge for metric in scored.metrics for judge in declared_metrics()[metric].judges}
             if lacking := min(asked - set(scored.judges), default=""):
@@ -236,7 +257,7 @@ class Shown(Strict):
         return self
 
 
-class OfTable(Strict):
+class TableSpec(Spec):
     """The spec of `table`."""
 
     experiment: Shown
@@ -247,8 +268,19 @@ class OfTable(Strict):
     shares: dict[Stem, dict[Literal["victim", "generator", "rounds", "images"], Share]]
     studies: Annotated[list[StudyStem], AfterValidator(_once)] | None = None
 
+    @property
+    def parsed(self) -> list[Cell]:
+        """The cells of the table."""
+        return list(map(Cell.parse, self.cells))
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """What is left out of the table → the reason."""
+        whole = "every cell" if self.studies is None else "every study"
+        return {whole: self.left_out} if self.left_out else dict(self.cells_left_out)
+
     @model_validator(mode="after")
-    def _of_one_kind(self) -> "OfTable":
+    def _of_one_kind(self) -> "TableSpec":
         if self.studies is not None and self.cells:
             raise ValueError("studies: a table has either studies or cells (drop one of the two)")
         if self.studies is None and self.experiment.metrics is None:
@@ -266,15 +298,29 @@ class Known(Strict):
     """The defence with which an attack plays clients. Without parameters the defence has its own defaults."""
 
     module: str
-    parameters: dict[str, Any] = Field({}, exclude_if=lambda value: not value)
+    # A spec may lack it, and one that has it keeps it.
+    parameters: dict[str, Any] = Field({}, exclude_if=lambda _: False)
 
 
-class OfAttack(Strict):
-    """The spec of `attack`: what stands beside the attack's own keys, which `attack_of` checks."""
+class PlannedAttack(Attack):
+    """An attack's entry, without its words for people, and with the one generator of its data set."""
 
-    attack: Any
-    attack_name: Any
-    null_rounds: Any
-    seed: Any
+    summary: str = ""
+    generator: Name | None = None  # type: ignore[assignment]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The entry as attacks take it (`leakbench.attacks.composed`)."""
+        return self.model_dump(mode="json", exclude=FOR_PEOPLE)
+
+
+class AttackSpec(Spec):
+    """The spec of `attack`. A person may leave out keys of its entry (`spec_of`)."""
+
+    attack: SkipValidation[PlannedAttack]
+    attack_name: Annotated[str, Field(max_length=200)]
+    # `too_large` says how large they may be.
+    null_rounds: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)]
     adaptation: Adapted | None = None
     defence: Known | None = None

@@ -1,30 +1,34 @@
 """The reader of config/*/*.yaml into validated entries. Each mistake is one line that names file and key."""
 
+import itertools
 import re
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
+from pydantic_core import SchemaError
 
+from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
-from leakbench.base.yamls import Strict, read_yaml, suggest, validated
+from leakbench.base.yamls import LARGEST, LARGEST_SEED, NAME, read_yaml, suggest, validated
 from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
-from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
-from leakbench.catalogue.strict import LARGEST_SEED, MOST, NAME, Seed
+from leakbench.catalogue.signature import check_signature, mistake, module_file, parameters_model, part_names
 
-SPECS = "docs/observation.md"
+# What a mapping of a YAML holds.
+Keys = dict[str, Any]
 # The keys of a training that name a file in the room of the same name.
 RULES = ("aggregation", "encryption")
 
 
-def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def merge(base: Keys, over: Keys) -> Keys:
     """Return `base` with the keys of `over` in place of its own. Mappings are merged."""
     out = dict(base)
     for key, value in over.items():
@@ -34,7 +38,7 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
+def _varied(kind: str, value: Keys, changes: Keys, where: str) -> Keys:
     """Return a file's value with a variant's changes. Changes of an attack's sections change its parts."""
     if kind != "attacks":
         return merge(value, changes)
@@ -47,15 +51,11 @@ def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: st
     return merge(value, {key: change for key, change in changes.items() if key not in parts}) | parts
 
 
-def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseModel:
-    """Check one resolved mapping against its kind and, for a part, against its function's signature.
+def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
+    """Return a mapping as an entry of its kind with every default, checked against its part's signature.
 
-    kind: the kind of the entry, such as `attacks`.
     stem: the name of its file, which is the module of a part that names no other module.
     where: what a message calls the entry.
-    value: the mapping.
-
-    Returns the entry with every default filled in. Raises UserError at the first mistake.
     """
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
@@ -78,7 +78,7 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     if not isinstance(entry, Part):
         return entry
     module = entry.module or stem
-    filled: dict[str, Any] = {"module": module}
+    filled: Keys = {"module": module}
     if isinstance(entry, Attack):
         _known(kind, module, f"{where}: module")
         sections.check(module, entry.model_dump(), f"{where}: ")
@@ -95,63 +95,18 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
 
 
 def too_large(value: Any, *keys: str) -> Iterator[str]:
-    """Yield a message for each number of a YAML or a spec that is larger than any job needs.
-
-    value: what the file holds at `keys`.
-    keys: the keys at which it lies.
-    """
+    """Yield a message for each number that is larger than any job needs, of what a file holds at `keys`."""
     if isinstance(value, dict | list):
         for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
             yield from too_large(inside, *keys, str(key))
     elif isinstance(value, int | float):
-        most = LARGEST_SEED if {"seed", "seeds"} & {*keys} else MOST
+        most = LARGEST_SEED if {"seed", "seeds"} & {*keys} else LARGEST
         if not abs(value) <= most:
             yield f"{'.'.join(keys)}: {reprlib.repr(value)} is beyond {most}"
 
 
-class _Asked(Strict):
-    """The keys of an attack's spec that stand beside its entry."""
-
-    attack_name: Annotated[str, Field(max_length=200)]
-    null_rounds: Annotated[int, Field(ge=1, le=MOST)]
-    seed: Seed
-
-
-def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the entry of a spec's attack, checked and with its defaults.
-
-    spec: the spec, as `leakbench plan` or a person writes it.
-    where: what a message calls the spec.
-
-    Raises UserError if the spec has no attack, or if its attack has a wrong key, part or value.
-    """
-    if missing := {"attack", "attack_name", "null_rounds", "seed"} - set(spec):
-        raise UserError(f"{where}: {min(missing)}: is missing (see docs/observation.md)")
-    given = spec["attack"]
-    if not isinstance(given, dict) or not isinstance(given.get("generator"), str | None):
-        raise UserError(
-            f"{where}: attack: is no mapping with the name of a generator (see docs/observation.md)"
-        )
-    validated(_Asked, {key: spec[key] for key in ("attack_name", "null_rounds", "seed")}, f"{where}: ", SPECS)
-    if not given.get("module"):
-        raise UserError(f"{where}: attack.module: is missing (see {SPECS})")
-    # What a spec is digested by, and the parts that are found in it, rest on the form that is planned.
-    if section := next((key for key in SECTIONS if not isinstance(given.get(key, {}), dict)), ""):
-        raise UserError(
-            f"{where}: attack.{section}: a spec maps each part to its arguments (write "
-            f'{{"{section}": {{"NAME": {{}}}}}}; see {SPECS})'
-        )
-    # A spec names the one generator of its data set, the catalogue one for each.
-    named = {"it": "it"} if given.get("generator") else {}
-    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": named})
-    return entry.model_dump(mode="json", exclude={"summary"}) | {"generator": given.get("generator")}
-
-
 def _drawn(part: Drawing, where: str) -> Drawing:
-    """Return a part of a figure with every argument of its drawing.
-
-    Raises UserError for an argument that the drawing does not take.
-    """
+    """Return a part of a figure with every argument of its drawing."""
     given = dict(part.model_extra or {})
     known = part_names("drawing")
     if part.drawing not in known:
@@ -163,14 +118,8 @@ def _drawn(part: Drawing, where: str) -> Drawing:
     return Drawing.model_validate({"drawing": part.drawing, **arguments})
 
 
-def _parameters(
-    room: str, module: str, given: dict[str, Any], where: str, key: str = "parameters."
-) -> dict[str, Any]:
-    """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others.
-
-    Raises UserError for an argument that the function does not take, and for a function that is no part of
-    its room.
-    """
+def _parameters(room: str, module: str, given: Keys, where: str, key: str = "parameters.") -> Keys:
+    """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others."""
     _known(room, module, f"{where}module")
     check_signature(room, module)
     return validated(parameters_model(room, module), given, f"{where}{key}").model_dump()
@@ -186,10 +135,7 @@ def _known(room: str, module: str, where: str) -> None:
 
 @cache
 def files_of(config: Path, kind: str) -> list[Path]:
-    """Return the YAML files of a kind, sorted by name: those of config/<kind>.
-
-    Experiments are those in the folders of all papers.
-    """
+    """Return the YAML files of a kind by name: those of config/<kind>, or the experiments of all papers."""
     if kind == "experiments":
         papers = config.parent / "papers"
         if not papers.is_dir():
@@ -201,25 +147,40 @@ def files_of(config: Path, kind: str) -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
-@cache
-def load_kind(config: Path, kind: str) -> dict[str, Any]:
-    """Return name → validated entry for every YAML file of `kind`.
+def _written(value: Keys, path: Path) -> Iterator[tuple[str, str, list[Keys]]]:
+    """Yield (name, place in messages, changes) of each entry of a file, and take out `variants` and `grid`.
 
-    Each key of a file's `variants:` makes a further entry <file>-<variant>.
+    A point of a grid has a word of each axis in its name, and the changes of them all.
     """
-    entries: dict[str, Any] = {}
+    variants, grid = value.pop("variants", {}), value.pop("grid", [])
+    if not _mapping_of_changes(variants):
+        raise UserError(f"{path}: variants: must map each name to the keys it changes (see config/README.md)")
+    if not isinstance(grid, list) or not all(
+        isinstance(axes, list) and axes and all(map(_mapping_of_changes, axes)) for axes in grid
+    ):
+        raise UserError(
+            f"{path}: grid: must list lists of axes, each of which maps words to the keys that they "
+            "change (see config/README.md)"
+        )
+    yield path.stem, str(path), []
+    for name, changes in variants.items():
+        yield f"{path.stem}-{name}", f"{path}: variants.{name}", [changes or {}]
+    for point in itertools.chain.from_iterable(itertools.product(*map(dict.items, axes)) for axes in grid):
+        name = "-".join(str(word) for word, _ in point if word != "")
+        yield f"{path.stem}-{name}", f"{path}: grid: {name}", [changes or {} for _, changes in point]
+
+
+def _mapping_of_changes(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(changes, dict | None) for changes in value.values())
+
+
+@cache
+def load_kind(config: Path, kind: str) -> Keys:
+    """Return name → validated entry of a kind, with those that `variants:` and `grid:` of its files make."""
+    entries: Keys = {}
     for path in files_of(config, kind):
         value = read_yaml(path)
-        variants = value.pop("variants", {})
-        if not isinstance(variants, dict) or not all(isinstance(v, dict | None) for v in variants.values()):
-            raise UserError(
-                f"{path}: variants: must map each name to the keys it changes (see config/README.md)"
-            )
-        resolved = {path.stem: (str(path), {})} | {
-            f"{path.stem}-{variant}": (f"{path}: variants.{variant}", changes or {})
-            for variant, changes in variants.items()
-        }
-        for name, (where, changes) in resolved.items():
+        for name, where, changes in _written(value, path):
             # Names become paths and patterns of paths.
             if not re.fullmatch(NAME, name):
                 raise UserError(
@@ -227,7 +188,10 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
                 )
             if name in entries:
                 raise UserError(f"{where}: '{name}' exists already (rename the variant)")
-            entries[name] = validate(kind, path.stem, where, _varied(kind, value, changes, where))
+            whole = value
+            for each in changes:
+                whole = _varied(kind, whole, each, where)
+            entries[name] = validate(kind, path.stem, where, whole)
     return entries
 
 
@@ -240,16 +204,80 @@ def file_of(config: Path, kind: str, name: str) -> Path:
 
 
 def find(config: Path, kind: str, name: str, where: str) -> Any:
-    """Return one entry of the catalogue.
-
-    config: the folder of the catalogue.
-    kind: the kind of the entry, such as `attacks`.
-    name: the name of the entry.
-    where: what a message calls the place that names the entry.
-
-    Raises UserError with the nearest known name if there is no such entry.
-    """
+    """Return one entry of the catalogue. Raises UserError at `where` with the nearest name without one."""
     entries = load_kind(config, kind)
     if name not in entries:
         raise UserError(f"{where}: {kind[:-1]} '{name}' is not in {config / kind} ({suggest(name, entries)})")
     return entries[name]
+
+
+# What an experiment's lists of defences and attacks may say.
+ALL = "all"
+
+
+def every(config: Path, kind: str, names: Sequence[str], but: Sequence[str] = ()) -> list[str]:
+    """Return `names`, each once, with `all` replaced by every file of a kind but those of `but`, by name."""
+    files = [name for name in stems(config, kind) if name not in but]
+    each = (files if name == ALL else [name] for name in names)
+    return list(dict.fromkeys(itertools.chain.from_iterable(each)))
+
+
+@cache
+def stems(config: Path, kind: str) -> list[str]:
+    return sorted(path.stem for path in files_of(config, kind))
+
+
+# What pydantic, and what an annotation itself, may raise.
+_RAISED = (
+    AssertionError, AttributeError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError,
+    SchemaError,
+)  # fmt: skip
+
+
+@contextmanager
+def blamed(config: Path) -> Iterator[None]:
+    """Raise UserError in place of any other error that a part's file or an attack's YAML causes.
+
+    These files are read only after an error, so that a sound plan costs no time here.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as problem:
+        for reason in itertools.chain(_sources(), _attacks(config)):
+            raise UserError(reason) from problem
+        raise
+
+
+def odd(attack: Mapping[str, Any]) -> str:
+    """Describe the first entry in an attack's sections that is no name and no mapping of names, if any."""
+    for section in SECTIONS:
+        given = attack.get(section)
+        listed = given if isinstance(given, list) else []
+        if wrong := [entry for entry in listed if not isinstance(entry, str | dict)]:
+            return f"{section}: {wrong[0]!r} names no part (write a name, or a name with its arguments)"
+    return ""
+
+
+def _sources() -> Iterator[str]:
+    """Yield mistakes: files that are no Python, then parts from whose annotations no model can be made."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if what := mistake(path.read_bytes()):
+            yield f"{path}: {what} (mend the file)"
+    rooms = sorted({*KINDS, *SECTIONS.values(), *RULES, "drawing"})
+    for room, name in ((each, name) for each in rooms for name in part_names(each)):
+        try:
+            parameters_model(room, name)
+        except UserError:
+            continue
+        except _RAISED as problem:
+            yield f"{module_file(room, name)}: a keyword's annotation is no plain one: {problem} (mend it)"
+
+
+def _attacks(config: Path) -> Iterator[str]:
+    for path in files_of(config, "attacks"):
+        value = read_yaml(path)
+        for _, where, changes in _written(value, path):
+            if what := next(filter(None, map(odd, changes or [value])), ""):
+                yield f"{where}{'.' if changes else ': '}{what}"

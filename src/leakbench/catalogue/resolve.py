@@ -8,23 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO
 
 from leakbench.base.artefacts import to_json
 from leakbench.base.errors import UserError
-from leakbench.base.yamls import suggest
-from leakbench.catalogue import at_work, shares
-from leakbench.catalogue.budget import LIMITS, Ask, paid
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, decays
+from leakbench.base.yamls import LARGEST_SEED, suggest
+from leakbench.catalogue.budget import LIMITS, Ask, counted, paid, shares_of
+from leakbench.catalogue.cell import Cell, Spec, decays
 from leakbench.catalogue.cell_specs import cell_specs, judge_spec, pointless
-from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
-from leakbench.catalogue.every import every, stems
-from leakbench.catalogue.facts import described, fact_files
-from leakbench.catalogue.figure import figure_spec
-from leakbench.catalogue.load import file_of, load_kind
+from leakbench.catalogue.entry import FOR_PEOPLE, Sized, run_name, sized
+from leakbench.catalogue.jobs import TableSpec
+from leakbench.catalogue.load import every, file_of, load_kind, stems
 from leakbench.catalogue.schema import Experiment
-from leakbench.catalogue.settings import run_name
-from leakbench.catalogue.strict import LARGEST_SEED
+from leakbench.catalogue.shown import described, fact_files, figure_spec
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.papers.work import read_paper
 
@@ -71,10 +66,8 @@ class Plan:
 
         stem: the path stem of the cell.
         """
-        dataset, victim, *_, seed = stem.split("/")
         name = self.spec(f"attack/{stem}")["attack"]["generator"]
-        served = (f"generator/{dataset}/{of}/{name}/{seed}" for of in (victim, ANY_VICTIM))
-        return next((path for path in served if path in self.specs), "")
+        return next((path for path in Cell.parse(stem).served(name) if path in self.specs), "")
 
     def cells_of(self, experiment: str) -> list[Cell]:
         """Return the cells of an experiment. Raises UserError with the nearest name if it is unknown."""
@@ -105,23 +98,23 @@ class Plan:
     def _behind(self, experiment: str, cells: Sequence[Cell]) -> set[str]:
         names = {f"study/{s.stem}" for s in self.studies[experiment]}
         for cell in cells:
-            place = f"{cell.dataset}/"
-            judges = self.specs[f"score/{cell.capture}"]["judges"]
-            names |= {f"attack/{cell.stem}", f"capture/{cell.capture}", self.generator(cell.stem)}
-            names |= {f"train/{place}{name}/{cell.seed}" for name in (cell.victim, *judges)}
+            judges = self.specs[cell.path("score")]["judges"]
+            names |= {cell.path("attack"), cell.path("capture"), self.generator(cell.stem)}
+            names |= {cell.path("train", name) for name in ("", *judges)}
         return names & self.specs.keys()
 
-    def write(self, root: Path) -> IO[str] | None:
-        """Write every spec whose content changed, and return the lock on the specs (`at_work.write`)."""
-        folder, texts = f"results/{self.run}/specs", {}
+    @property
+    def texts(self) -> dict[str, str]:
+        """Return the file of each spec, relative to the checkout → its text."""
+        texts = {}
         for name, spec in self.specs.items():
             verb, _, rest = name.partition("/")
             # Data sets are the same at every scale, and so are the specs that fetch them.
-            place = f"data/specs/{rest}" if verb == "fetch" else f"{folder}/{name}"
+            place = f"data/specs/{rest}" if verb == "fetch" else f"results/{self.run}/specs/{name}"
             # Axes and legends keep the order in which a figure's YAML lists their values.
             text = json.dumps(spec, ensure_ascii=False, indent=1) if verb == "figure" else to_json(spec)
             texts[f"{place}.json"] = text + "\n"
-        return at_work.write(root, folder, texts)
+        return texts
 
 
 def plan(
@@ -156,7 +149,7 @@ def plan(
     papers = {name: paper for name, folder in experiments.items() if (paper := read_paper(folder))}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
-    there = shares.counted(config)
+    there = counted(config)
     sizes = paid(scale_name, at.scale.budget, asks, whole.specs, papers, there, rare)
     if asks and len(sizes.left_out) == len(asks):
         # The last limit that a cell met is the one to raise: that cell met all others.
@@ -196,18 +189,16 @@ def _planned(
                 into.specs, networks = cell_specs(job, at, where)
                 for judge in judges:
                     into.specs |= judge_spec(job, judge, at, f"{where}: metrics", into.specs)
-                reason = reason or pointless(
-                    into.specs[f"attack/{job.stem}"], into.specs[f"capture/{job.capture}"]
-                )
+                reason = reason or pointless(into.specs[job.path("attack")], into.specs[job.path("capture")])
             if reason:
                 apart[job.stem] = reason
                 continue
             out.specs.update(into.specs)
-            of_judges = (f"train/{job.dataset}/{judge}/{job.seed}" for judge in judges if networks)
-            asks.append(Ask(name, job, (*networks, *of_judges)))
             if isinstance(job, Study):
+                asks.append(Ask(name, job, ()))
                 studies.append(job)
             else:
+                asks.append(Ask(name, job, (*networks, *(job.path("train", judge) for judge in judges))))
                 cells.append(job)
                 wanted.setdefault(job, set()).update(asked)
         _check_client(experiment.client, cells, out, where)
@@ -220,15 +211,15 @@ def _planned(
             "scale": at.name,
             "left_out": whole,
             "cells_left_out": {} if whole else apart,
-            "shares": shares.of_all(config, out.specs, cells, studies),
+            "shares": shares_of(config, out.specs, cells, studies),
             **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
         }
         beside = {"work": Path(where).parents[1].name, "scale": at.name}
         out.specs[f"figure/{name}"] = figure_spec(config, experiment, studies) | beside
     for cell in out.cells:
-        spec = out.specs.setdefault(f"score/{cell.capture}", {"attacks": {}, "judges": []})
+        spec = out.specs.setdefault(cell.path("score"), {"attacks": {}, "judges": []})
         judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})
-        attack = out.specs[f"attack/{cell.stem}"]["attack"]
+        attack = out.specs[cell.path("attack")]["attack"]
         spec["cell"] = {name: value for name, value in vars(cell).items() if name != "attack"}
         spec["judges"] = sorted({*spec["judges"], *judges})
         spec["attacks"][cell.attack] = {
@@ -242,7 +233,9 @@ def _planned(
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     files = fact_files(out.run, out.specs, config.parent / "papers")
     scale = {"scale": at.name}
-    unmade = {name: _reasons(out.specs[f"table/{name}"]) for name in out.unmeasured}
+    unmade = {
+        name: TableSpec.model_construct(**out.specs[f"table/{name}"]).reasons for name in out.unmeasured
+    }
     out.specs["scorecard/catalogue"] = {
         **described(config), "run": scale, "files": files, "left_out": unmade,
     }  # fmt: skip
@@ -295,15 +288,9 @@ def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: s
     if client is None:
         return
     for cell in cells:
-        clients = out.specs[f"capture/{cell.capture}"]["federation"]["clients"]
+        clients = out.specs[cell.path("capture")]["federation"]["clients"]
         if client >= len(clients):
             raise UserError(
                 f"{where}: client: {client} is beyond the {len(clients)} clients of federation "
                 f"'{cell.federation}' (count from 0)"
             )
-
-
-def _reasons(table: Spec) -> dict[str, str]:
-    """Return what is left out of an experiment that measures nothing → the reason."""
-    whole = "every study" if "studies" in table else "every cell"
-    return {whole: table["left_out"]} if table["left_out"] else table["cells_left_out"]

@@ -11,6 +11,7 @@ from leakbench.base.yamls import suggest
 from leakbench.catalogue.signature import (
     check_part,
     check_signature,
+    constant,
     definition,
     parameters_model,
     part_names,
@@ -28,34 +29,9 @@ FORMS = {
     ]
 }
 
-# What excludes what in one attack. A pattern of what the YAML says, `key: value`, is mapped to patterns of
-# what cannot stand beside it. Arguments count that are not the default. A term of the objective is followed
-# by its return type. The parts refuse the same, but only at run time, when the cell is lost. It stands here
-# too because a part's file is read without being imported, and its digest is in the records of its results.
-EXCLUDES: dict[str, tuple[str, ...]] = {
-    "labels: rlu": ("generator: none",),
-    "unknowns: latent": ("generator: none", "labels: joint"),
-    "unknowns: surrogate*": (
-        "parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint",
-    ),
-    "optimiser: cma-es": (
-        "parameters.updates: *", "parameters.precision: *", "epochs: joint", "objective: wasserstein *",
-        "objective: * (Entries)", "objective: * (Penalty)",
-    ),
-    "epochs: joint": (
-        "parameters.restarts: *", "parameters.snapshots: *", "parameters.enough: *",
-        "parameters.decay_over: *",
-    ),
-    "epochs.joint.steps: joint": ("labels: joint",),
-    "parameters.precision: bfloat16": ("parameters.updates: *",),
-}  # fmt: skip
-
 
 def named(value: Any) -> Named:
-    """Return a section as part → keyword arguments.
-
-    value: a section in any of its three forms: a name; a mapping name → arguments; or a list of names and
-    such mappings.
+    """Return a section, in any of its three forms, as part → keyword arguments.
 
     Raises ValueError for anything else, and for a part that is named twice.
     """
@@ -74,18 +50,11 @@ def named(value: Any) -> Named:
 
 
 def varied(base: Any, change: Any, section: str) -> Any:
-    """Return a section of a file with the change of a variant.
+    """Return a section of a file with the change of a variant, both in any form.
 
     A name or a list replaces the section. A mapping changes the arguments of the parts that it names, adds
     parts that are not there, and leaves out those that it maps to nothing. In a section that may name only
     one part, another part replaces it.
-
-    base: the section of the file, in any of its forms, or nothing.
-    change: the section of the variant, in any of its forms.
-    section: the name of the section.
-
-    Raises ValueError for a change whose arguments are no mapping, and for one that leaves out a part that is
-    not there.
     """
     if not isinstance(change, dict):
         return change
@@ -101,12 +70,7 @@ def varied(base: Any, change: Any, section: str) -> Any:
 
 
 def check(module: str, entry: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for a section that an attack does not take or lacks, or whose parts do not fit.
-
-    module: the module of the attack.
-    entry: the resolved keys of the attack.
-    where: what a message calls the entry, followed by a colon.
-    """
+    """Raise UserError for a section that an attack does not take or lacks, or whose parts do not fit."""
     function = definition("attacks", module)
     taken = [argument.arg for argument in function.args.args[2:]]
     needed = taken[: len(taken) - len(function.args.defaults)]
@@ -145,20 +109,26 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
 
 
 def check_fit(entry: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for two things in an attack that exclude each other.
+    """Raise UserError for two things in an attack, with all arguments resolved, that exclude each other.
 
-    entry: the resolved keys of the attack, with every argument.
-    where: what a message calls the entry, followed by a colon.
+    A part's file may say EXCLUDES: "", or an argument of the part and its value, → patterns of what the YAML
+    may not say beside it, as `key: value`. Arguments count that are not the default. A term of the objective
+    is followed by its return type. The parts refuse the same, but only at run time, when the cell is lost.
     """
-    said = [f"labels: {entry['labels']}", *([] if entry["generator"] else ["generator: none"])]
-    said += _changed("attacks", entry["module"], entry["parameters"], "parameters")
+    module, rule = entry["module"], entry["labels"]
+    said = [f"labels: {rule}", *([] if entry["generator"] else ["generator: none"])]
+    said += _changed("attacks", module, entry["parameters"], "parameters")
+    parts = [] if rule in WITHOUT_RULE else [("labels", rule, said[0], "labels")]
     for section, room in SECTIONS.items():
         for name, given in entry[section].items():
             said.append(f"{section}: {name}{f' ({_kind(name)})' if section == 'objective' else ''}")
+            parts.append((room, name, said[-1], f"{section}.{name}"))
             said += _changed(room, name, given, f"{section}.{name}")
-    for one, others in EXCLUDES.items():
-        for first in fnmatch.filter(said, one):
-            if second := next((each for other in others for each in fnmatch.filter(said, other)), ""):
+    for room, name, itself, arguments in [*parts, ("attacks", module, "", "parameters")]:
+        for own, others in (constant(room, name, "EXCLUDES", None) or {}).items():
+            first = f"{arguments}.{own}" if own else itself
+            second = next((each for other in others for each in fnmatch.filter(said, other)), "")
+            if second and first in said:
                 raise UserError(f"{where}{second} does not go with {first} (change one of the two)")
 
 
@@ -169,9 +139,6 @@ def _changed(room: str, name: str, given: Mapping[str, Any], where: str) -> list
 
 
 def _kind(term: str) -> str:
-    """Return the kind of an objective's term, which is the return type of its function.
-
-    Raises UserError, which names the term's file, if objectives have no such return type.
-    """
+    """Return the kind of an objective's term, which is the return type of its function."""
     check_signature("objectives", term)
     return ast.unparse(definition("objectives", term).returns or ast.Constant(None))

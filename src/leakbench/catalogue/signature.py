@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
+from leakbench.base.needs import judge
 from leakbench.base.parts import NAME, SECTIONS, place, stem
 from leakbench.base.yamls import suggest
 
@@ -48,11 +50,14 @@ def module_file(room: str, module: str) -> Path:
 
 
 @cache
-def constant(room: str, module: str, name: str) -> Any:
+def constant(room: str, module: str, name: str, default: Any = ...) -> Any:
     """Return the constant `name` of a part's file, which must be written as a literal."""
-    for node in ast.parse(module_file(room, module).read_bytes()).body:
+    text = module_file(room, module).read_bytes()
+    for node in ast.parse(text).body if name.encode() in text else ():
         if isinstance(node, ast.Assign) and [getattr(each, "id", "") for each in node.targets] == [name]:
             return ast.literal_eval(node.value)
+    if default is not ...:
+        return default
     raise LookupError(f"{module_file(room, module)}: {name} is missing")
 
 
@@ -65,14 +70,7 @@ def part_names(room: str) -> list[str]:
 
 
 def check_part(room: str, name: str, where: str) -> None:
-    """Raise UserError unless a room has a part.
-
-    room: the room.
-    name: the name of the part.
-    where: what a message calls the key that names the part.
-
-    A file of that name which is no part is named too, with what is wrong in it.
-    """
+    """Raise UserError at `where` unless a room has a part, with what is wrong in a file of its name."""
     known = part_names(room)
     if stem(name) in map(stem, known):
         return
@@ -86,7 +84,7 @@ def check_part(room: str, name: str, where: str) -> None:
 
 
 def mistake(data: bytes) -> str:
-    """Return why a file's bytes are no Python, with the line. Returns "" if they are Python."""
+    """Return why a file's bytes are no Python, with the line, or ""."""
     try:
         ast.parse(data.decode())
         return ""
@@ -102,10 +100,7 @@ def mistake(data: bytes) -> str:
 
 @cache
 def definition(room: str, module: str) -> ast.FunctionDef:
-    """Return the function that a part's file is named after.
-
-    Raises UserError if the file has no such function or is no Python.
-    """
+    """Return the function that a part's file is named after. Raises UserError if there is none."""
     path = module_file(room, module)
     data = path.read_bytes()
     if what := mistake(data):
@@ -118,10 +113,7 @@ def definition(room: str, module: str) -> ast.FunctionDef:
 
 @cache
 def check_signature(room: str, module: str) -> None:
-    """Raise UserError if the function of a part takes or returns something else than its room's parts do.
-
-    Its keyword arguments are checked by `parameters_model`.
-    """
+    """Raise UserError if the function of a part takes or returns something else than its room's parts do."""
     node, path = definition(room, module), module_file(room, module)
     wanted, *returned = SIGNATURES[room]
     given = [*node.args.posonlyargs, *node.args.args]
@@ -148,10 +140,9 @@ def _types(arguments: list[ast.arg]) -> list[str]:
 
 @cache
 def parameters_model(room: str, module: str) -> type[BaseModel]:
-    """Return a pydantic model of the keyword-only arguments of the function that a file is named after.
+    """Return a pydantic model of the keyword-only arguments of a part's function.
 
-    Raises UserError if the file holds no such function, or if an annotation uses other names than those of
-    the plain vocabulary `_NAMES`.
+    Raises UserError for an annotation that uses other names than those of the plain vocabulary `_NAMES`.
     """
     path, node = module_file(room, module), definition(room, module)
     fields: dict[str, Any] = {}
@@ -174,3 +165,33 @@ def parameters_model(room: str, module: str) -> type[BaseModel]:
         __config__=ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False),
         **fields,
     )
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A metric as its file declares it: its module, and what it needs beyond the images."""
+
+    module: str
+    needs: tuple[str, ...]
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The victims that the metric asks as judges of who is on a reconstruction."""
+        return tuple(filter(None, map(judge, self.needs)))
+
+
+@cache
+def declared_metrics() -> dict[str, Declared]:
+    """Return the metrics that the files declare, by name. Names and needs must be literals."""
+    found: dict[str, Declared] = {}
+    for path in sorted((PACKAGE / "metrics").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "Metric"
+                and node.args
+            ):
+                needs = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "needs"), ())
+                found[ast.literal_eval(node.args[0])] = Declared(f"leakbench.metrics.{path.stem}", needs)
+    return found

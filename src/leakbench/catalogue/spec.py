@@ -1,4 +1,4 @@
-"""The check of a job's spec, which `leakbench plan` writes and a person may change or write.
+"""The reader of a job's spec, which `leakbench plan` writes and a person may change or write.
 
 A spec is read strictly, so that neither `true` nor "10" is a number. It must state every key except the
 arguments of parts, so that no job depends on a default.
@@ -7,22 +7,26 @@ arguments of parts, so that no job depends on a default.
 import json
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from leakbench.base.errors import UserError
-from leakbench.base.parts import names, stem
+from leakbench.base.parts import SECTIONS, names, stem
+from leakbench.base.provenance import read_spec
 from leakbench.base.yamls import suggest
+from leakbench.catalogue import jobs
 from leakbench.catalogue.entry import FOR_PEOPLE
-from leakbench.catalogue.jobs import OfAttack, OfCapture, OfGenerator, OfScore, OfStudy, OfTable, OfVictim
-from leakbench.catalogue.load import RULES, too_large
+from leakbench.catalogue.load import RULES, too_large, validate
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.signature import check_part, parameters_model
 from leakbench.defences.aggregation import cross_validates
 
 M = TypeVar("M", bound=BaseModel)
+SPECS = "docs/observation.md"
+ASKED = {"attack_name", "null_rounds", "seed"}
 _MEND = "see config/README.md, or take what `python -m leakbench plan` writes"
 # Key that names a part by `module` → the room of the part.
 _ROOMS = {
@@ -31,30 +35,67 @@ _ROOMS = {
 }  # fmt: skip
 # The keys that a spec may lack. It has them only with a value.
 _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", "faults", "studies"}
-_KINDS: dict[str, type[BaseModel]] = {
-    "capture": OfCapture, "attack": OfAttack, "score": OfScore, "table": OfTable,
+_KINDS: dict[str, type[jobs.Spec]] = {
+    "capture": jobs.CaptureSpec, "attack": jobs.AttackSpec, "score": jobs.ScoreSpec, "table": jobs.TableSpec,
 }  # fmt: skip
-_TRAINED: dict[str, type[BaseModel]] = {"study": OfStudy, "generator": OfGenerator, "victim": OfVictim}
+_TRAINED: dict[str, type[jobs.Spec]] = {
+    "study": jobs.StudySpec,
+    "generator": jobs.GeneratorSpec,
+    "victim": jobs.VictimSpec,
+}
 
 
-def check_spec(verb: str, spec: Mapping[str, Any], where: str) -> None:
-    """Raise UserError at the first mistake in a job's spec: a key or a value that its verb does not take.
+def opened(verb: str, path: Path) -> jobs.Spec:
+    """Return the spec of a verb's job. Raises UserError at the first mistake in its file."""
+    return spec_of(verb, read_spec(path), str(path))
+
+
+def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
+    """Return the spec of a verb's job.
 
     verb: the verb that does the job.
-    spec: what the spec's file holds.
+    value: what the spec's file holds.
     where: what a message calls the file.
+
+    Raises UserError at the first mistake: a key or a value that the verb does not take.
     """
-    model = _KINDS.get(verb) or next((model for key, model in _TRAINED.items() if key in spec), OfVictim)
-    found = _valid(model, spec, where)
+    model = _KINDS.get(verb) or next(
+        (model for key, model in _TRAINED.items() if key in value), jobs.VictimSpec
+    )
+    found = _valid(model, value, where)
     if wrong := next(_unstated(found), ""):
         raise UserError(f"{where}: {wrong}")
     for key in _ROOMS:
-        if key in spec:
-            _check_part(key, spec[key], where)
-    if wrong := next(too_large(spec), ""):
+        if key in value:
+            _check_part(key, value[key], where)
+    if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} ({_MEND})")
-    if isinstance(found, OfStudy):
-        _check_rules(spec, where)
+    if isinstance(found, jobs.StudySpec):
+        _check_rules(value, where)
+    if isinstance(found, jobs.AttackSpec):
+        found = found.model_copy(update={"attack": _attack_of(value, where)})
+    found._where = where
+    return found
+
+
+def _attack_of(spec: Mapping[str, Any], where: str) -> jobs.PlannedAttack:
+    """Return the entry of a spec's attack with its defaults. Raises UserError at the first mistake."""
+    given = spec["attack"]
+    if not isinstance(given, dict) or not isinstance(given.get("generator"), str | None):
+        raise UserError(f"{where}: attack: is no mapping with the name of a generator (see {SPECS})")
+    if not given.get("module"):
+        raise UserError(f"{where}: attack.module: is missing (see {SPECS})")
+    # What a spec is digested by, and the parts that are found in it, rest on the form that is planned.
+    if section := next((key for key in SECTIONS if not isinstance(given.get(key, {}), dict)), ""):
+        raise UserError(
+            f"{where}: attack.{section}: a spec maps each part to its arguments (write "
+            f'{{"{section}": {{"NAME": {{}}}}}}; see {SPECS})'
+        )
+    # A spec names the one generator of its data set, the catalogue one for each.
+    named = {"it": "it"} if given.get("generator") else {}
+    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": named})
+    known = {key: value for key, value in entry if key not in FOR_PEOPLE}
+    return jobs.PlannedAttack.model_construct(**known | {"generator": given.get("generator")})
 
 
 def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:
@@ -71,7 +112,10 @@ def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -
     except ValidationError as problem:
         key, what = _mistake(problem, model, value)
         line = f"{where}: {'.'.join((*within, *key)) or '(whole file)'}: {what}"
-        raise UserError(line if line.endswith(")") else f"{line} ({_MEND})") from problem
+        # A person may write the spec of an attack.
+        by_hand = model is jobs.AttackSpec and {*key[:1]} & ASKED and what != "is missing"
+        mend = f"see {SPECS}" if by_hand else _MEND
+        raise UserError(line if line.endswith(")") else f"{line} ({mend})") from problem
 
 
 def _mistake(problem: ValidationError, model: type[BaseModel], value: Any) -> tuple[list[str], str]:

@@ -16,10 +16,7 @@ LABELS = {"classification": "classes", "recognition": "words"}
 
 @dataclass(frozen=True, order=True)
 class Study:
-    """One training study. Every client and round of it is a row of the study's results.
-
-    All fields but `seed` are names of entries of the catalogue.
-    """
+    """One training study, by the names of its entries. Every client and round is a row of its results."""
 
     dataset: str
     victim: str
@@ -34,14 +31,7 @@ class Study:
 
 
 def study_spec(study: Study, at: Sized, where: str) -> Spec:
-    """Return a study's resolved spec.
-
-    study: the names of the entries.
-    at: the catalogue at the scale.
-    where: what a message calls the experiment that asks for the study.
-
-    Raises UserError that names file and key if the parts do not fit each other.
-    """
+    """Return a study's resolved spec. Raises UserError, which names file and key, if the parts do not fit."""
     dataset = at.whole("datasets", study.dataset, where)
     if dataset.shape is None or dataset.classes is None or not {"train", "test"} <= dataset.counts.keys():
         raise UserError(
@@ -103,10 +93,7 @@ def study_spec(study: Study, at: Sized, where: str) -> Spec:
 
 
 def _like(name: str, dataset: Dataset, at: Sized, where: str, split: str) -> Dataset:
-    """Return data set `name`.
-
-    Raises UserError if it has no images in `split`, or if its images or labels are unlike those of `dataset`.
-    """
+    """Return data set `name`. Raises UserError if its images or labels are unlike those of `dataset`."""
     found: Dataset = at.whole("datasets", name, where)
     alike = all(getattr(found, key) == getattr(dataset, key) for key in ("shape", "classes", "labels"))
     if not alike or split not in found.counts:
@@ -118,14 +105,10 @@ def _like(name: str, dataset: Dataset, at: Sized, where: str, split: str) -> Dat
 
 
 def further(spec: Spec) -> list[str]:
-    """Return the further data sets of a study: those that it also trains on, then those that it tests on.
-
-    Both are in the order of the study's spec.
-    """
+    """Return the further data sets of a study: those that it also trains on, then those that it tests on."""
     training = spec["training"]
     return [*training["beside"], *training["tested_on"]]
 
 
 def datasets_of(spec: Spec) -> list[str]:
-    """Return all data sets of a study, its own first."""
     return [spec["dataset"]["name"], *further(spec)]

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from leakbench.base.digest import file_digest, write_changed
 from leakbench.base.errors import UserError
 from leakbench.base.needs import BACKBONES
 from leakbench.base.parts import dotted, parts_of
-from leakbench.catalogue import cluster, costs, shares, strays, targets
-from leakbench.catalogue.blame import blamed
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
-from leakbench.catalogue.load import file_of, load_kind
-from leakbench.catalogue.needs import declared_metrics
+from leakbench.catalogue import costs, run
+from leakbench.catalogue.budget import counted
+from leakbench.catalogue.cell import ANY_VICTIM, Cell
+from leakbench.catalogue.load import blamed, file_of, load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.study import further
 from leakbench.datasets.local import available, check
 from leakbench.papers import reference
@@ -105,7 +106,7 @@ class Workflow:
             self.plan: Plan = plan(root, scale, judges(), offered, seed, only.split(",") if only else ())
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         # The lock is held as long as this object lives.
-        self._lock = self.plan.write(self.home)
+        self._lock = run.write(self.plan, self.home)
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
@@ -115,13 +116,13 @@ class Workflow:
 
     def check(self, words: Iterable[str]) -> None:
         """Raise UserError if a command's words name a file that no rule makes, or if jobs could not write."""
-        targets.check(words, self.plan, self.root, self.home)
+        run.check(words, self.plan, self.root, self.home)
 
     def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
         """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless this is `meant`."""
         verbs = ((_BUDGETED.get(job.rule.name), job.wildcards) for job in jobs)
         budgeted = [f"{verb}/{'/'.join(stem)}" for verb, stem in verbs if verb]
-        works = costs.works(self.plan.specs, shares.counted(self.root / "config")) if budgeted else {}
+        works = costs.works(self.plan.specs, counted(self.root / "config")) if budgeted else {}
         hours = sum(works[name].seconds() for name in budgeted) / 3600
         if hours > LONG and not meant:
             raise UserError(
@@ -139,17 +140,17 @@ class Workflow:
 
     def strays(self) -> list[str]:
         """Make Snakemake repeat results of other specs or other code, and return lines that say so."""
-        return strays.renew(self.home, self.results, self.plan.specs)
+        return run.renew(self.home, self.results, self.plan.specs)
 
     def accept(self) -> None:
         """Accept the results that are here as of today's code, and record that they are of other code."""
-        strays.accept(self.home, self.results, self.plan.specs)
+        run.accept(self.home, self.results, self.plan.specs)
 
     def seen(self, name: str | Path = "") -> str:
         """Return a path of the checkout as rules name it: relative if below `home`, otherwise whole."""
         return _below(self.home, self.root / name)
 
-    def needs(self, verb: str, stem: str) -> cluster.Needs:
+    def needs(self, verb: str, stem: str) -> costs.Needs:
         """Return what a job asks of a cluster.
 
         verb: `train`, `generator`, `study`, `capture` or `attack`.
@@ -158,17 +159,10 @@ class Workflow:
         record, spec = (
             self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
         )
-        if found := cluster.recorded(record, spec, workers=verb == "attack"):
+        if found := costs.recorded(record, spec, workers=verb == "attack"):
             return found
-        value = self.plan.spec(f"{verb}/{stem}")
-        match verb:
-            case "train" | "generator":
-                return cluster.of_training(value, "victim" if verb == "train" else verb)
-            case "study":
-                return cluster.of_study(value)
-            case "capture":
-                return cluster.of_capture(value)
-        return cluster.of_attack(value, self.plan.spec(f"capture/{capture_of(stem)}"))
+        capture = self.plan.spec(Cell.parse(stem).path("capture")) if verb == "attack" else None
+        return costs.needs(verb, self.plan.spec(f"{verb}/{stem}"), capture)
 
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on.
@@ -217,9 +211,7 @@ class Workflow:
 
     def attack_code(self, stem: str) -> list[str]:
         """Return the source files that an attack's guesses depend on."""
-        dataset, victim, *_, seed = stem.split("/")
-        generator = self.plan.generator(stem)
-        networks = [f"train/{dataset}/{victim}/{seed}"] + ([generator] if generator else [])
+        networks = filter(None, (Cell.parse(stem).path("train"), self.plan.generator(stem)))
         parts = [part for name in networks for part in self.parts(name)]
         return self.code("attack", *self.parts(f"attack/{stem}"), *parts)
 
@@ -233,20 +225,15 @@ class Workflow:
 
         They are those of the metrics, of the judges of the metrics, and of the victim that reads features.
         """
-        dataset, victim, *_, seed = capture.split("/")
-        spec = self.plan.spec(f"score/{capture}")
+        cell, judges = Cell.parse(capture), self.plan.spec(f"score/{capture}")["judges"]
         metrics = [declared_metrics()[name].module for name in self._metrics(capture)]
-        networks = [
-            part
-            for name in (victim, *spec["judges"])
-            for part in self.parts(f"train/{dataset}/{name}/{seed}")
-        ]
+        networks = [part for name in ("", *judges) for part in self.parts(cell.path("train", name))]
         return self.code("score", *networks, *metrics)
 
     def table_code(self, experiment: str) -> list[str]:
         """Return the source files that a table and its pictures depend on."""
         cells = self.cells(experiment)
-        victims = {part for c in cells for part in self.parts(f"train/{c.dataset}/{c.victim}/{c.seed}")}
+        victims = {part for c in cells for part in self.parts(c.path("train"))}
         return self.code("table", *sorted(victims))
 
     def bulky(self, keep: bool) -> str:
@@ -255,7 +242,7 @@ class Workflow:
             {
                 c.federation
                 for c in self.plan.cells
-                if self.plan.spec(f"capture/{c.capture}")["federation"]["keep"] is keep
+                if self.plan.spec(c.path("capture"))["federation"]["keep"] is keep
             }
         )
         return "|".join(name.replace(".", r"\.") for name in names) or "(?!)"
@@ -268,7 +255,7 @@ class Workflow:
     def oracle(self, stem: str) -> list[str]:
         """Return the file of the true labels if the cell's attack gets them."""
         given = self.plan.spec(f"attack/{stem}")["attack"]["labels"] == "oracle"
-        return [f"{self.results}/oracle/{capture_of(stem)}.safetensors"] if given else []
+        return [f"{self.results}/{Cell.parse(stem).path('oracle')}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
         """Return the data that a generator is trained on, or its weights.
@@ -304,10 +291,9 @@ class Workflow:
         return self._attacked("records/attack", capture, "json")
 
     def _attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
-        parts = capture.split("/")
         attacks = sorted(self.plan.spec(f"score/{capture}")["attacks"])
-        stems = ("/".join([*parts[:-1], attack, parts[-1]]) for attack in attacks)
-        return [f"{self.results}/{kind}/{stem}.{suffix}" for stem in stems]
+        paths = (replace(Cell.parse(capture), attack=attack).path(kind) for attack in attacks)
+        return [f"{self.results}/{path}.{suffix}" for path in paths]
 
     def backbones(self, capture: str) -> list[str]:
         """Return the LPIPS weights if some metric of a capture's attacks needs them."""
@@ -319,9 +305,10 @@ class Workflow:
 
         They are trained on the capture's data set.
         """
-        dataset, *_, seed = capture.split("/")
-        names = self.plan.spec(f"score/{capture}")["judges"]
-        return [f"{self.results}/victims/{dataset}/{name}/{seed}.safetensors" for name in names]
+        paths = (
+            Cell.parse(capture).path("victims", name) for name in self.plan.spec(f"score/{capture}")["judges"]
+        )
+        return [f"{self.results}/{path}.safetensors" for path in paths]
 
     def scores(self, experiment: str) -> list[str]:
         """Return the scores of an experiment's captures, or the files of its training studies."""
@@ -340,9 +327,9 @@ class Workflow:
         """
         if self.plan.definitions[experiment].exhibit is None:
             return []
-        home = "data" if kind == "data" else f"{self.results}/{kind}"
-        names = dict.fromkeys(pictured(cell.stem)[kind] for cell in self.cells(experiment))
-        return [f"{home}/{name}.safetensors" for name in names]
+        home = "" if kind == "data" else f"{self.results}/"
+        paths = dict.fromkeys(cell.path(kind) for cell in self.cells(experiment))
+        return [f"{home}{path}.safetensors" for path in paths]
 
     def each(self, kind: str, suffix: str) -> list[str]:
         """Return one file for each experiment that has something to show, measured or recorded, by name.

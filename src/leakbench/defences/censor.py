@@ -9,6 +9,9 @@ from torch.func import functional_call
 
 from leakbench.defences import Batch, Defence, Update
 
+# Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
+COST = 2.5
+
 
 def orthogonal(value: Tensor, rng: torch.Generator, released: bool) -> Tensor:
     """Return a random tensor that is orthogonal to `value` and has the same norm.

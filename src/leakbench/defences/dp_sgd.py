@@ -11,6 +11,9 @@ from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Defence, Update, View, beside, each_update
 from leakbench.defences.certification import Facts, certificate
 
+# Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
+COST = 0.1
+
 
 def bounded(parts: Sequence[Tensor], clip: float) -> Tensor:
     """Return the factor [n] that scales each sample's gradient down to a norm of at most `clip`.

@@ -10,6 +10,9 @@ from pydantic import Field
 
 from leakbench.defences import Batch, Defence, Update
 
+# Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
+COST = 0.1
+
 
 def outpost(
     *,

@@ -11,6 +11,10 @@ from torch.func import functional_call
 from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Defence, Update
 
+# Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
+COST = 10
+
+
 # How many derivatives are taken at once: by vectors (features), and by copies of images.
 FEATURES, COPIES = 64, 256
 

@@ -1,15 +1,16 @@
 """Cells or studies of a recorded experiment that are measured again, alone: from what, and the results."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.artefacts import to_json, write_text
 from leakbench.base.needs import BACKBONES
-from leakbench.catalogue.cell import capture_of, pictured
-from leakbench.catalogue.needs import declared_metrics
-from leakbench.catalogue.numerics import numerics
+from leakbench.base.numerics import numerics
+from leakbench.catalogue.cell import PICTURED, Cell, capture_of
+from leakbench.catalogue.jobs import ScoreSpec, TableSpec
 from leakbench.catalogue.resolve import Plan
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import LPIPS
 from leakbench.jobs.record import modules_of
 from leakbench.jobs.score import score
@@ -25,9 +26,8 @@ def affected(asked: Plan, experiment: str, names: Mapping[str, int]) -> list[str
     names: the names of these files.
     """
 
-    def behind(cell: str) -> list[str]:
-        dataset, victim, *_, seed = cell.split("/")
-        return [f"attack/{cell}", f"capture/{capture_of(cell)}", f"train/{dataset}/{victim}/{seed}"]
+    def behind(stem: str) -> list[str]:
+        return [Cell.parse(stem).path(kind) for kind in ("attack", "capture", "train")]
 
     spec = asked.spec(f"table/{experiment}")
     specs = {stem: behind(stem) for stem in spec.get("cells", [])}
@@ -61,12 +61,11 @@ def measured(
     table = asked.spec(f"table/{experiment}")
     if asked.studies[experiment]:
         files, costs = ([root / path for path in paths] for paths in _of_studies(asked, stems))
-        return of_studies(table | {"studies": stems}, files, costs)
+        return of_studies(TableSpec.model_validate(table | {"studies": stems}), files, costs)
     made = [_scores(root, asked, capture, stems, scores) for capture in _captures(stems)]
     bare = {"cells": stems, "experiment": table["experiment"] | ({} if pictures else {"exhibit": None})}
-    return of_attacks(
-        table | bare, made, [_pictured(root, asked, stem) for stem in stems] if pictures else []
-    )
+    shown = [_pictured(root, asked, stem) for stem in stems] if pictures else []
+    return of_attacks(TableSpec.model_validate(table | bare), made, shown)
 
 
 def _scores(root: Path, asked: Plan, capture: str, stems: list[str], scores: Path) -> Path:
@@ -75,13 +74,12 @@ def _scores(root: Path, asked: Plan, capture: str, stems: list[str], scores: Pat
     found = {kind: [root / path for path in paths] for kind, paths in files.items()}
     if "scores" in found:
         return found["scores"][0]
-    place, out = scores / f"{capture}.json", scores / f"{capture}.parquet"
-    attacks = _attacks(asked, capture, stems)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_text(place, to_json(spec | {"attacks": attacks, "judges": _judges(attacks)}))
+    out, attacks = scores / f"{capture}.parquet", _attacks(asked, capture, stems)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    alone = ScoreSpec.model_validate(spec | {"attacks": attacks, "judges": _judges(attacks)})
     (truth,), (data,), (victim, *judges) = (found[kind] for kind in ("truth", "data", "networks"))
     backbones = next(iter(found["backbones"]), None)
-    score(found["guesses"], truth, data, victim, place, out, found["costs"], backbones, judges=judges)
+    score(found["guesses"], truth, data, victim, alone, out, found["costs"], backbones, judges=judges)
     return out
 
 
@@ -91,11 +89,9 @@ def _of_studies(asked: Plan, stems: list[str]) -> tuple[list[Path], list[Path]]:
 
 
 def _pictured(root: Path, asked: Plan, stem: str) -> Files:
-    home, names = root / "results" / asked.run, pictured(stem)
-    guesses, truth, victim = (
-        home / f"{kind}/{names[kind]}.safetensors" for kind in ("guesses", "truth", "victims")
-    )
-    return Files(guesses, truth, victim, root / f"data/{names['data']}.safetensors")
+    home, cell = root / "results" / asked.run, Cell.parse(stem)
+    guesses, truth, victim, data = (Path(f"{cell.path(kind)}.safetensors") for kind in PICTURED)
+    return Files(home / guesses, home / truth, home / victim, root / data)
 
 
 def _captures(cells: list[str]) -> list[str]:
@@ -104,7 +100,7 @@ def _captures(cells: list[str]) -> list[str]:
 
 def _attacks(asked: Plan, capture: str, stems: list[str]) -> dict[str, Any]:
     """Return the entries of those attacks on a capture that are among cells, in the order of its spec."""
-    own = {stem.split("/")[-2] for stem in stems if capture_of(stem) == capture}
+    own = {cell.attack for cell in map(Cell.parse, stems) if cell.capture == capture}
     return {name: e for name, e in asked.spec(f"score/{capture}")["attacks"].items() if name in own}
 
 
@@ -114,19 +110,19 @@ def _judges(attacks: Mapping[str, Any]) -> list[str]:
 
 def _files(asked: Plan, capture: str, stems: list[str]) -> dict[str, list[Path]]:
     """Return kind → files behind the scores of one capture's cells; guesses in the order of its spec."""
-    home, (dataset, victim, *_, seed) = Path("results") / asked.run, capture.split("/")
+    home, cell = Path("results") / asked.run, Cell.parse(capture)
     if not asked.spec(f"capture/{capture}")["federation"]["keep"]:
         # Guesses on updates that are not kept are deleted once they are scored.
         return {"scores": [home / f"scores/{capture}.parquet"]}
     attacks = _attacks(asked, capture, stems)
-    cells = [f"{capture.rpartition('/')[0]}/{name}/{seed}" for name in attacks]
+    cells = [replace(cell, attack=name) for name in attacks]
     metrics = {name for entry in attacks.values() for name in entry["metrics"]}
     weights = any(BACKBONES in declared_metrics()[name].needs for name in metrics)
     return {
-        "guesses": [home / f"guesses/{cell}.safetensors" for cell in cells],
-        "costs": [home / f"records/attack/{cell}.json" for cell in cells],
+        "guesses": [home / f"{each.path('guesses')}.safetensors" for each in cells],
+        "costs": [home / f"{each.path('records/attack')}.json" for each in cells],
         "truth": [home / f"truth/{capture}.safetensors"],
-        "data": [Path(f"data/{dataset}.safetensors")],
-        "networks": [home / f"victims/{dataset}/{n}/{seed}.safetensors" for n in (victim, *_judges(attacks))],
+        "data": [Path(f"{cell.path('data')}.safetensors")],
+        "networks": [home / f"{cell.path('victims', name)}.safetensors" for name in ("", *_judges(attacks))],
         "backbones": [Path(f"data/{LPIPS}.safetensors")] if weights else [],
     }

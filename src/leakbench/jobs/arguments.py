@@ -23,32 +23,35 @@ _READ = {
     **dict.fromkeys(("truth", "truths"), ("split", "truth of a capture")),
     "guesses": ("target", "attack's guesses"),
 }
-# The files that pictures of cells are taken from, in the order of `pictured`.
+# The files that pictures of cells are taken from, in the order of `PICTURED`.
 _PICTURED = ("guesses", "truths", "victims", "data")
 # A file has a longer, temporary name until it is written completely, and file systems allow 255 bytes.
 _LONGEST = 220
 
 
-def check(verb: str, values: Mapping[str, Any]) -> None:
-    """Raise UserError if a verb could not write a file, or was given a file of another kind.
+def check(verb: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a verb's arguments with its spec as an object, if the spec is checked here.
 
     values: the verb's arguments by name.
+
+    Raises UserError if the verb could not write a file, or was given a file of another kind.
     """
     for name in _WRITTEN.get(verb, ()):
         if values[name] is not None:
             _check_place(values[name], name)
     # A capture of a Flower app reads none of these files, and its spec has another form.
     if verb not in _CHECKED or values.get("from_flower"):
-        return
+        return dict(values)
     from leakbench.base.artefacts import read_facts
 
-    _check_spec(verb, values)
+    spec = _spec(verb, values)
     for name, (fact, kind) in _READ.items():
         for path in _listed(values.get(name)) if name not in _WRITTEN[verb] else ():
             told = read_facts(path)
             # A data set that a user made may hold no facts.
             if not {fact, "absent"} & told.keys() and (told or fact != "dataset"):
                 raise UserError(f"{path}: is no {kind} (give --{name} the file of one)")
+    return {**values, "spec": spec}
 
 
 def _listed(value: Path | list[Path] | None) -> list[Path]:
@@ -68,49 +71,54 @@ def _check_place(path: Path, name: str) -> None:
         raise UserError(f"{path}: {above} is no folder ({mend})")
 
 
-def _check_spec(verb: str, values: Mapping[str, Any]) -> None:
-    """Raise UserError for a mistake in a verb's spec, or if it needs other files than are given."""
+def _spec(verb: str, values: Mapping[str, Any]) -> Any:
+    """Return a verb's spec. Raises UserError for a mistake in it, or if it needs other files than are given.
+
+    The spec of `fetch` is returned as its path.
+    """
     from leakbench.base.provenance import read_spec
-    from leakbench.catalogue.spec import check_spec
+    from leakbench.catalogue.jobs import GeneratorSpec
+    from leakbench.catalogue.spec import opened
 
     path = values["spec"]
-    spec = read_spec(path)
     if verb == "fetch":
-        if missing := next((key for key in ("name", "sources") if key not in spec), ""):
+        value = read_spec(path)
+        if missing := next((key for key in ("name", "sources") if key not in value), ""):
             raise UserError(f"{path}: {missing}: is missing (give --spec one that `leakbench plan` writes)")
-        return
-    check_spec(verb, spec, str(path))
-    for name, key, count in _counts(verb, spec, values):
+        return path
+    spec = opened(verb, path)
+    for name, key, count in _counts(spec, values):
         given = len(_listed(values[name]))
         if given != count:
             option = name.replace("_", "-")
             raise UserError(
                 f"{path}: {key}: needs {count} of --{option}, and {given} are there (give one for each)"
             )
-    generator = spec.get("generator", {})
-    if generator.get("reads") == "features" and not generator["weights"] and values["victim"] is None:
+    generator = spec.generator if isinstance(spec, GeneratorSpec) else None
+    if generator and generator.reads == "features" and not generator.weights and values["victim"] is None:
         raise UserError(f"{path}: generator.reads: is features, and --victim is missing (give the victim)")
+    return spec
 
 
-def _counts(verb: str, spec: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """Yield (argument, key, number) for each argument that lists files: the key of the spec gives the number.
+def _counts(spec: Any, values: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield (argument, key of the spec, number) for each argument that lists one file for each of a key."""
+    from leakbench.catalogue.cell import PICTURED
+    from leakbench.catalogue.jobs import ScoreSpec, TableSpec
 
-    The spec must have passed `check_spec`.
-    """
-    from leakbench.catalogue.cell import capture_of, pictured
-
-    if verb == "score":
+    if isinstance(spec, ScoreSpec):
         for name, key in (("guesses", "attacks"), ("attack_records", "attacks"), ("judges", "judges")):
             if values[name] is not None:
-                yield name, key, len(spec[key])
-    if verb == "table" and "studies" in spec:
-        yield from ((name, "studies", len(spec["studies"])) for name in ("scores", "costs"))
-    elif verb == "table":
-        yield "scores", "cells", len(set(map(capture_of, spec["cells"])))
-        shown = [pictured(cell).values() for cell in spec["cells"] if spec["experiment"]["exhibit"]]
-        # Many cells share a file, and a shared file is given once.
-        for name, stems in zip(_PICTURED, zip(*shown, strict=True), strict=False):
-            yield name, "cells", len(set(stems))
+                yield name, key, len(getattr(spec, key))
+    if not isinstance(spec, TableSpec):
+        return
+    if spec.studies is not None:
+        yield from ((name, "studies", len(spec.studies)) for name in ("scores", "costs"))
+        return
+    yield "scores", "cells", len({cell.capture for cell in spec.parsed})
+    # Many cells share a file, and a shared file is given once.
+    if spec.cells and spec.experiment.exhibit:
+        for name, kind in zip(_PICTURED, PICTURED, strict=True):
+            yield name, "cells", len({cell.path(kind) for cell in spec.parsed})
 
 
 def damaged(path: Path) -> bool:

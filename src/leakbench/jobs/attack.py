@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import EllipsisType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,17 +20,18 @@ from leakbench.attacks.matching.received import noise_images
 from leakbench.base.artefacts import creating
 from leakbench.base.errors import Altered, Unfit, Unwritable
 from leakbench.base.missing import absent, pass_on, unless_unfit
-from leakbench.base.parts import parts_of
 from leakbench.base.processes.blinding import Blinded, Seal, unsealed
 from leakbench.base.processes.gpu_lease import leased
 from leakbench.base.processes.process import Stopped
 from leakbench.base.processes.workers import Work
-from leakbench.base.provenance import provenance, read_spec, recording, resuming
+from leakbench.base.provenance import provenance, recording, resuming
 from leakbench.base.seeds import stream
-from leakbench.catalogue.load import attack_of
 from leakbench.networks.layers import dense_input
 from leakbench.observations.observation import read_observation
 from leakbench.observations.reconstruction import OF, Reconstruction
+
+if TYPE_CHECKING:
+    from leakbench.catalogue.jobs import AttackSpec
 
 NULL_SHARE = 4
 # The errors of the operating system that say what the machine lacks, or that nobody reads the output.
@@ -43,8 +44,8 @@ LABELS = {"none": "not needed", "oracle": "given", "joint": "joint"}
 
 
 def attack(
-    capture: Path, spec: Path, out: Path, generator: Path | None, labels: Path | None, record: Path | None,
-    scratch: Path, workers: int = 1, device: str = "cpu", seal: Seal = unsealed,
+    capture: Path, spec: "AttackSpec", out: Path, generator: Path | None, labels: Path | None,
+    record: Path | None, scratch: Path, workers: int = 1, device: str = "cpu", seal: Seal = unsealed,
     place: Path | None = None,
 ) -> None:  # fmt: skip
     """Write the tensors of the reconstruction, and under `null/…` those of the attack on randomised updates.
@@ -69,26 +70,24 @@ def attack(
         if reason:
             return pass_on(reason, [out])
         device = on.enter_context(leased(device))
-        value = read_spec(spec)
-        entry = attack_of(value, str(spec))
-        parts = parts_of(value | {"attack": entry})
-        made = provenance(value, "leakbench.jobs.attack", *parts, device=_named(device))
+        entry, name = spec.attack.entry, spec.attack_name
+        made = provenance(spec.plain(), "leakbench.jobs.attack", device=_named(device))
         folder = scratch.resolve() / resuming(made, place or out, capture, generator, labels)
         work = Work(
             scratch=folder,
             workers=workers if device == "cpu" else 1,
             device=device,
         )
-        rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
-        observation, _ = read_observation(capture, generator, labels, entry["labels"], work)
+        rng = torch.Generator().manual_seed(stream("attack", name, spec.seed))
+        observation, _ = read_observation(capture, generator, labels, spec.attack.labels, work)
         folder.mkdir(parents=True, exist_ok=True)
         on.callback(_remove_empty, folder)
         blinding = seal([folder, out.parent], device)
-        other = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
-        rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
+        other = torch.Generator().manual_seed(stream("null", name, spec.seed))
+        rounds = min(spec.null_rounds, -(-observation.rounds // NULL_SHARE))
         cost["updates"] = observation.rounds * len(observation.clients)
         # The reconstruction comes in pieces, of which the later ones are made while the file is written.
-        with _own_fault(entry["module"]):
+        with _own_fault(spec.attack.module):
             noise = attacks.seen(observation.randomised(rounds, other), entry)
             observation = attacks.seen(observation, entry)
             own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
@@ -98,11 +97,11 @@ def attack(
                 raise Unfit(f"{OF}target is {first[1].target}, and {null[0][1].target} on noise")
             layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]
-        aware = entry.get("adaptive") or "defence" in entry["parameters"]
+        aware = spec.attack.adaptive or "defence" in spec.attack.parameters
         knows = observation.in_words() | {
             # A capture names its defence for attackers who adapt. The others act as if there were none.
             **({} if aware else {"defence": "none"}),
-            "labels": LABELS.get(entry["labels"], "inferred"),
+            "labels": LABELS.get(spec.attack.labels, "inferred"),
             "auxiliary data": "yes: the generator's" if generator else "none",
             "blinding": blinding,
         }
@@ -110,13 +109,13 @@ def attack(
             "target": found.target,
             "iterations": found.iterations,
             "knows": knows,
-            "matching": entry["matching"],
+            "matching": spec.attack.matching,
         }
         with creating(out, layout, facts | made, digested=place is None) as arrays:
             for prefix, pieces in (("", itertools.chain([first], own)), ("null/", null)):
-                for rounds, piece in _arrays(pieces, entry["module"]):
+                for part, piece in _arrays(pieces, spec.attack.module):
                     for name, array in piece.items():
-                        arrays[prefix + name][rounds] = array
+                        arrays[prefix + name][part] = array
         shutil.rmtree(folder, ignore_errors=True)
 
 

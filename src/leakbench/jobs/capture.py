@@ -1,9 +1,9 @@
 """capture: play the federation; write what the server saw and, in other files, what it must not know."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from leakbench.base.artefacts import Facts, creating, open_tensors, write_tensor
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.missing import absent, lacking, pass_on, unless_unfit
 from leakbench.base.pixels import pixels
-from leakbench.base.provenance import provenance, read_spec, recording
+from leakbench.base.provenance import provenance, recording
 from leakbench.base.seeds import stream
 from leakbench.base.tensors import Tensors
 from leakbench.defences import Defence, View, unchanged
@@ -34,32 +34,35 @@ from leakbench.federation.watching import alarms, begun
 from leakbench.networks.layers import by_batch, draw_masks
 from leakbench.networks.victims.file import load_victim
 
+if TYPE_CHECKING:
+    from leakbench.catalogue.jobs import CaptureSpec
 
-def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict[str, Any]:
+
+def _observed(spec: "CaptureSpec", model: nn.Module, defence: Defence) -> Facts:
     """Return the facts of an observation (docs/observation.md); `model` is the one that clients train."""
-    federation, image = value["federation"], value["dataset"]
+    federation, plain = spec.federation, spec.plain()
     hidden = defence.hidden(model)
     told = {"shown": sorted(defence.shown(model)), "sent": sorted(defence.sent(model))}
     return {
-        "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
-        "clients": federation["clients"],
-        "kind": federation["update"],
+        "network": {**plain["victim"], "shape": list(spec.dataset.shape), "classes": spec.dataset.classes},
+        "clients": federation.clients,
+        "kind": federation.update,
         # `play` calls model.eval(), but a norm that keeps no statistics uses those of the batch all the same.
         "mode": "train" if by_batch(model) else "eval",
         "dropout": bool(draw_masks(model, (1,), torch.Generator())),
-        "local": federation["local"],
+        "local": plain["federation"]["local"],
         "knows": {
             "observer": "server",
-            "shared": f"{federation['update']} update of each client, each round",
+            "shared": f"{federation.update} update of each client, each round",
             "labels_known": False,
             "counts_known": True,
             "local_known": True,
-            "local_set_repeats": federation["local_set"] == "fixed",
-            "candidates_known": "candidates" in federation,
-            "defence": value["defence"]["module"],
+            "local_set_repeats": federation.local_set == "fixed",
+            "candidates_known": federation.candidates is not None,
+            "defence": spec.defence.module,
             **(
-                {"malicious": value["malicious"]["module"], "letter": value["malicious"]["threat"]}
-                if "malicious" in value
+                {"malicious": spec.malicious.module, "letter": spec.malicious.threat}
+                if spec.malicious
                 else {}
             ),
         },
@@ -152,8 +155,7 @@ def _evaluation(
 
 
 def _sent_out(
-    spec: Path,
-    value: dict[str, Any],
+    spec: "CaptureSpec",
     model: nn.Module,
     arrays: Mapping[str, np.ndarray],
     names: tuple[str | int, ...],
@@ -163,49 +165,46 @@ def _sent_out(
     An honest server sends the victim's state, a malicious one what it makes of that state. Raises UserError,
     which names the spec, where that server does not fit the victim.
     """
-    cheat, written = value.get("malicious"), Written()
+    cheat, written = spec.malicious, Written()
     if cheat:
-        rows, columns, channels = value["dataset"]["shape"]
-        own, samples = cheat["auxiliary"], None
+        rows, columns, channels = spec.dataset.shape
+        own, samples = cheat.auxiliary, None
         if own:
-            own_images = np.array(arrays[f"{own['split']}/images"][own["start"] : own["stop"]])
+            own_images = np.array(arrays[f"{own.split}/images"][own.start : own.stop])
             samples = pixels(torch.from_numpy(own_images))
-        clients = value["federation"]["clients"]
+        clients = spec.federation.clients
         held = Held((channels, rows, columns), sum(clients), generator("server", *names), samples, clients)
         with _naming(spec):
-            written = servers.build(cheat["module"], cheat["parameters"])(model, held)
+            written = servers.build(cheat.module, cheat.parameters)(model, held)
     return model.state_dict(), written
 
 
 @contextmanager
-def _naming(spec: Path) -> Iterator[None]:
+def _naming(spec: "CaptureSpec") -> Iterator[None]:
     """Make every UserError about a job's settings name the file that they are in."""
     try:
         yield
     except Unfit:
         raise
     except UserError as problem:
-        raise UserError(f"{spec}: {problem}") from problem
+        raise UserError(f"{spec.where}: {problem}") from problem
 
 
 def _checked(
-    spec: Path,
+    spec: "CaptureSpec",
     defence: Defence,
     model: nn.Module,
     federation: Mapping[str, Any],
     origins: int,
-    shape: Sequence[int],
 ) -> tuple[nn.Module, Facts | None]:
     """Return the network that clients train, for its names and shapes alone, and what the defence certifies.
-
-    shape: rows, columns, channels of a sample.
 
     Raises UserError, which names the spec, where the defence does not fit the victim, the federation or the
     samples.
     """
     with _naming(spec):
         if defence.inputs is not None:
-            rows, columns, channels = shape
+            rows, columns, channels = spec.dataset.shape
             blank = torch.zeros(1, channels, rows, columns)
             defence.inputs(blank, torch.zeros(1, dtype=torch.int64), torch.Generator())
         certified = defence.certificate(participations(federation, origins), federation["update"])
@@ -213,7 +212,7 @@ def _checked(
 
 
 def capture(
-    spec: Path, data: Path, victim: Path, out: Path, oracle: Path, truth: Path, record: Path | None
+    spec: "CaptureSpec", data: Path, victim: Path, out: Path, oracle: Path, truth: Path, record: Path | None
 ) -> None:
     """Play the federation and write the observation, the labels and the truth.
 
@@ -228,21 +227,21 @@ def capture(
     """
     outputs = [out, oracle, truth]
     with recording(record, "capture"), unless_unfit("capture", outputs):
-        value = read_spec(spec)
-        federation, image = value["federation"], value["dataset"]
+        value, image = spec.plain(), spec.dataset
+        federation = value["federation"]
         split = federation["private"]["split"]
         needed = [split, *(["test"] if federation["evaluate"] else [])]
-        if own := value.get("malicious", {}).get("auxiliary"):
-            needed.append(own["split"])
+        if spec.malicious and spec.malicious.auxiliary:
+            needed.append(spec.malicious.auxiliary.split)
         reason = absent([data, victim]) or lacking(data, *needed)
         if reason:
             return pass_on(reason, outputs)
         arrays, _ = open_tensors(data)
-        names = (image["name"], value["federation_name"], value["seed"], value["salt"])
+        names = (image.name, spec.federation_name, spec.seed, spec.salt)
         images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
         labels = np.array(arrays[f"{split}/labels"])
         hidden = private_samples(federation, labels, names)
-        accuracies, moved = _evaluation(federation, arrays, image["name"])
+        accuracies, moved = _evaluation(federation, arrays, image.name)
         model, facts = load_victim(victim)
         epochs = (
             [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
@@ -251,7 +250,7 @@ def capture(
         for epoch in epochs:
             loaded, _ = load_victim(victim, epoch)
             earlier.append(begun(loaded, federation, images, labels, (*names, epoch)))
-            weights, written = _sent_out(spec, value, loaded, arrays, names)
+            weights, written = _sent_out(spec, loaded, arrays, names)
             origins.append(weights)
             each.append(written.each)
         rounds, clients = federation["rounds"], federation["clients"]
@@ -260,20 +259,20 @@ def capture(
         sent = (passes if passes > 1 else rounds) if moving else len(epochs)
         total = len(epochs) * rounds
         with _naming(spec):
-            defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
+            defence = defences.build(spec.defence.module, spec.defence.parameters)
         # Only names and shapes are needed here; `play` draws the secrets.
-        protected, certified = _checked(spec, defence, model, federation, len(epochs), image["shape"])
+        protected, certified = _checked(spec, defence, model, federation, len(epochs))
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent, each[-1])
         held = candidates(federation, hidden, len(labels), names)
         if len(held):
-            layout["candidates"] = ((len(held), *image["shape"]), str(arrays[f"{split}/images"].dtype))
+            layout["candidates"] = ((len(held), *image.shape), str(arrays[f"{split}/images"].dtype))
         made = provenance(value, "leakbench.jobs.capture")
-        observed = _observed(value, protected, defence)
+        observed = _observed(spec, protected, defence)
         epochs_by_round = np.repeat(np.array(epochs), rounds)
         sizes = np.zeros((total, len(clients)), np.int64)
-        rows, columns, channels = image["shape"]
+        rows, columns, channels = image.shape
         # What clients train on in place of their images, if a defence changes them.
         changes = clients if defence.inputs is not None else []
         inputs = [np.zeros((total, k, channels, rows, columns), np.float32) for k in changes]

@@ -131,7 +131,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if wrong := next((each for each in PLAYED if (values[each] is None) != flower), ""):
             why = ": a Flower app has none (leave it out)", " is missing (only --from-flower does without)"
             raise UserError(f"--{wrong}{why[not flower]}")
-    check(verb, values)
+    values = check(verb, values)
     if verb == APART:
         return _attack(root.resolve(), values)
     function = getattr(import_module(f"leakbench.jobs.{name}"), name)

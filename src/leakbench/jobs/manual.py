@@ -1,11 +1,71 @@
 """manual: write config/README.md, config/schemas/, docs/api.md, docs/cli.md and the citations."""
 
+import ast
+import inspect
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from leakbench.base.digest import write_changed
-from leakbench.catalogue.blame import blamed
-from leakbench.catalogue.manual import manual as texts
+from leakbench.base.parts import SECTIONS
+from leakbench.catalogue.load import RULES, blamed, load_kind
+from leakbench.catalogue.schema import KINDS, Part
+from leakbench.catalogue.signature import definition, module_file, parameters_model, part_names
+from leakbench.jobs.docstrings import Row, api, arguments, listed, table, without
 from leakbench.jobs.parser import page
+from leakbench.papers.bibliography import bibliography, citation, cited
+
+PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
+
+HEADS: Row = ("key", "type", "default", "meaning")
+
+INTRODUCTION = """\
+# The manual of every key
+
+`python -m leakbench manual` writes this file from the models in `src/leakbench/catalogue/` and from the
+signatures of the parts. Do not edit it: edit the descriptions there.
+
+The catalogue is plain YAML. A value stands in one file, and experiments only name files. Everything is
+checked before any job starts (`python -m leakbench plan`). A mistake is one line that names the file and the
+key; the exit code is 2.
+
+- **Names.** A file's name is the name of its entry. It has small letters, digits, dots and hyphens.
+- **Variants.** `variants:` in any file makes further entries `<file>-<variant>`. Each has the keys of the
+  file and changes those that it lists; mappings are merged key by key.
+- **Grids.** `grid:` makes the variants that are points of grids. A grid is a list of axes, and an axis maps
+  words to the keys that they change, as a variant does. A point takes one word of each axis: the words, with
+  hyphens between them, are the name of the variant, and the word `""` adds nothing to it.
+- **Numbers.** A number stands without quotes; `1e-4` is a number, and `yes` is not. No number may
+  exceed 10,000,000, and no seed 9007199254740992 (2 to the power of 53).
+- **Lists of mappings.** In the tables below `faults[].client` is the key `client` of each entry of the list
+  `faults`.
+
+How to add an attack, a defence or another part: [docs/adding-parts.md](../docs/adding-parts.md). How to add a
+paper or a table of one: [papers/README.md](../papers/README.md).
+
+## Completion in an editor
+
+`config/schemas/` holds a JSON schema for each kind of file. The YAML language server, which VS Code, Neovim,
+Emacs and others use, then completes keys, shows their descriptions and underlines mistakes. Either set this
+once for the checkout (in VS Code: `.vscode/settings.json`):
+
+```json
+%(mapping)s
+```
+
+or write a comment into the first line of a file: `# yaml-language-server: $schema=../schemas/victims.json`.
+"""
+
+PARTS_INTRODUCTION = """\
+## Parts and their parameters
+
+A part is one Python file that holds a function of the same name. The keyword arguments of that function are
+what `parameters:` may hold. The text on each part and the meaning of its keys are the docstrings of its file
+and of its function.
+"""
 
 
 def manual(root: Path) -> None:
@@ -17,3 +77,158 @@ def manual(root: Path) -> None:
         made = texts(root) | {"docs/cli.md": page()}
     for name, text in made.items():
         write_changed(root / name, text)
+
+
+def texts(root: Path) -> dict[str, str]:
+    """Return the text of each file that is made of models and docstrings, by its path below the checkout."""
+    schemas = {f"config/schemas/{kind}.json": _json(_editor_schema(model)) for kind, model in KINDS.items()}
+    return {"config/README.md": _readme(root), "docs/api.md": api(), **schemas, **_citations(root)}
+
+
+def _citations(root: Path) -> dict[str, str]:
+    """Return the texts whose citations are made from the bibliography and whose other words are kept."""
+    works = bibliography(root / "config")
+    make = {"README.md": cited, "CITATION.cff": citation}
+    return {name: each((root / name).read_text(encoding="utf-8"), works) for name, each in make.items()}
+
+
+def _readme(root: Path) -> str:
+    kinds = (_of_kind(kind, model) for kind, model in KINDS.items())
+    rooms = (_of_room(root, room) for room in (*PARTS, *SECTIONS.values(), "labels", *RULES, "drawing"))
+    introduction = INTRODUCTION % {"mapping": _json({"yaml.schemas": _mapping()}).strip()}
+    return "\n".join([introduction, *kinds, PARTS_INTRODUCTION, *rooms])
+
+
+def _mapping() -> dict[str, str]:
+    """Return schema file → the YAML files that it is for, both below the checkout."""
+    return {f"config/schemas/{kind}.json": _files(kind) for kind in KINDS}
+
+
+def _files(kind: str) -> str:
+    return "papers/*/experiments/*.yaml" if kind == "experiments" else f"config/{kind}/*.yaml"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema(model: type[BaseModel]) -> Any:
+    """Return a kind's JSON schema, with the description of each key in one line."""
+    schema = model.model_json_schema()
+    for each in (schema, *schema.get("$defs", {}).values()):
+        for value in each.get("properties", {}).values():
+            if "description" in value:
+                value["description"] = " ".join(value["description"].split())
+    return schema
+
+
+def _editor_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a kind's JSON schema, with the keys that every file may have beside its model's."""
+    schema = _schema(model)
+    axis = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
+    variants = axis | {"description": "Further entries <file>-<variant>: variant → the keys that it changes."}
+    grid = {
+        "type": "array",
+        "items": {"type": "array", "items": axis},
+        "description": "Grids of further entries. Each is a list of axes: word → the keys that it changes.",
+    }
+    return schema | {"properties": schema["properties"] | {"variants": variants, "grid": grid}}
+
+
+def _of_kind(kind: str, model: type[BaseModel]) -> str:
+    schema = _schema(model)
+    lines = [f"## {kind}", f"Files: `{_files(kind)}`.", inspect.getdoc(model) or ""]
+    return "\n\n".join([*lines, table(_rows(schema, schema.get("$defs", {})), HEADS)]) + "\n"
+
+
+def _of_room(root: Path, room: str) -> str:
+    return "\n".join([f"### Parts of {room}\n", *(_of_part(room, module) for module in _modules(root, room))])
+
+
+def _modules(root: Path, room: str) -> list[str]:
+    """Return the parts of a room: those that the catalogue names, or every one in a rule's room."""
+    if room in KINDS:
+        entries = load_kind(root / "config", room).values()
+        return sorted({entry.module for entry in entries if isinstance(entry, Part)})
+    return part_names(room)
+
+
+def _of_part(room: str, module: str) -> str:
+    whole, function = ast.parse(module_file(room, module).read_text()), definition(room, module)
+    schema = parameters_model(room, module).model_json_schema()
+    meanings = {f"`{name}`": said for name, (*_, said) in arguments(function).items() if said}
+    # A parameter is described in the docstring, or in its annotation, Field(description=...).
+    rows = [(*row[:3], meanings.get(row[0], row[3])) for row in _rows(schema, {})]
+    shown = [key.strip("`") for key, *_ in rows if key in meanings]
+    of_function = listed(without(ast.get_docstring(function) or "", shown))
+    texts = [ast.get_docstring(whole), of_function]
+    columns = 4 if any(row[3] for row in rows) else 3
+    keys = table([row[:columns] for row in rows], HEADS[:columns]) if rows else "It takes no parameters."
+    return "\n\n".join([f"#### {module}", *(text for text in texts if text), keys]) + "\n"
+
+
+def _rows(
+    schema: Mapping[str, Any], known: Mapping[str, Any], inside: str = "", seen: tuple[str, ...] = ()
+) -> Iterator[Row]:
+    """Yield (key, type, default, description) of each property, those of a mapping below the mapping."""
+    for key, value in schema.get("properties", {}).items():
+        default = "**required**" if key in schema.get("required", []) else _default(value)
+        yield f"`{inside}{key}`", _type(value, known), default, value.get("description", "")
+        for name, many in _inner(value):
+            if name not in seen:
+                yield from _rows(known[name], known, f"{inside}{key}{'[]' if many else ''}.", (*seen, name))
+
+
+def _inner(value: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield (definition, whether it is an entry of a list) of the mappings that a property is made of."""
+    if "$ref" in value:
+        yield value["$ref"].rpartition("/")[2], False
+    for each in value.get("anyOf", []):
+        yield from _inner(each)
+    if "$ref" in value.get("items", {}):
+        yield value["items"]["$ref"].rpartition("/")[2], True
+
+
+def _default(value: Mapping[str, Any]) -> str:
+    default = value.get("default")
+    if default in (None, ""):
+        return "not set"
+    return f"`{default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)}`"
+
+
+def _type(value: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """Return in words what a JSON schema allows."""
+    if "anyOf" in value:
+        return " or ".join(_type(each, known) for each in value["anyOf"] if each.get("type") != "null")
+    if "enum" in value or "const" in value:
+        return " or ".join(f"`{each}`" for each in value.get("enum", [value.get("const")]))
+    if "$ref" in value:
+        return "mapping"
+    match value.get("type"):
+        case "array" if "prefixItems" in value:
+            return f"list of {len(value['prefixItems'])}: {_type(value['prefixItems'][0], known)}"
+        case "array":
+            return f"list of: {_type(value.get('items', {}), known)}"
+        case "object":
+            each = value.get("additionalProperties")
+            return f"mapping to: {_type(each, known)}" if isinstance(each, dict) else "mapping"
+        case "boolean":
+            return "`true` or `false`"
+        case "integer":
+            return " ".join(["whole number", _range(value)]).strip()
+        case "number":
+            return " ".join(["number", _range(value)]).strip()
+        case "string":
+            return "text"
+        case _:
+            return "anything"
+
+
+def _range(value: Mapping[str, Any]) -> str:
+    words = {
+        "exclusiveMinimum": "above",
+        "minimum": "from",
+        "exclusiveMaximum": "below",
+        "maximum": "up to",
+    }
+    return " ".join(f"{word} {value[key]:.16g}" for key, word in words.items() if key in value)

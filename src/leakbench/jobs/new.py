@@ -7,13 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from symtable import SymbolTable, symtable
 
+from leakbench.base import yamls
 from leakbench.base.artefacts import write_text
 from leakbench.base.errors import UserError
 from leakbench.base.parts import NAME, stem
 from leakbench.base.yamls import suggest
-from leakbench.catalogue import strict
-from leakbench.catalogue.every import ALL
-from leakbench.catalogue.load import file_of, load_kind
+from leakbench.catalogue.load import ALL, file_of, load_kind
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -66,7 +65,7 @@ def checked_name(name: str) -> str:
     Raises UserError where it is too long or has characters that such names do not have, where no function of
     Python can have it, and where experiments mean something else by it.
     """
-    if not all(re.fullmatch(form, name) for form in (NAME, strict.NAME)):
+    if not all(re.fullmatch(form, name) for form in (NAME, yamls.NAME)):
         raise UserError(
             f"'{name}' is no name of a part (use small letters, digits and single hyphens, at most 100, and "
             "begin with a letter)"

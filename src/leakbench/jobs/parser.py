@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 from leakbench import __version__
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
-from leakbench.catalogue.api import arguments, definition
-from leakbench.catalogue.table import table
+from leakbench.jobs.docstrings import arguments, definition, table
 
 # The verbs that people call, and those that the rules of the workflow call.
 CALLED = (
@@ -111,7 +110,10 @@ _READ: dict[str, Any] = {
 def _add(to: _Parser, name: str, argument: tuple[str, str, str], needed: bool) -> None:
     """Add an argument of a verb's function, which must be given if `needed`, to the verb's parser."""
     kind, default, meaning = argument
-    how = dict(_READ.get(f"{name}: {kind}") or _READ[kind.removesuffix(" | None")])
+    how = dict(
+        _READ.get(f"{name}: {kind}")
+        or _READ["Path" if kind.endswith("Spec'") else kind.removesuffix(" | None")]
+    )
     meaning = meaning.removesuffix(".").replace("%", "%%")
     if default and (value := eval(default, {"Path": Path})):
         how["default"] = value

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from leakbench.catalogue import costs, shares
+from leakbench.catalogue import costs
+from leakbench.catalogue.budget import counted
 from leakbench.catalogue.workflow import Workflow
 from leakbench.jobs.speed import measured
 from leakbench.papers.entries import resting_on_headlines
@@ -32,7 +33,7 @@ def plan(root: Path, scale: str = "quick", seed: int | None = None, headlines: b
     )
     for verb, count in sorted(_jobs(workflow).items()):
         print(f"{count:6d} {verb}")
-    works, here = costs.works(found.specs, shares.counted(root / "config")), measured()
+    works, here = costs.works(found.specs, counted(root / "config")), measured()
     every = sorted(found.experiments)
     asked = resting_on_headlines(read_papers(root / "papers"), every) if headlines else every
     behind = {name: found.run_for(name) & works.keys() for name in asked}

@@ -11,13 +11,12 @@ import numpy as np
 import torch
 
 from leakbench import attacks, metrics
+from leakbench.base.code import home
 from leakbench.base.errors import UserError
 from leakbench.base.seeds import stream
 from leakbench.base.whole import whole
 from leakbench.base.yamls import suggest
-from leakbench.catalogue.blame import odd
-from leakbench.catalogue.home import home
-from leakbench.catalogue.load import find, load_kind, merge, validate
+from leakbench.catalogue.load import find, load_kind, merge, odd, validate
 from leakbench.metrics import METRICS
 from leakbench.observations.observation import Observation, read_observation
 from leakbench.observations.reconstruction import Reconstruction

@@ -10,14 +10,14 @@ from typing import Any
 from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, write_json, write_tensors
 from leakbench.base.digest import digest
 from leakbench.base.errors import UserError
+from leakbench.base.numerics import changed, numerics
 from leakbench.base.parts import parts_of
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine
+from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.load import suggest
-from leakbench.catalogue.needs import declared_metrics
-from leakbench.catalogue.numerics import changed, numerics
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.settings import run_name
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import judges
 from leakbench.papers.entries import resting_on_headlines
 from leakbench.papers.reference import EXHIBIT, KEPT, kept_digests, read_record, run_of

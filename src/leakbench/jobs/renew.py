@@ -21,12 +21,12 @@ from leakbench.base.artefacts import (
 )
 from leakbench.base.cellname import CELL, named, of_lines
 from leakbench.base.errors import UserError
+from leakbench.base.numerics import numerics
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine
-from leakbench.catalogue.needs import declared_metrics
-from leakbench.catalogue.numerics import numerics
+from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.resolve import Plan
-from leakbench.catalogue.settings import run_name
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.jobs.again import affected, files_behind, measured
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
 from leakbench.jobs.verify import TIMES

@@ -2,21 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import open_tensors, write_table
 from leakbench.base.missing import absent, pass_on
-from leakbench.base.provenance import provenance, read_spec, recording, spent
+from leakbench.base.provenance import provenance, recording, spent
 from leakbench.datasets.columns import columns_of
 from leakbench.metrics.prices import seconds
 from leakbench.metrics.scoring.attack import attack_rows
 from leakbench.metrics.scoring.hidden import Hidden
 
+if TYPE_CHECKING:
+    from leakbench.catalogue.jobs import ScoreSpec
+
 
 def score(
-    guesses: list[Path], truth: Path, data: Path, victim: Path, spec: Path, out: Path,
+    guesses: list[Path], truth: Path, data: Path, victim: Path, spec: "ScoreSpec", out: Path,
     attack_records: list[Path] | None = None, backbones: Path | None = None, record: Path | None = None,
     judges: list[Path] | None = None,
 ) -> None:  # fmt: skip
@@ -42,25 +46,26 @@ def score(
         reason = absent([truth, data, victim])
         if reason:
             return pass_on(reason, [out])
-        value = read_spec(spec)
         secret, facts = open_tensors(truth)
         arrays, of_data = open_tensors(data)
         hidden = Hidden(secret, facts, arrays, victim, columns_of(of_data.get("columns", [])))
-        answers = dict(zip(value["judges"], judges or [], strict=False))
+        answers = dict(zip(spec.judges, judges or [], strict=False))
         costs: Sequence[Path | None] = attack_records or [None] * len(guesses)
         frames, found = [], {}
-        for (attack, entry), path, cost in zip(value["attacks"].items(), guesses, costs, strict=True):
+        for (attack, entry), path, cost in zip(spec.attacks.items(), guesses, costs, strict=True):
             if reason := absent([path]):
                 found[attack] = {"absent": reason}
                 continue
-            rows, found[attack] = attack_rows(path, entry, value["cell"]["seed"], hidden, backbones, answers)
-            for name, of in reversed((value["cell"] | {"attack": attack}).items()):
+            rows, found[attack] = attack_rows(
+                path, entry.model_dump(), spec.cell.seed, hidden, backbones, answers
+            )
+            for name, of in reversed([*sorted(spec.cell), ("attack", attack)]):
                 rows.insert(0, name, of)
             rows["seconds"] = np.nan
             if cost:
                 rows.loc[rows["baseline"] == "", "seconds"] = seconds(*spent(cost, seconds=0, updates=1))
             frames.append(rows)
-        made = provenance(value, "leakbench.jobs.score")
+        made = provenance(spec.plain(), "leakbench.jobs.score")
         write_table(
             out, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), {"attacks": found} | made
         )

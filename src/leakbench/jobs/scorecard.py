@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_ta
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine, read_spec
+from leakbench.catalogue import costs
 from leakbench.catalogue.load import load_kind
-from leakbench.catalogue.published import published_costs
+from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import Scale as ScaleFile
+from leakbench.catalogue.workflow import judges
 from leakbench.jobs.record import outdated
 from leakbench.jobs.verify import summary_of
 from leakbench.papers.facts import reader
@@ -106,7 +109,8 @@ def scorecard(
     write_text(out, to_csv(card))
     counts = pd.crosstab(card["class"], card["verdict"])
     worth = kinds(card, [work.name for work in works if work.paper.core])
-    shown = {of: each for of, found in worth.items() if (each := {key: n for key, n in found.items() if n})}
+    counted = {of: {kind: n for kind, n in found.items() if n} for of, found in worth.items()}
+    shown = {of: found for of, found in counted.items() if found}
     told: dict[str, object] = {
         str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()
     }
@@ -172,3 +176,26 @@ def _recorded(
     for scale, found in scales.items():
         ages = {kept.name: outdated(root, scale, kept.name, kept.record) for kept in found}
         yield of_records(found, ages, known, attacks)
+
+
+# The scale that caps nothing.
+PUBLISHED = "paper"
+
+
+@cache
+def published_costs(root: Path) -> dict[str, dict[str, float]]:
+    """Return experiment → stem of a cell or study → core-seconds at the published size."""
+    try:
+        whole = plan(root, PUBLISHED, judges())
+    except UserError:
+        # The scale may not fit a catalogue that was cut down. A run at this scale reports that itself.
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    for name, cells in whole.experiments.items():
+        own = found.setdefault(name, {})
+        for cell in cells:
+            capture = whole.specs[f"capture/{cell.capture}"]
+            own[cell.stem] = costs.of_attack(whole.specs[f"attack/{cell.stem}"], capture).seconds()
+        for study in whole.studies[name]:
+            own[study.stem] = costs.of_study(whole.specs[f"study/{study.stem}"]).seconds()
+    return found

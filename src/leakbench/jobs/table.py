@@ -2,21 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leakbench.base.artefacts import write_table, write_tensors, write_text
-from leakbench.base.provenance import provenance, read_spec
-from leakbench.catalogue.cell import pictured
+from leakbench.base.provenance import provenance
+from leakbench.catalogue.cell import PICTURED, Cell
 from leakbench.results.tables.of_attacks import of_attacks
 from leakbench.results.tables.of_studies import of_studies
 from leakbench.results.tables.pictures import Files
 
+if TYPE_CHECKING:
+    from leakbench.catalogue.jobs import TableSpec
 
-def _files(cells: Sequence[str], *given: Sequence[Path]) -> list[Files]:
+
+def _files(cells: Sequence[Cell], *given: Sequence[Path]) -> list[Files]:
     """Return the files of each cell.
 
     given: the files of each kind, each file once, in the order in which cells first need it.
     """
-    names = [tuple(pictured(cell).values()) for cell in cells]
+    names = [tuple(map(cell.path, PICTURED)) for cell in cells]
     kinds = zip(zip(*names, strict=True), given, strict=False)
     found = [dict(zip(dict.fromkeys(kind), files, strict=True)) for kind, files in kinds]
     return [Files(*(files[name] for files, name in zip(found, each, strict=True))) for each in names]
@@ -24,7 +28,7 @@ def _files(cells: Sequence[str], *given: Sequence[Path]) -> list[Files]:
 
 def table(
     scores: list[Path],
-    spec: Path,
+    spec: "TableSpec",
     out: Path,
     exhibit: Path,
     trials: Path,
@@ -50,16 +54,15 @@ def table(
     victims: the victims that pictures are taken from.
     data: the data sets that pictures are taken from.
     """
-    value = read_spec(spec)
-    if "studies" in value:
-        found = of_studies(value, scores, costs or [])
+    if spec.studies is not None:
+        found = of_studies(spec, scores, costs or [])
     else:
-        shown = value["cells"] if value["experiment"]["exhibit"] else []
+        shown = spec.parsed if spec.experiment.exhibit else []
         found = of_attacks(
-            value, scores, _files(shown, guesses or [], truths or [], victims or [], data or [])
+            spec, scores, _files(shown, guesses or [], truths or [], victims or [], data or [])
         )
-    made = provenance(value, "leakbench.jobs.table")
-    more = {"scale": value["scale"], "seeds": value["experiment"]["seeds"], "shares": value["shares"]}
+    made = provenance(spec.plain(), "leakbench.jobs.table")
+    more = {"scale": spec.scale, "seeds": spec.experiment.seeds, "shares": spec.shares}
     write_table(trials, found.trials, made)
     write_tensors(exhibit, found.tensors, found.facts | more | made)
     write_text(out, found.table.to_csv(index=False, float_format="%.6g"))

@@ -2,25 +2,28 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from leakbench.base.artefacts import open_tensors, write_table, write_tensors
+from leakbench.base.artefacts import Facts, open_tensors, write_table, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.base.missing import absent, lacking, pass_on
 from leakbench.base.parts import part
 from leakbench.base.pixels import pixels
 from leakbench.base.processes.gpu_lease import leased
-from leakbench.base.provenance import provenance, read_spec, recording, resuming
+from leakbench.base.provenance import provenance, recording, resuming
 from leakbench.base.seeds import stream
 from leakbench.federation.training import fit
 from leakbench.networks import generators, victims
 from leakbench.networks.layers import Normalise, dense_input, describe
 from leakbench.networks.victims.file import load_victim
+
+if TYPE_CHECKING:
+    from leakbench.catalogue import jobs as specs
 
 
 def to_images(array: np.ndarray) -> Tensor:
@@ -46,7 +49,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     return right / len(labels)
 
 
-def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> dict[str, Any]:
+def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path) -> Facts:
     """Fit a victim on the train split and write epoch-<n>/<parameter> for each checkpoint.
 
     spec: the spec of the job.
@@ -56,12 +59,12 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
 
     Returns the file's facts.
     """
-    entry, image = spec["victim"], spec["dataset"]
+    entry, image, plain = spec.victim, spec.dataset, spec.plain()
     arrays, _ = open_tensors(data)
-    training = entry["training"]
+    training = plain["victim"]["training"]
     # Variants of one architecture start from the same weights, so they differ only in what varies.
-    torch.manual_seed(stream("initialise", image["name"], entry["module"], spec["seed"]))
-    model = victims.build(entry["module"], tuple(image["shape"]), image["classes"], entry["parameters"])
+    torch.manual_seed(stream("initialise", image.name, entry.module, spec.seed))
+    model = victims.build(entry.module, image.shape, image.classes, entry.parameters)
     for layer in model.modules():
         if isinstance(layer, Normalise) and layer.measured:
             layer.measure(to_images(arrays["train/images"]))
@@ -74,7 +77,7 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
             torch.from_numpy(arrays["train/labels"][seen].copy()),
             cross_entropy,
             training,
-            stream("train", image["name"], spec["seed"]),
+            stream("train", image.name, spec.seed),
             scratch,
             "train",
         )
@@ -87,7 +90,7 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
             model.load_state_dict(state)
             measured[str(epoch)] = accuracy(model.eval(), test, test_labels)
     facts = {
-        "network": {"module": entry["module"], "parameters": entry["parameters"], **image},
+        "network": {"module": entry.module, "parameters": entry.parameters, **plain["dataset"]},
         "checkpoints": sorted(states),
         "training": training,
         "test_accuracy": measured,
@@ -96,17 +99,13 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
     tensors = {
         f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()
     }
-    write_tensors(
-        out,
-        tensors,
-        facts | provenance(spec, "leakbench.jobs.train"),
-    )
+    write_tensors(out, tensors, facts | provenance(plain, "leakbench.jobs.train"))
     return facts
 
 
 def train_generator(
-    spec: dict[str, Any], data: Path, victim: Path | None, out: Path, scratch: Path
-) -> dict[str, Any]:
+    spec: "specs.GeneratorSpec", data: Path, victim: Path | None, out: Path, scratch: Path
+) -> Facts:
     """Fit a generator on auxiliary images only, or take its published weights; write the weights.
 
     A generator that reads features goes from the input of the victim's dense layer back to the image. Fidel
@@ -123,25 +122,25 @@ def train_generator(
 
     Returns the file's facts.
     """
-    entry, image = spec["generator"], spec["dataset"]
-    seed = stream("generator", image["name"], spec["seed"])
+    entry, image, plain = spec.generator, spec.dataset, spec.plain()
+    training, seed = plain["generator"]["training"], stream("generator", image.name, spec.seed)
     arrays, _ = open_tensors(data)
 
     def built(*inputs: int) -> Any:
         torch.manual_seed(seed)
-        return generators.build(entry["module"], inputs, tuple(image["shape"]), entry["parameters"])
+        return generators.build(entry.module, inputs, image.shape, entry.parameters)
 
-    inputs: tuple[int, ...] = (image["classes"],)
+    inputs: tuple[int, ...] = (image.classes,)
     measured: dict[str, float] = {}
-    if entry["weights"]:
+    if entry.weights:
         network = built(*inputs)
         load_weights(network, {name: torch.from_numpy(v.copy()) for name, v in arrays.items()}, data)
-    elif entry["reads"] == "nothing":
+    elif entry.reads == "nothing":
         network = built(*inputs)
         network.keep(*_auxiliary(entry, arrays)[:2])
     else:
         images, labels, count = _auxiliary(entry, arrays)
-        if entry["reads"] == "features":
+        if entry.reads == "features":
             assert victim is not None
             model, _ = load_victim(victim)
             read = torch.cat([dense_input(model, part) for part in images.split(500)])
@@ -155,41 +154,42 @@ def train_generator(
             network = built(*inputs)
             learner = network.learner()
             read, aim, loss, errors = images, labels, learner.loss, learner.errors
-        fit(learner, read[:count], aim[:count], loss, entry["training"], seed, scratch, "train generator")
+        fit(learner, read[:count], aim[:count], loss, training, seed, scratch, "train generator")
         with torch.no_grad():
             pairs = zip(read[count:].split(250), aim[count:].split(250), strict=True)
             held = sum(errors(x, y).sum().item() for x, y in pairs)
         measured["validation_mse"] = held / max(1, images[count:].numel())
     facts = {
-        "module": entry["module"],
-        "parameters": entry["parameters"],
+        "module": entry.module,
+        "parameters": entry.parameters,
         "features": list(inputs),
-        "auxiliary": entry["auxiliary"],
-        "training": entry["training"],
+        "auxiliary": plain["generator"]["auxiliary"],
+        "training": training,
         "layers": describe(network),
     } | measured
     write_tensors(
         out,
         {name: value.numpy() for name, value in network.state_dict().items()},
-        facts | provenance(spec, "leakbench.jobs.train"),
+        facts | provenance(plain, "leakbench.jobs.train"),
     )
     return facts
 
 
-def _auxiliary(entry: dict[str, Any], arrays: Any) -> tuple[Tensor, Tensor, int]:
+def _auxiliary(entry: "specs.TrainedGenerator", arrays: Any) -> tuple[Tensor, Tensor, int]:
     """Return an attacker's own images and labels, and the number of them that are not held out."""
-    auxiliary, cap = entry["auxiliary"], (entry["training"] or {"images": None})["images"]
-    wanted = auxiliary["stop"]
+    auxiliary, cap = entry.auxiliary, entry.training.images if entry.training else None
+    assert auxiliary is not None
+    wanted = auxiliary.stop
     if cap is not None:
-        wanted = min(wanted, auxiliary["start"] + round(cap / (1 - entry["validation"])))
+        wanted = min(wanted, auxiliary.start + round(cap / (1 - entry.validation)))
     images, labels = (
-        arrays[f"{auxiliary['split']}/{kind}"][auxiliary["start"] : wanted] for kind in ("images", "labels")
+        arrays[f"{auxiliary.split}/{kind}"][auxiliary.start : wanted] for kind in ("images", "labels")
     )
-    count = len(images) - round(len(images) * entry["validation"])
+    count = len(images) - round(len(images) * entry.validation)
     return to_images(images), torch.from_numpy(labels.copy()), count
 
 
-def _refuse_private(auxiliary: dict[str, Any], data: Path, private: Path) -> None:
+def _refuse_private(auxiliary: "specs.OwnImages", data: Path, private: Path) -> None:
     """Raise UserError where auxiliary images are those of the attacked set under another set's name."""
     own = {
         image.tobytes()
@@ -197,11 +197,11 @@ def _refuse_private(auxiliary: dict[str, Any], data: Path, private: Path) -> Non
         if name.endswith("/images")
         for image in images
     }
-    images = open_tensors(data)[0][f"{auxiliary['split']}/images"][auxiliary["start"] : auxiliary["stop"]]
+    images = open_tensors(data)[0][f"{auxiliary.split}/images"][auxiliary.start : auxiliary.stop]
     count = sum(image.tobytes() in own for image in images)
     if count:
         raise UserError(
-            f"generator: auxiliary: {count} of {len(images)} images of {auxiliary['dataset']} are images of "
+            f"generator: auxiliary: {count} of {len(images)} images of {auxiliary.dataset} are images of "
             f"{private.stem}, which is attacked (give that set's own name, and a range that is not private)"
         )
 
@@ -224,23 +224,23 @@ def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> No
         ) from problem
 
 
-def _lacking(value: dict[str, Any], data: Path, further: Sequence[Path]) -> str | None:
+def _lacking(spec: "specs.TrainSpec", data: Path, further: Sequence[Path]) -> str | None:
     """Return why the data sets of a job lack the images that it trains on, or tests a study on.
 
     Returns None where they lack none. A network that is not trained needs no images, and a network whose
     weights are published has none.
     """
-    if "study" in value:
+    if spec.kind == "study":
         reasons = [lacking(data, "train", "test"), *(lacking(path, "train") for path in further)]
         return next((why for why in reasons if why), None)
-    if "generator" in value:
-        auxiliary = value["generator"]["auxiliary"]
-        return lacking(data, auxiliary["split"]) if auxiliary else None
-    return lacking(data, "train") if value["victim"]["training"] else None
+    if spec.kind == "generator":
+        auxiliary = spec.generator.auxiliary
+        return lacking(data, auxiliary.split) if auxiliary else None
+    return lacking(data, "train") if spec.victim.training else None
 
 
 def train_study(
-    spec: dict[str, Any], data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
+    spec: "specs.StudySpec", data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
 ) -> float:
     """Train and measure as a regime says; write a row per round, client, key and test set.
 
@@ -254,16 +254,17 @@ def train_study(
     Returns the seconds of a round.
     """
     # The module is found by its name, so that no victim depends on how studies train.
-    made = provenance(spec, "leakbench.jobs.train", device=device)
+    plain = spec.plain()
+    made = provenance(plain, "leakbench.jobs.train", device=device)
     resume = scratch / f"{resuming(made, out, data, *further)}.safetensors"
     with leased(device) as leasehold:
-        rows, facts, seconds = part("training", "study")(spec, data, resume, leasehold, further=further)
-    write_table(out, rows.assign(**spec["study"], seed=spec["seed"]), facts | made)
+        rows, facts, seconds = part("training", "study")(plain, data, resume, leasehold, further=further)
+    write_table(out, rows.assign(**dict(sorted(spec.study)), seed=spec.seed), facts | made)
     return float(seconds)
 
 
 def train(
-    spec: Path,
+    spec: "specs.TrainSpec",
     data: Path,
     out: Path,
     victim: Path | None,
@@ -285,24 +286,23 @@ def train(
     order of its spec. For a generator, the set that it is to attack, if it is trained on another one.
     """
     with recording(record, "train") as cost:
-        value = read_spec(spec)
         # Data sets to test on may be absent; a study uses those that are there.
-        needed = list(further or [])[: len(value.get("training", {}).get("beside", []))]
-        reason = absent([data, *needed] if victim is None else [data, victim]) or _lacking(
-            value, data, needed
-        )
+        needed = list(further or [])[: len(spec.training.beside)] if spec.kind == "study" else []
+        reason = absent([data, *needed] if victim is None else [data, victim])
+        reason = reason or _lacking(spec, data, needed)
         if reason:
             return pass_on(reason, [out])
-        if "study" in value:
-            cost["seconds_per_round"] = train_study(value, data, further or [], out, scratch, device)
+        if spec.kind == "study":
+            cost["seconds_per_round"] = train_study(spec, data, further or [], out, scratch, device)
             return None
-        made = provenance(value, "leakbench.jobs.train")
+        made = provenance(spec.plain(), "leakbench.jobs.train")
         resume = scratch / f"{resuming(made, out, data, victim)}.safetensors"
-        if "generator" in value:
-            for private in further or []:
-                _refuse_private(value["generator"]["auxiliary"], data, private)
-            facts = train_generator(value, data, victim, out, resume)
+        if spec.kind == "generator":
+            if spec.generator.auxiliary:
+                for private in further or []:
+                    _refuse_private(spec.generator.auxiliary, data, private)
+            facts = train_generator(spec, data, victim, out, resume)
             cost |= {name: facts[name] for name in ("validation_mse",) if name in facts}
         else:
-            facts = train_victim(value, data, out, resume)
+            facts = train_victim(spec, data, out, resume)
             cost["test_accuracy"] = facts["test_accuracy"]

@@ -13,8 +13,8 @@ from leakbench.base.artefacts import read_csv, read_json, to_json, write_text
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine, versions
 from leakbench.base.yamls import validated
+from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.load import find
-from leakbench.catalogue.settings import run_name
 from leakbench.papers.reference import Files, hold, kept_digests
 
 # Times are never the same twice, so they are not compared.

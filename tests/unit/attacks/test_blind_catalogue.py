@@ -15,6 +15,7 @@ import torch._dynamo  # noqa: F401 - likewise
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.processes.blinding import _forked, seal, unsealed
 from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.spec import spec_of
 from leakbench.jobs.attack import attack
 from leakbench.jobs.capture import capture
 from leakbench.jobs.train import train
@@ -68,10 +69,8 @@ def entries() -> dict[str, dict[str, Any]]:
     return dict(kept.values())
 
 
-def spec(path: Path, value: dict[str, Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value | {"seed": 0}))
-    return path
+def spec(verb: str, value: dict[str, Any]) -> Any:
+    return spec_of(verb, value | {"seed": 0}, "spec.json")
 
 
 class World:
@@ -88,9 +87,7 @@ class World:
         write_tensors(self.data, arrays, {})
         for name, network in VICTIMS.items():
             value = {"victim": network | {"training": None}, "dataset": IMAGE}
-            train(
-                spec(root / "specs/v.json", value), self.data, self.victim(name), None, None, root / "scratch"
-            )
+            train(spec("train", value), self.data, self.victim(name), None, None, root / "scratch")
         for case in CASES:
             for salt in "ab":
                 self.play(case, salt)
@@ -113,10 +110,10 @@ class World:
             federation |= {"server": "fedavg", "update": "model", "distinct_labels": False}
         value = {
             "federation": federation, "federation_name": "f", "defence": {"module": "none", "parameters": {}},
-            "victim": VICTIMS[victim], "dataset": IMAGE, "salt": salt,
+            "victim": VICTIMS[victim], "dataset": IMAGE, "salt": 32 * salt,
         } | ({"malicious": MALICIOUS} if victim == "imprinted" else {})  # fmt: skip
         outs = [self.file(kind, case, salt) for kind in ("captures", "oracle", "truth")]
-        capture(spec(self.root / "specs/c.json", value), self.data, self.victim(victim), *outs, None)
+        capture(spec("capture", value), self.data, self.victim(victim), *outs, None)
 
     @cache  # noqa: B019 - lives as long as the tests
     def generator(self, reads: str, victim: str) -> Path:
@@ -132,7 +129,8 @@ class World:
         if reads == "nothing":
             entry["training"] = None
         network = self.victim(victim) if reads == "features" else None
-        made = spec(self.root / "specs/g.json", {"generator": entry, "dataset": IMAGE})
+        value = {"generator": entry, "dataset": IMAGE} | ({"victim": VICTIMS[victim]} if network else {})
+        made = spec("train", value)
         train(made, self.data, out, network, None, self.root / "scratch")
         return out
 
@@ -147,7 +145,7 @@ class World:
         reads = {"fidel": "features", **dict.fromkeys(nothing, "nothing")}.get(entry["module"], "latent")
         generator = self.generator(reads, case[0]) if entry["generator"] else None
         value = {"attack": entry | {"generator": "g" if generator else None}, "attack_name": name}
-        made = spec(self.root / f"specs/{name}.json", value | {"null_rounds": 1})
+        made = spec("attack", value | {"null_rounds": 1})
         labels = self.file("oracle", case, "a") if entry["labels"] == "oracle" else None
         out = self.root / f"guesses/{name}/0.safetensors"
         out.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from leakbench.attacks.matching import composition
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.processes.workers import Work
+from leakbench.catalogue.spec import opened
 from leakbench.jobs.attack import attack
 from leakbench.jobs.cli import main
 from leakbench.observations.observation import Observation, read_observation
@@ -83,11 +84,11 @@ BAD: dict[str, tuple[Callable[[Observation], Observation], dict[str, Any], list[
 }  # fmt: skip
 
 
-def spec(path: Path, **changes: Any) -> Path:
+def spec(path: Path, **changes: Any) -> Any:
     base = entry(**QUICK) | {"generator": None, "labels": "counted", "matching": "hungarian"}
     value = {"attack": base | changes, "attack_name": "made", "null_rounds": 2, "seed": 0}
     path.write_text(json.dumps(value))
-    return path
+    return opened("attack", path)
 
 
 @pytest.mark.parametrize("case", sorted(BAD))
@@ -289,7 +290,17 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
     capture, out = tmp_path / "capture.safetensors", tmp_path / "out.safetensors"
     write(capture, replace(small(), labels=None))
     made = spec(tmp_path / "spec.json")
-    words = ["attack", "--capture", capture, "--spec", made, "--out", out, "--root", tmp_path]
+    words = [
+        "attack",
+        "--capture",
+        capture,
+        "--spec",
+        tmp_path / "spec.json",
+        "--out",
+        out,
+        "--root",
+        tmp_path,
+    ]
     assert main(list(map(str, words))) == 0
     whole = out.read_bytes()
     out.unlink()

@@ -18,7 +18,7 @@ from leakbench.audit.found import Found
 from leakbench.audit.look import Look
 from leakbench.audit.remedies import Remedy
 from leakbench.audit.report import SOURCES, page
-from leakbench.catalogue.bibliography import source
+from leakbench.papers.bibliography import source
 
 
 @cache

@@ -10,8 +10,8 @@ from planning import MATCHING, planned
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import place
-from leakbench.catalogue import blame, signature
-from leakbench.catalogue.blame import blamed, odd
+from leakbench.catalogue import load, signature
+from leakbench.catalogue.load import blamed, odd
 from leakbench.catalogue.signature import definition, parameters_model, part_names
 
 
@@ -25,7 +25,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a package in which only objectives/part.py is looked at."""
     folder = tmp_path / "package"
     (folder / place("objectives")).mkdir(parents=True)
-    for module in (blame, signature):
+    for module in (load, signature):
         monkeypatch.setattr(module, "PACKAGE", folder)
     forget()
     yield folder
@@ -57,14 +57,13 @@ def test_an_error_that_no_file_is_to_blame_for_stays(root: Callable[..., Path]) 
 
 
 @pytest.mark.parametrize("objective", [[3], [None], ["cosine", ["squares"]]])
-@pytest.mark.parametrize("variant", [False, True])
+@pytest.mark.parametrize("key", ["objective", "variants.v.objective", "grid: v.objective"])
 def test_a_section_that_names_no_part_is_refused_with_file_and_key(
-    objective: Any, variant: bool, root: Callable[..., Path]
+    objective: Any, key: str, root: Callable[..., Path]
 ) -> None:
-    change = {"objective": objective}
-    attack = {"summary": "x", **MATCHING} | ({"variants": {"v": change}} if variant else change)
-    checkout = root({"attacks/m": attack})
-    key = "variants.v.objective" if variant else "objective"
+    change = {"v": {"objective": objective}}
+    changes = {"o": change["v"], "v": {"variants": change}, "g": {"grid": [[change]]}}
+    checkout = root({"attacks/m": {"summary": "x", **MATCHING} | changes[key[0]]})
     says = rf"config/attacks/m.yaml: {key}: .* names no part \("
     with pytest.raises(UserError, match=says), blamed(checkout / "config"):
         planned(checkout)

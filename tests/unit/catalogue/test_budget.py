@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue import costs, shares
+from leakbench.catalogue import costs
+from leakbench.catalogue.budget import counted
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.workflow import judges
@@ -201,7 +202,7 @@ def test_no_scale_is_shorter_than_a_verdict_takes(paid: Callable[..., Plan]) -> 
 def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
     found = plan(ROOT, scale, judges())
     budget = yaml.safe_load((ROOT / f"config/scales/{scale}.yaml").read_text())["budget"]
-    works = costs.works(found.specs, shares.counted(ROOT / "config"))
+    works = costs.works(found.specs, counted(ROOT / "config"))
     jobs = len(works) + sum(name.startswith("score/") for name in found.specs)
     took = sum(work.seconds() for work in works.values()) + jobs * costs.JOB
     assert took + len(found.experiments) * costs.EXPERIMENT <= 60 * budget["total"]

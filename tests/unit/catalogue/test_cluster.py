@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leakbench.catalogue import cluster
+from leakbench.catalogue import costs
 from leakbench.catalogue.workflow import Workflow
 
 ROOT = Path(__file__).parents[3]
@@ -36,19 +36,19 @@ def test_what_was_measured_fits_with_room(name: str, megabytes: float, paper: Wo
     needs = paper.needs(verb, stem)
     assert needs.megabytes() > 1.5 * megabytes
     # Twice what the cost model says, which is right within a factor of two.
-    assert needs.minutes() * 60 > 2 * needs.seconds or needs.minutes() == cluster.LONGEST
+    assert needs.minutes() * 60 > 2 * needs.seconds or needs.minutes() == costs.LONGEST
 
 
 def test_retries_ask_for_more_and_threads_for_less_time() -> None:
-    needs = cluster.Needs(seconds=3600, base=2000, each=1000)
-    assert needs.minutes() == cluster.START + cluster.MARGIN * 60
-    assert needs.minutes(threads=4) == cluster.START + math.ceil(cluster.MARGIN * 15)
+    needs = costs.Needs(seconds=3600, base=2000, each=1000)
+    assert needs.minutes() == costs.START + costs.MARGIN * 60
+    assert needs.minutes(threads=4) == costs.START + math.ceil(costs.MARGIN * 15)
     assert needs.megabytes(threads=4) == 6000
     assert (needs.minutes(attempt=2), needs.megabytes(attempt=2)) == (
         2 * needs.minutes(),
         2 * needs.megabytes(),
     )
-    assert cluster.Needs(1e9, 1).minutes() == cluster.LONGEST
+    assert costs.Needs(1e9, 1).minutes() == costs.LONGEST
 
 
 def write(path: Path, told: object, age: int) -> Path:
@@ -61,13 +61,13 @@ def test_a_record_counts_until_its_spec_changes(tmp_path: Path) -> None:
     spec = write(tmp_path / "spec.json", {}, 10)
     record = tmp_path / "record.json"
     told = {"seconds": 600.0, "peak_memory_mb": 2000}
-    assert cluster.recorded(record, spec, workers=False) is None
+    assert costs.recorded(record, spec, workers=False) is None
     write(record, told, 20)
-    alone, shared = (cluster.recorded(record, spec, workers=workers) for workers in (False, True))
-    assert alone == cluster.Needs(1200, 3500, 0)
-    assert shared == cluster.Needs(1200, 3500, 3000)
+    alone, shared = (costs.recorded(record, spec, workers=workers) for workers in (False, True))
+    assert alone == costs.Needs(1200, 3500, 0)
+    assert shared == costs.Needs(1200, 3500, 3000)
     write(record, told, 5)
-    assert cluster.recorded(record, spec, workers=False) is None
+    assert costs.recorded(record, spec, workers=False) is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_record_counts_until_its_spec_changes(tmp_path: Path) -> None:
 )
 def test_a_record_that_tells_nothing_does_not_count(told: object, tmp_path: Path) -> None:
     spec = write(tmp_path / "spec.json", {}, 10)
-    assert cluster.recorded(write(tmp_path / "record.json", told, 20), spec, workers=False) is None
+    assert costs.recorded(write(tmp_path / "record.json", told, 20), spec, workers=False) is None
 
 
 def test_the_workflow_takes_the_record_of_a_cell(tmp_path: Path) -> None:
@@ -94,4 +94,4 @@ def test_the_workflow_takes_the_record_of_a_cell(tmp_path: Path) -> None:
         path = tmp_path / f"results/quick/{kind}/attack/{stem}.json"
         path.parent.mkdir(parents=True)
         write(path, told, age)
-    assert flow.needs("attack", stem) == cluster.Needs(120, 650, 150)
+    assert flow.needs("attack", stem) == costs.Needs(120, 650, 150)

@@ -14,8 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from leakbench.attacks.inverter import Inverter
 from leakbench.catalogue import costs
-from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.entry import sized
+from leakbench.catalogue.signature import part_names
 from leakbench.catalogue.workflow import Workflow
 from leakbench.jobs.speed import measured
 from leakbench.networks import victims
@@ -29,6 +30,12 @@ def paper() -> Workflow:
     return Workflow(ROOT, "paper")
 
 
+def networks() -> dict[str, costs.Network]:
+    """Return the sizes that the victims' files state: module, with depth, stem or network → size."""
+    names = part_names("victims")
+    return {f"{name}-{key}".rstrip("-"): it for name in names for key, it in costs.sizes(name).items()}
+
+
 @pytest.fixture(scope="module")
 def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
     """One network of each entry that is counted by: entry → spec."""
@@ -38,7 +45,7 @@ def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
             parameters = spec["victim"]["parameters"]
             longer = [spec["victim"]["module"], *map(parameters.get, ("depth", "stem", "network"))]
             names = {"-".join(str(part) for part in longer[:count] if part) for count in range(1, 5)}
-            for entry in names & costs.NETWORKS.keys():
+            for entry in names & networks().keys():
                 if spec["dataset"]["shape"][0] <= 64 or entry not in found:
                     found[entry] = spec
     return found
@@ -47,7 +54,7 @@ def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
 def test_every_network_of_the_paper_scale_is_counted(
     paper: Workflow, trained: dict[str, dict[str, Any]]
 ) -> None:
-    assert trained.keys() >= costs.NETWORKS.keys() - {"convnet"}
+    assert trained.keys() >= networks().keys() - {"convnet"}
     for name, spec in paper.plan.specs.items():
         if name.startswith(("train/", "study/")):
             counted = costs.network(spec["victim"], [32, 32, 3])
@@ -64,7 +71,7 @@ def test_operations_and_parameters_are_those_that_torch_counts(trained: dict[str
         model.eval()
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             model(picture)
-        operations, weights, _ = costs.network(victim, shape)
+        operations, weights, *_ = costs.network(victim, shape)
         assert 0.7 < operations * 1e6 / counter.get_total_flops() < 5, entry
         own = sum(value.numel() for value in model.parameters()) / 1e6
         assert 0.9 * own < weights < max(1.4 * own, own + 0.6), entry
@@ -75,7 +82,7 @@ def spec_of(paper: Workflow, row: dict[str, str]) -> costs.Work:
     kind, _, stem = row["name"].partition("/")
     spec = copy.deepcopy(paper.plan.specs[row["name"]])
     if kind == "attack":
-        capture = copy.deepcopy(paper.plan.specs[f"capture/{capture_of(stem)}"])
+        capture = copy.deepcopy(paper.plan.specs[f"capture/{Cell.parse(stem).capture}"])
         capture["federation"] |= {"rounds": int(row["trials"]), "checkpoints": "last"}
         spec["null_rounds"] = 2
         if row["iterations"]:
@@ -119,7 +126,7 @@ def test_a_capture_trains_a_batch_for_each_client_and_calls_torch_for_each_of_th
     assert four.convolutions == two.convolutions
     # Five rounds of three epochs on sixteen images.
     passes = 5 * 3 * 16 * costs.STEP
-    assert two.convolutions == pytest.approx(passes * costs.NETWORKS["lenet-dlg"].operations)
+    assert two.convolutions == pytest.approx(passes * costs.sizes("lenet-dlg")[""].operations)
 
 
 def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Work:
@@ -141,7 +148,7 @@ def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, A
 
 def test_a_simulated_step_is_taken_trial_by_trial_and_an_epoch_is_a_pass_over_the_samples() -> None:
     one = simulated("one-batch")
-    layers = costs.NETWORKS["lenet-dlg"].layers
+    layers = costs.sizes("lenet-dlg")[""].layers
     assert one.calls == pytest.approx(layers * costs.MATCHED * (100 + 2))
     for updates in ("simulated", "shuffled", "reshuffled"):
         # Four mini-batches in five epochs of two updates.
@@ -187,7 +194,10 @@ def test_terms_of_the_objective_cost_what_they_do() -> None:
 
 def test_an_inverter_s_fit_is_counted_as_torch_counts_it(paper: Workflow) -> None:
     name = "cifar10/lenet-dlg/grnn-matrix/none/learned-inverter/0"
-    spec, capture = paper.plan.specs[f"attack/{name}"], paper.plan.specs[f"capture/{capture_of(name)}"]
+    spec, capture = (
+        paper.plan.specs[f"attack/{name}"],
+        paper.plan.specs[f"capture/{Cell.parse(name).capture}"],
+    )
     chosen = spec["attack"]["parameters"]
     inverter = Inverter(torch.zeros(2, chosen["bins"]), torch.zeros(2, 1, 3 * 32 * 32), chosen["hidden"])
     with FlopCounterMode(display=False) as counter:
@@ -235,7 +245,7 @@ def test_the_standard_scale_states_the_price_of_each_simulation_that_it_leaves_o
     priced = set()
     for glob, reason in prices.items():
         for stem in fnmatch.filter(stems, glob.removeprefix("leakbench-fedavg/")):
-            capture = specs[f"capture/{capture_of(stem)}"]
+            capture = specs[f"capture/{Cell.parse(stem).capture}"]
             minutes = math.ceil(costs.of_attack(specs[f"attack/{stem}"], capture).seconds() / 60)
             # Ten images in pairs are five steps.
             steps = 5 * capture["federation"]["local"]["epochs"]

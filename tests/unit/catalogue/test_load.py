@@ -37,6 +37,30 @@ def test_a_variant_is_its_file_with_some_keys_changed(root: Callable[..., Path])
     assert {victim.module for victim in (plain, tanh, raw)} == {"fcnn"}
 
 
+def test_a_point_of_a_grid_has_a_word_and_the_changes_of_each_axis(root: Callable[..., Path]) -> None:
+    tanh, raw = {"parameters": {"activation": "tanh"}}, {"training": None}
+    grid = [[{"": None, "narrow": {"parameters": {"width": 3}}}, {"tanh": tanh, 5: {}}], [{"raw": raw}]]
+    config = root({"victims/v": {"variants": {"own": {}}, "grid": grid}}) / "config"
+    victims = load_kind(config, "victims")
+    assert set(victims) == {"v", "v-own", "v-tanh", "v-5", "v-narrow-tanh", "v-narrow-5", "v-raw"}
+    wide = victims["v"].parameters
+    assert victims["v-narrow-tanh"].parameters == wide | {"width": 3, "activation": "tanh"}
+    assert victims["v-tanh"].parameters == wide | {"activation": "tanh"}
+    assert victims["v-raw"].training is None
+    assert file_of(config, "victims", "v-narrow-tanh").name == "v.yaml"
+
+
+@pytest.mark.parametrize("grid", [3, {}, [3], [[]], [{"a": {}}], [[3]], [[{"a": 3}]]])
+def test_what_is_no_grid_is_refused(grid: Any, root: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match=r"v\.yaml: grid: must list .* \(see config/README\.md\)$"):
+        load_kind(root({"victims/v": {"grid": grid}}) / "config", "victims")
+
+
+def test_a_point_of_a_grid_may_not_have_the_name_of_another_entry(root: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match=r"v\.yaml: grid: raw: 'v-raw' exists already \(rename the variant\)"):
+        load_kind(root({"victims/v": {"grid": [[{"raw": {}}, {"": {}}]]}}) / "config", "victims")
+
+
 def test_defaults_of_a_part_are_written_out(root: Callable[..., Path]) -> None:
     victim = load_kind(root() / "config", "victims")["v"]
     assert isinstance(victim, Victim)

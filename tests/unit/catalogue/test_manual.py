@@ -12,16 +12,16 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from leakbench.catalogue.load import files_of, load_kind, read_yaml
-from leakbench.catalogue.manual import manual
 from leakbench.catalogue.schema import KINDS
 from leakbench.jobs.manual import manual as write
+from leakbench.jobs.manual import texts
 from leakbench.jobs.parser import page
 
 ROOT = Path(__file__).parents[3]
 
 
 def generated() -> dict[str, str]:
-    return manual(ROOT) | {"docs/cli.md": page()}
+    return texts(ROOT) | {"docs/cli.md": page()}
 
 
 def test_the_generated_files_are_current() -> None:
@@ -56,7 +56,7 @@ def test_every_file_keeps_the_schema_that_editors_use(kind: str) -> None:
 
 
 def test_the_manual_lists_each_part_with_its_parameters() -> None:
-    text = manual(ROOT)["config/README.md"]
+    text = texts(ROOT)["config/README.md"]
     for module in {entry.module for entry in load_kind(ROOT / "config", "attacks").values()}:  # type: ignore[attr-defined]
         assert f"#### {module}\n" in text
     # A key of a mapping, one of a list's entries, a range, a part's parameter with its default.
@@ -88,16 +88,14 @@ def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_parameter_described_in_its_annotation_has_a_column_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     described = create_model("clip", norm=(float, Field(gt=0, description="The largest length.")))
-    monkeypatch.setattr("leakbench.catalogue.manual.parameters_model", lambda room, module: described)
+    monkeypatch.setattr("leakbench.jobs.manual.parameters_model", lambda room, module: described)
     assert (
-        "| `norm` | number above 0 | **required** | The largest length. |" in manual(ROOT)["config/README.md"]
+        "| `norm` | number above 0 | **required** | The largest length. |" in texts(ROOT)["config/README.md"]
     )
 
 
 def test_every_parameter_of_a_part_has_its_meaning() -> None:
-    parts = (
-        manual(ROOT)["config/README.md"].split("\n## Parts and their parameters\n")[1].split("\n#### ")[1:]
-    )
+    parts = texts(ROOT)["config/README.md"].split("\n## Parts and their parameters\n")[1].split("\n#### ")[1:]
     assert len(parts) > 100
     for part in parts:
         rows = [line.strip("|").split(" | ") for line in part.splitlines() if line.startswith("| `")]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from leakbench.base import numerics as module
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
-from leakbench.catalogue import numerics as module
-from leakbench.catalogue.numerics import changed, declared, numerics
+from leakbench.base.numerics import changed, declared, numerics
 
 
 def package(folder: Path, **files: str) -> Path:

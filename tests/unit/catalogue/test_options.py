@@ -11,7 +11,7 @@ from planning import planned
 from torch import nn
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.options import TAKEN
+from leakbench.catalogue.regime import TAKEN
 from leakbench.catalogue.schema import Training
 from leakbench.federation.training.fit import OPTIMISERS
 

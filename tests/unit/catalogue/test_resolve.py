@@ -10,8 +10,9 @@ import pytest
 from planning import METRICS, planned
 
 from leakbench.base.errors import UserError
+from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.resolve import plan
-from leakbench.catalogue.settings import run_name
+from leakbench.catalogue.run import write
 
 # Of the small catalogue's cells, one attack on one capture.
 OTHER = {
@@ -114,22 +115,22 @@ def test_no_attack_spec_tells_the_truth(root: Callable[..., Path]) -> None:
 
 def test_unchanged_specs_are_not_written_again(root: Callable[..., Path]) -> None:
     place = root()
-    planned(place).write(place)
+    write(planned(place), place)
     files = {path: path.stat().st_mtime_ns for path in place.rglob("*.json")}
     assert len(files) == len(planned(place).specs)
-    planned(place).write(place)
+    write(planned(place), place)
     assert {path: path.stat().st_mtime_ns for path in place.rglob("*.json")} == files
     damaged = place / "results/quick/specs/attack/d/v/f/none/a/0.json"
     whole = damaged.read_text()
     damaged.write_text(whole[:20])
-    planned(place).write(place)
+    write(planned(place), place)
     assert damaged.read_text() == whole
 
 
 def test_fetch_specs_are_those_of_every_scale(root: Callable[..., Path]) -> None:
     place = root({"scales/paper": {"summary": "x", "null_rounds": 9}})
     for scale in ("quick", "paper"):
-        plan(place, scale, METRICS).write(place)
+        write(plan(place, scale, METRICS), place)
     assert [path.name for path in (place / "data" / "specs").iterdir()] == ["d.json"]
     assert not list(place.glob("results/*/specs/fetch"))
 
@@ -266,7 +267,7 @@ def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callabl
     assert other.specs["table/e"]["experiment"]["seeds"] == [5, 7]
     # It is the same scale, whose recorded tables stand beside it.
     assert own.specs["figure/e"] == other.specs["figure/e"]
-    other.write(place)
+    write(other, place)
     assert [path.name for path in (place / "results").iterdir()] == ["quick-seed5"]
     assert run_name("quick", 0) == "quick-seed0"
 

@@ -9,7 +9,7 @@ from planning import planned
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import parts_of
-from leakbench.catalogue.load import attack_of
+from leakbench.catalogue.spec import spec_of
 
 
 def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Callable[..., Path]) -> None:
@@ -73,7 +73,7 @@ def test_an_attack_that_plays_clients_is_told_their_defence(root: Callable[..., 
         assert told[name]["defence"] == told[name]["attack"]["parameters"]["defence"] == defence
     # Its code counts among what the result hangs on, and the spec is one that the attack takes.
     assert "leakbench.defences.gaussian" in parts_of(told["g/c"])
-    assert attack_of(told["g/c"] | {"seed": 0}, "x")["parameters"]["defence"] == noisy
+    assert spec_of("attack", told["g/c"] | {"seed": 0}, "x").attack.parameters["defence"] == noisy
 
 
 @pytest.mark.parametrize(

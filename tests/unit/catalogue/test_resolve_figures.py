@@ -9,6 +9,7 @@ import yaml
 from planning import MATCHING, planned
 
 from leakbench.base.errors import UserError
+from leakbench.catalogue.run import write
 
 
 def test_a_figure_knows_the_title_of_each_part(root: Callable[..., Path]) -> None:
@@ -57,7 +58,7 @@ def test_a_figure_keeps_the_order_in_which_its_values_are_listed(root: Callable[
     experiment = place / "papers/own/experiments/e.yaml"
     figure = {"figure": {"drawing": "dots", "metrics": ["mse"], "columns": columns}}
     experiment.write_text(yaml.safe_dump(yaml.safe_load(experiment.read_text()) | figure, sort_keys=False))
-    planned(place).write(place)
+    write(planned(place), place)
     spec = json.loads((place / "results/quick/specs/figure/e.json").read_text())
     assert list(spec["figure"][0]["columns"]["noise"]) == ["by", "none", "*-1e-2", "else"]
 

@@ -12,9 +12,10 @@ from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
 from leakbench.catalogue import sections, signature
-from leakbench.catalogue.load import attack_of, load_kind
+from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.schema import Attack
-from leakbench.catalogue.sections import EXCLUDES, named, varied
+from leakbench.catalogue.sections import named, varied
+from leakbench.catalogue.spec import spec_of
 
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching",
@@ -227,15 +228,25 @@ def defaults_alone(root: Callable[..., Path], change: dict[str, Any], other: dic
         loaded(root({"attacks/m": entry | {"parameters": plain | other}}), "m")
 
 
-def test_every_part_that_excludes_another_is_there() -> None:
-    for said in (said for one, others in EXCLUDES.items() for said in (one, *others)):
-        key, _, value = said.partition(": ")
-        section, _, argument = key.partition(".")
-        if section == "parameters":
-            assert argument in signature.parameters_model("attacks", "gradient-matching").model_fields
-        elif section in SECTIONS:
-            name = argument.partition(".")[0] or value.partition(" ")[0]
-            assert fnmatch.filter(signature.part_names(SECTIONS[section]), name)
+def test_every_part_that_another_excludes_is_there() -> None:
+    rooms = ("attacks", "labels", *SECTIONS.values())
+    told = [
+        (room, name, found)
+        for room in rooms
+        for name in signature.part_names(room)
+        if (found := signature.constant(room, name, "EXCLUDES", None))
+    ]
+    assert len(told) == 7
+    for room, name, excludes in told:
+        for own in filter(None, excludes):
+            assert own.partition(":")[0] in signature.parameters_model(room, name).model_fields
+        for said in (said for others in excludes.values() for said in others):
+            key, _, value = said.partition(": ")
+            section, _, argument = key.partition(".")
+            if section == "parameters":
+                assert argument in signature.parameters_model("attacks", "gradient-matching").model_fields
+            elif section in SECTIONS:
+                assert fnmatch.filter(signature.part_names(SECTIONS[section]), value.partition(" ")[0])
 
 
 def test_a_mistake_in_a_variant_names_it(root: Callable[..., Path]) -> None:
@@ -336,14 +347,14 @@ WRITTEN = MATCHING | {"objective": {"cosine": {}}, "unknowns": {"dummies": {}}, 
 def test_a_spec_has_the_mapping_form_alone(section: str, value: Any) -> None:
     form = rf'write {{"{section}": {{"NAME": {{}}}}}}; see docs/observation\.md\)$'
     with pytest.raises(UserError, match=rf"^spec\.json: attack\.{section}: .*\({form}"):
-        attack_of(SPEC | {"attack": WRITTEN | {section: value}}, "spec.json")
-    assert attack_of(SPEC | {"attack": WRITTEN}, "spec.json")["objective"] == {"cosine": {}}
+        spec_of("attack", SPEC | {"attack": WRITTEN | {section: value}}, "spec.json")
+    assert spec_of("attack", SPEC | {"attack": WRITTEN}, "spec.json").attack.objective == {"cosine": {}}
 
 
 def test_a_spec_written_by_hand_has_its_defaults() -> None:
-    entry = attack_of(SPEC | {"attack": {"module": "fidel"}}, "spec.json")
-    assert entry["parameters"] == {"combine": False, "neurons": None}
-    assert (entry["generator"], entry["labels"], entry["objective"]) == (None, "none", {})
+    entry = spec_of("attack", SPEC | {"attack": {"module": "fidel"}}, "spec.json").attack
+    assert entry.parameters == {"combine": False, "neurons": None}
+    assert (entry.generator, entry.labels, entry.objective) == (None, "none", {})
 
 
 @pytest.mark.parametrize(
@@ -369,7 +380,7 @@ def test_a_spec_written_by_hand_has_its_defaults() -> None:
 )
 def test_a_spec_with_a_wrong_name_or_type_is_one_line(spec: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError) as problem:
-        attack_of(spec, "spec.json")
+        spec_of("attack", spec, "spec.json")
     assert says in str(problem.value)
     assert str(problem.value).startswith("spec.json: ")
     assert "\n" not in str(problem.value)

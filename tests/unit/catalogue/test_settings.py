@@ -3,7 +3,8 @@
 import pytest
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.settings import Settings, checked, run_name
+from leakbench.catalogue.entry import run_name
+from leakbench.catalogue.run import Settings, checked
 
 
 def test_nothing_said_is_the_quick_scale_on_the_processor() -> None:

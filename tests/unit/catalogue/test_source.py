@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from leakbench.catalogue.source import Source
+from leakbench.catalogue.schema import Source
 
 WAYS: list[dict[str, Any]] = [{"folders": ["a"]}, {"torchvision": ["A"]}, {"package": "b"}, {"drawn": "c"}]
 

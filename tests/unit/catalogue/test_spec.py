@@ -9,14 +9,14 @@ import pytest
 from specs import CELL, SPECS, altered, at, verb_of
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.spec import check_spec
+from leakbench.catalogue.spec import spec_of
 
 NO_TEXT = "\ud800"
 # No key of a spec may hold one of these.
 NEVER: tuple[Any, ...] = (math.nan, math.inf, -math.inf, 2**70, [None], {"momentun": 1}, [[[]]], NO_TEXT)
 # Some may hold these.
 SOME: tuple[Any, ...] = (None, True, -1, 0, 1.5, "", "x", "../x", "10", [], {})
-# What `attack_of` checks.
+# What is checked as an entry of the catalogue is.
 OF_THE_ATTACK = ("attack", "attack_name", "null_rounds", "seed")
 # What a spec may be without: what says something only where it is given, arguments with a default, and names.
 MAY_LACK = {
@@ -47,7 +47,7 @@ def keys_of(value: Any, *above: str) -> Iterator[str]:
 def line_of(kind: str, spec: dict[str, Any]) -> str:
     """Return what is said of a spec, without the file; "" where it passes."""
     try:
-        check_spec(verb_of(kind), spec, "spec.json")
+        spec_of(verb_of(kind), spec, "spec.json")
     except UserError as problem:
         line = str(problem)
         assert line.startswith("spec.json: "), line
@@ -78,7 +78,7 @@ def test_whatever_a_key_holds_is_taken_or_refused_in_one_line_that_names_it(kind
 @pytest.mark.parametrize("kind", SPECS)
 def test_every_mapping_knows_its_keys(kind: str) -> None:
     for keys in ("", *keys_of(SPECS[kind])):
-        # The attack's own keys are those of `attack_of`.
+        # The attack's own keys are those of the catalogue.
         own = keys.partition(".")[0] in OF_THE_ATTACK
         if not own and isinstance(at(SPECS[kind], keys), dict):
             unknown = f"{keys}.momentun".removeprefix(".")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.targets import _OF_CELLS, _PAGES, _SHOWN
+from leakbench.catalogue.run import _OF_CELLS, _PAGES, _SHOWN
 from leakbench.catalogue.workflow import Workflow
 
 ROOT = Path(__file__).parents[3]

@@ -14,9 +14,9 @@ from leakbench.base.artefacts import write_tensors
 from leakbench.base.digest import file_digest
 from leakbench.base.errors import UserError
 from leakbench.base.needs import judge
-from leakbench.catalogue import blame, workflow
+from leakbench.catalogue import load, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
-from leakbench.catalogue.needs import declared_metrics
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
 from leakbench.metrics import METRICS
 
@@ -234,7 +234,7 @@ def test_a_part_that_is_no_python_is_one_line(
 ) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package/part.py").write_text("def class(): ...\n")
-    monkeypatch.setattr(blame, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(load, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(workflow, "judges", lambda: ast.parse("def class(): ..."))
     with pytest.raises(UserError, match=r"part.py: line 1: invalid syntax \(mend the file\)"):
         Workflow(root(), "quick")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.results.figures.result import Panel, Result
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from leakbench import defences
-from leakbench.base.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.errors import Unfit
+from leakbench.catalogue.spec import spec_of
 from leakbench.federation import Truth, play
 from leakbench.jobs.capture import capture
 from leakbench.networks import victims
@@ -91,13 +92,13 @@ def captured(root: Path, shares: list[str], network: dict[str, Any] = NETWORK) -
     )
     lock = {"module": "key-lock", "parameters": {"key_length": LENGTH, "shares": shares}}
     spec = {
-        "federation": FEDERATION, "federation_name": "f", "victim": network, "seed": 0, "salt": "0",
+        "federation": FEDERATION, "federation_name": "f", "victim": network, "seed": 0, "salt": 32 * "0",
         "defence": lock,
         "dataset": {"name": "made", "shape": list(SHAPE), "classes": CLASSES},
     }  # fmt: skip
-    write_text(root / "spec.json", to_json(spec))
+    asked: Any = spec_of("capture", spec, "spec.json")
     outs = [root / f"{name}.safetensors" for name in ("capture", "oracle", "truth")]
-    capture(root / "spec.json", root / "data.safetensors", root / "victim.safetensors", *outs, None)
+    capture(asked, root / "data.safetensors", root / "victim.safetensors", *outs, None)
     return outs[0]
 
 

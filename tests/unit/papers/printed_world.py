@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.catalogue.facts import described
 from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.shown import described
 from leakbench.papers.facts import reader
 from leakbench.papers.join import read
 from leakbench.papers.scorecard.evidence import Evidence, Lines

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from project import ROOT
 
-from leakbench.catalogue.facts import described
 from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.shown import described
 from leakbench.papers import reference
 from leakbench.papers.scorecard.evidence import Evidence
 from leakbench.papers.scorecard.quantity import NotMeasured

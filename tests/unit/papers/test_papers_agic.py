@@ -8,7 +8,7 @@ import pandas as pd
 import printed_world as world
 import pytest
 
-from leakbench.catalogue.facts import described
+from leakbench.catalogue.shown import described
 from leakbench.papers import reference
 from leakbench.papers.join import read
 from leakbench.papers.scorecard.evidence import Evidence, Lines

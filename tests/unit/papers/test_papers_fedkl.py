@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import thesis_world as world
 
-from leakbench.catalogue.facts import described
+from leakbench.catalogue.shown import described
 from leakbench.papers.facts import reader
 from leakbench.papers.scorecard.evidence import Evidence
 

@@ -8,8 +8,8 @@ import pytest
 from project import ROOT
 
 from leakbench.base.artefacts import to_json, write_text
-from leakbench.catalogue.facts import described
 from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.shown import described
 from leakbench.jobs import figure, scorecard
 from leakbench.papers import reference
 from leakbench.papers.scorecard.evidence import Lines

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from leakbench.base.artefacts import Facts, read_table, read_tensors, to_json, write_tensors, write_text
-from leakbench.catalogue.cell import pictured
+from leakbench.base.artefacts import Facts, read_table, read_tensors, write_tensors
+from leakbench.catalogue.cell import PICTURED
+from leakbench.catalogue.cell import Cell as Parsed
+from leakbench.catalogue.jobs import ScoreSpec, TableSpec
 from leakbench.jobs.score import score
 from leakbench.jobs.table import table
 from leakbench.networks import victims
@@ -70,16 +72,13 @@ class Cell:
         attack = {
             "metrics": list(metrics), "matching": matching, "judges": list(judges), "decays": decays
         }  # fmt: skip
-        spec = self.root / "spec.json"
-        write_text(
-            spec, to_json({"cell": cell, "attacks": dict.fromkeys(attacks, attack), "judges": list(judges)})
-        )
+        asked = {"cell": cell, "attacks": dict.fromkeys(attacks, attack), "judges": list(judges)}
         paths: dict[str, Any] = {
             "guesses": [self.results / f"guesses/{STEM}.safetensors"] * len(attacks),
             "truth": self.results / f"truth/{ORIGIN}.safetensors",
             "data": self.root / "data/made.safetensors",
             "victim": self.results / "victims/made/victim/0.safetensors",
-            "spec": spec,
+            "spec": ScoreSpec.model_validate(asked),
             "out": self.scores,
             "attack_records": None,
             "backbones": None,
@@ -105,12 +104,10 @@ def make_table(cell: Cell, cells: list[str], scores: list[Path], **experiment: A
     """Write the table of an experiment on `cells`, path stems, and read back what was written."""
     asked = {"seeds": [0], "metrics": ["pearson", "mse"], "success": [], "client": None, "exhibit": None}
     value = {"cells": cells, "scale": "quick", "left_out": "", "cells_left_out": {}, "shares": SHARES}
-    spec, out, exhibit, trials = (
-        cell.results / name for name in ("table.json", "x.csv", "x.safetensors", "x.parquet")
-    )
-    write_text(spec, to_json(value | {"experiment": asked | experiment}))
+    out, exhibit, trials = (cell.results / f"x.{suffix}" for suffix in ("csv", "safetensors", "parquet"))
+    spec = TableSpec.model_validate(value | {"experiment": asked | experiment})
     files = cell.files()
-    needed = [pictured(stem).values() for stem in cells]
+    needed = [map(Parsed.parse(stem).path, PICTURED) for stem in cells]
     shown = {
         kind: [path] * len(set(names))
         for kind, path, names in zip(

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from leakbench.base.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.catalogue.spec import spec_of
 from leakbench.jobs.capture import capture
 from leakbench.networks import victims
 
@@ -54,12 +55,12 @@ def captured(
         "evaluate": evaluate, **more,
     }  # fmt: skip
     spec = {
-        "federation": federation, "federation_name": "f", "victim": network, "seed": 0, "salt": "1",
+        "federation": federation, "federation_name": "f", "victim": network, "seed": 0, "salt": 32 * "d",
         "defence": defence,
         "dataset": {"name": "made", "shape": list(SHAPE), "classes": 5},
         **({"malicious": malicious} if malicious else {}),
     }  # fmt: skip
-    write_text(root / "spec.json", to_json(spec))
     outs = [root / f"{name}.safetensors" for name in ("capture", "oracle", "truth")]
-    capture(root / "spec.json", root / "data.safetensors", root / "victim.safetensors", *outs, None)
+    asked: Any = spec_of("capture", spec, str(root / "spec.json"))
+    capture(asked, root / "data.safetensors", root / "victim.safetensors", *outs, None)
     return {path.stem: read_tensors(path)[0] for path in outs} | {"data": data}

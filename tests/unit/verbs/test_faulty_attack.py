@@ -15,8 +15,10 @@ import torch
 from played import ROUNDS, captured
 
 from leakbench import attacks
-from leakbench.base.artefacts import read_facts, read_table, read_tensors, to_json, write_text
+from leakbench.base.artefacts import read_facts, read_table, read_tensors
 from leakbench.base.errors import UserError
+from leakbench.catalogue.jobs import ScoreSpec
+from leakbench.catalogue.spec import opened
 from leakbench.jobs.attack import attack
 from leakbench.jobs.cli import main
 from leakbench.jobs.score import score
@@ -92,7 +94,7 @@ def attacked(root: Path, module: str, **changes: Any) -> Path:
     entry = {"module": module, "labels": "none", "matching": "best", "parameters": {}, "generator": None}
     value = {"attack": entry | changes, "attack_name": module, "null_rounds": 1, "seed": 0}
     made.write_text(json.dumps(value))
-    attack(root / "capture.safetensors", made, out, None, None, None, root / "scratch")
+    attack(root / "capture.safetensors", opened("attack", made), out, None, None, None, root / "scratch")
     return out
 
 
@@ -102,9 +104,10 @@ def scored(root: Path, *guesses: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         "metrics": ["pearson", "mse", "membership_auc"], "matching": "best", "judges": [], "decays": False
     }  # fmt: skip
     named = {path.stem: entry for path in guesses}
-    write_text(root / "score.json", to_json({"cell": {"seed": 0}, "attacks": named, "judges": []}))
+    cell = {"dataset": "made", "victim": "v", "federation": "f", "defence": "none", "seed": 0}
+    spec = ScoreSpec.model_validate({"cell": cell, "attacks": named, "judges": []})
     files = [root / f"{name}.safetensors" for name in ("truth", "data", "victim")]
-    score([*guesses], *files, root / "score.json", root / "scores.parquet")
+    score([*guesses], *files, spec, root / "scores.parquet")
     rows, facts = read_table(root / "scores.parquet")
     return rows, facts["attacks"]
 

@@ -9,7 +9,8 @@ import pytest
 from played import captured
 from project import blobs
 
-from leakbench.base.artefacts import read_facts, read_table, to_json, write_tensors
+from leakbench.base.artefacts import read_facts, read_table, write_tensors
+from leakbench.catalogue.spec import spec_of
 from leakbench.jobs.train import train
 
 IMAGE = {"name": "blobs", "shape": [28, 28, 1], "classes": 10}
@@ -22,6 +23,7 @@ STUDY: dict[str, Any] = {
         "optimiser": "sgd", "lr": 0.05, "options": {}, "decay": None, "batch_size": 16, "rounds": 1,
         "local_epochs": 1, "clients": 2, "split": "iid", "alpha": None, "validation": 0.2, "images": None,
         "evaluate": 50, "size": None, "augmentation": "none", "beside": ["beside"], "tested_on": ["tested"],
+        "task": "classification",
     },
     "victim": {"module": "lenet-dlg", "parameters": {}},
     "defence": {"module": "none", "parameters": {}},
@@ -46,9 +48,8 @@ def copy(folder: Path, name: str, *splits: str, side: int = 28) -> Path:
 def trained(
     folder: Path, spec: dict[str, Any], data: Path, *further: Path, suffix: str = "safetensors"
 ) -> Path:
-    (folder / "spec.json").write_text(to_json(spec))
     out = folder / f"{data.stem}.out.{suffix}"
-    train(folder / "spec.json", data, out, None, None, folder / "scratch", further=further)
+    train(spec_of("train", spec, "spec.json"), data, out, None, None, folder / "scratch", further=further)
     return out
 
 

@@ -237,8 +237,8 @@ def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> No
 def test_numerics_of_a_part_concern_the_records_that_used_it(
     module: str, ages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from leakbench.base import numerics as rule
     from leakbench.base.code import PACKAGE
-    from leakbench.catalogue import numerics as rule
 
     file = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
     monkeypatch.setattr(rule, "declared", lambda: {file: 2})

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import specs
 
 from leakbench.base import provenance
 from leakbench.base.artefacts import read_tensors, to_json, write_tensors, write_text
 from leakbench.base.provenance import resuming
+from leakbench.catalogue.spec import opened, spec_of
 from leakbench.jobs.attack import attack
 from leakbench.jobs.cli import main
 from leakbench.jobs.train import train
@@ -39,7 +41,14 @@ def weights(folder: Path, seed: int, name: str = "out") -> dict[str, np.ndarray]
     """Train on the data of `seed`, and return what comes out."""
     spec, out = folder / "spec.json", folder / f"{name}.safetensors"
     write_text(spec, to_json(SPEC))
-    train(spec, write_data(folder / "data.safetensors", seed), out, None, None, folder / "scratch/train")
+    train(
+        opened("train", spec),
+        write_data(folder / "data.safetensors", seed),
+        out,
+        None,
+        None,
+        folder / "scratch/train",
+    )
     return read_tensors(out)[0]
 
 
@@ -146,17 +155,7 @@ def test_two_jobs_of_one_spec_do_not_share_their_work(tmp_path: Path, kill: Call
     assert len(list((tmp_path / "scratch/train").glob("*.safetensors"))) == 2
 
 
-JOBS: dict[str, dict[str, Any]] = {
-    "victim": {},
-    "generator": {"generator": {"module": "cvae", "parameters": {}, "auxiliary": None}},
-    "study": {"study": {}, "training": {}},
-    "attack": {
-        "attack": {"module": "class-mean", "labels": "idlg"}, "attack_name": "class-mean", "null_rounds": 1,
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", ["victim", "generator", "study", "attack"])
 def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,8 +170,7 @@ def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
         asked.append((out, *inputs))
         raise Killed
 
-    out, spec = tmp_path / "out.safetensors", tmp_path / "spec.json"
-    write_text(spec, to_json(SPEC | JOBS[job]))
+    out, spec = tmp_path / "out.safetensors", spec_of(specs.verb_of(job), specs.SPECS[job], "spec.json")
     for module in (verb, import_module("leakbench.jobs.attack")):
         monkeypatch.setattr(module, "resuming", resumed)
     serves, place = victim if job == "generator" else None, tmp_path / "place.safetensors"

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from leakbench.base.artefacts import open_tensors, read_facts, to_json, write_tensors
+from leakbench.base.artefacts import open_tensors, read_facts, write_tensors
 from leakbench.base.errors import UserError
+from leakbench.catalogue.spec import spec_of
 from leakbench.jobs.train import to_images, train
 from leakbench.networks import generators
 from leakbench.observations.observation import _read_generator
@@ -25,17 +26,20 @@ ENTRY: dict[str, Any] = {
 }  # fmt: skip
 
 
+def spec(**keys: Any) -> Any:
+    value = {"generator": ENTRY | keys, "dataset": {"name": "made", "shape": SHAPE, "classes": 3}, "seed": 0}
+    return spec_of("train", value, "spec.json")
+
+
 def trained(folder: Path, change: int | None = None, **keys: Any) -> Path:
     """Train on sixty images, of which number `change` is another, and return the generator's file."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (60, *SHAPE), dtype=np.uint8)
     if change is not None:
         images[change] = 255 - images[change]
-    data, spec, out = folder / "data.safetensors", folder / "spec.json", folder / "out.safetensors"
+    data, out = folder / "data.safetensors", folder / "out.safetensors"
     write_tensors(data, {"train/images": images, "train/labels": np.arange(60) % 3}, {})
-    value = {"generator": ENTRY | keys, "dataset": {"name": "made", "shape": SHAPE, "classes": 3}, "seed": 0}
-    spec.write_text(to_json(value))
-    train(spec, data, out, None, folder / "record.json", folder)
+    train(spec(**keys), data, out, None, folder / "record.json", folder)
     return out
 
 
@@ -62,25 +66,22 @@ def test_only_auxiliary_images_tell(tmp_path: Path) -> None:
 def test_published_weights_are_copied_or_refused_in_one_line(tmp_path: Path) -> None:
     torch.manual_seed(3)
     theirs = generators.build("cvae", (3,), (8, 8, 1), {"latent": 5, "width": 4}).state_dict()
-    data, spec, out = (tmp_path / name for name in ("data.safetensors", "spec.json", "out.safetensors"))
-    read = ENTRY | {"weights": "published", "auxiliary": None, "training": None}
-    value = {"generator": read, "dataset": {"name": "made", "shape": SHAPE, "classes": 3}, "seed": 0}
-    spec.write_text(to_json(value))
+    data, out = (tmp_path / name for name in ("data.safetensors", "out.safetensors"))
+    read = spec(weights="published", auxiliary=None, training=None)
     write_tensors(data, {name: v.numpy() for name, v in theirs.items()}, {})
-    train(spec, data, out, None, None, tmp_path)
+    train(read, data, out, None, None, tmp_path)
     found = _read_generator(out, {"shape": SHAPE}).state_dict()
     assert all(torch.equal(found[name], v) for name, v in theirs.items())
     write_tensors(data, {"dense.weight": np.zeros((2, 2), np.float32)}, {})
     with pytest.raises(UserError, match="not this generator's weights") as refused:
-        train(spec, data, out, None, None, tmp_path)
+        train(read, data, out, None, None, tmp_path)
     assert "\n" not in str(refused.value)
 
 
 def test_absent_weights_make_it_absent(tmp_path: Path) -> None:
-    data, spec, out = (tmp_path / name for name in ("data.safetensors", "spec.json", "out.safetensors"))
+    data, out = (tmp_path / name for name in ("data.safetensors", "out.safetensors"))
     write_tensors(data, {}, {"absent": "put them there"})
-    spec.write_text("{}")
-    train(spec, data, out, None, None, tmp_path)
+    train(spec(), data, out, None, None, tmp_path)
     assert read_facts(out)["absent"] == "put them there"
 
 
@@ -96,15 +97,15 @@ def test_images_lie_in_memory_by_rows_of_pixels(channels: int) -> None:
 def test_private_images_under_another_sets_name_are_refused_in_one_line(tmp_path: Path) -> None:
     """The cheat of a data set's variant: the same files, and so the same images, by another name."""
     trained(tmp_path)
-    data, spec, out = (tmp_path / name for name in ("data.safetensors", "spec.json", "out.safetensors"))
+    data, out = (tmp_path / name for name in ("data.safetensors", "out.safetensors"))
     before = out.read_bytes()
     images = open_tensors(data)[0]["train/images"].copy()
     aliased, other = tmp_path / "private.safetensors", tmp_path / "other.safetensors"
     write_tensors(aliased, {"test/images": images[45:], "test/labels": np.zeros(15, np.int64)}, {})
     write_tensors(other, {"test/images": 255 - images, "test/labels": np.zeros(60, np.int64)}, {})
     with pytest.raises(UserError, match="5 of 40 images of made are images of private") as refused:
-        train(spec, data, out, None, None, tmp_path, further=[aliased])
+        train(spec(), data, out, None, None, tmp_path, further=[aliased])
     assert "\n" not in str(refused.value)
     # Without the check, and with images that are really others, it trains.
-    train(spec, data, out, None, None, tmp_path, further=[other])
+    train(spec(), data, out, None, None, tmp_path, further=[other])
     assert out.read_bytes() == before

@@ -11,8 +11,8 @@ from project import ROOT
 
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
-from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.jobs.verify import _recorded, compared, numbers, status, table_digest, verify
 from leakbench.papers.reference import kept_digests
 

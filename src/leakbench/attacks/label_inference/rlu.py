@@ -7,6 +7,9 @@ from torch.nn.functional import one_hot
 from leakbench.attacks.label_inference import LastLayer, Probe, nearest
 from leakbench.base.errors import Unfit
 
+# What does not go with it in one attack (`catalogue.sections.check_fit`).
+EXCLUDES = {"": ("generator: none",)}
+
 # The largest number of comparisons of simulated logits with measured ones, and the difference that is small
 # enough.
 ROUNDS, CLOSE = 5, 0.1

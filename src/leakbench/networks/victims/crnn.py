@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from leakbench.networks.layers import glorot, normalised
 
+# Its size (`catalogue.costs.Network`).
+COST = {"operations": 400, "weights": 9, "layers": 12}
+
 
 class Columns(nn.Module):
     """Turn features [n, channels, rows, columns] into a sequence [n, columns, channels × rows]."""

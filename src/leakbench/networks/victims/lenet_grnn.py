@@ -4,6 +4,9 @@ from torch import nn
 
 from leakbench.networks.victims.lenet5 import lenet5_layers
 
+# Its size (`catalogue.costs.Network`).
+COST = {"operations": 1.5, "weights": 0.1, "layers": 4}
+
 
 def lenet_grnn(shape: tuple[int, int, int], classes: int, *, bound: float = 0.5) -> nn.Module:
     """Return the LeNet of GRNN, with a sigmoid before each pool and after each dense layer except the last.

@@ -15,6 +15,12 @@ from leakbench.networks.victims.mlp import mlp
 # Since 2 gradients of gradients through the bottleneck count its divergence once.
 NUMERICS = 2
 
+# Its size by network (`catalogue.costs.Network`).
+COST = {
+    "mlp": {"operations": 10, "weights": 5, "layers": 6},
+    "lenet-dlg": {"operations": 2.7, "weights": 0.7, "layers": 7},
+}
+
 
 def precode(
     shape: tuple[int, int, int],

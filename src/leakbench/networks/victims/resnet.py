@@ -9,6 +9,16 @@ from torch import nn
 
 from leakbench.networks.layers import activate, normalised
 
+# Its size by depth and stem (`catalogue.costs.Network`).
+COST = {
+    "18-large": {"operations": 75, "weights": 12, "layers": 21},
+    "34-large": {"operations": 150, "weights": 22, "layers": 37},
+    "50-large": {"operations": 170, "weights": 26, "layers": 54},
+    "18-small": {"operations": 1120, "weights": 12, "layers": 21},
+    "18-unpooled": {"operations": 290, "weights": 12, "layers": 21},
+    "34-unpooled": {"operations": 590, "weights": 22, "layers": 37},
+}
+
 
 def resnet(
     shape: tuple[int, int, int],

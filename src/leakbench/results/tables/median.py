@@ -14,7 +14,7 @@ import pandas as pd
 from leakbench.base.artefacts import read_table
 from leakbench.base.cellname import named
 from leakbench.base.pixels import pixels
-from leakbench.catalogue.cell import capture_of, pictured
+from leakbench.catalogue.cell import Cell
 from leakbench.results.tables.pictures import opened
 
 # The columns of a table that say which trials a row summarises, where the scores have them.
@@ -40,7 +40,7 @@ def medians(
     found = {}
     for row in rows.to_dict("records"):
         cell = named(row)
-        stems = [stem for stem in cells if stem.rpartition("/")[0] == cell]
+        stems = [stem for stem in cells if Cell.parse(stem).name == cell]
         results = root / "results" / run
         picture = _median(root, results, scores or results / "scores", row, stems)
         if picture is not None:
@@ -51,7 +51,7 @@ def medians(
 def _median(
     root: Path, results: Path, scores: Path, row: dict[Any, Any], stems: Sequence[str]
 ) -> np.ndarray | None:
-    files = {stem: scores / f"{capture_of(stem)}.parquet" for stem in stems}
+    files = {stem: scores / f"{Cell.parse(stem).capture}.parquet" for stem in stems}
     frames = [read_table(path)[0].assign(stem=stem) for stem, path in files.items() if path.is_file()]
     if not frames:
         return None
@@ -65,9 +65,9 @@ def _median(
     if not len(own):
         return None
     trial = own.iloc[len(own) // 2]
-    places = pictured(str(trial["stem"]))
-    guesses, truth = (results / f"{kind}/{places[kind]}.safetensors" for kind in ("guesses", "truth"))
-    data = root / f"data/{places['data']}.safetensors"
+    cell = Cell.parse(str(trial["stem"]))
+    guesses, truth = (results / f"{cell.path(kind)}.safetensors" for kind in ("guesses", "truth"))
+    data = root / f"{cell.path('data')}.safetensors"
     if trial["match"] < 0 or not (guesses.is_file() and truth.is_file() and data.is_file()):
         return None
     images, about = opened(guesses)

@@ -1,16 +1,20 @@
 """The pictures that an experiment shows, chosen by a stated rule and never by eye."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import Facts, open_tensors, whole
+from leakbench.base.cellname import CELL
 from leakbench.base.pixels import pixels
+from leakbench.catalogue.cell import Cell
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.metrics.scoring.aim import aim_at
+
+if TYPE_CHECKING:
+    from leakbench.catalogue.experiment import Exhibit
 
 Panel = tuple[dict[str, Any], dict[str, np.ndarray]]
 TENSORS = ("truth", "guess", "usable", "sample", "score")
@@ -51,10 +55,10 @@ def opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
     return found
 
 
-def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, Any], client: int) -> Panel:
+def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", client: int) -> Panel:
     """Return the pictures of a client of one cell: their description and their tensors.
 
-    stem: the path stem of the cell.
+    cell: the cell.
     files: the files of the cell.
     scored: the attack's score rows.
     shown: how the experiment chooses its pictures.
@@ -63,20 +67,19 @@ def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, 
     The tensors are truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample [m]
     and score [m] (r). With the target features, a guess is one channel of one reconstruction.
     """
-    dataset, victim, federation, defence, attack, _ = stem.split("/")
     tensors, facts = opened(files.guesses)
     secret, hidden = opened(files.truth)
     arrays, _ = opened(files.data)
-    count, rule = shown["reconstructions"], shown["rule"]
+    count, rule = shown.reconstructions, shown.rule
     index = secret[f"images/{client}"]
-    rounds = min(shown["rounds"], len(index), len(tensors["images"]))
+    rounds = min(shown.rounds, len(index), len(tensors["images"]))
     chosen = np.array(arrays[f"{hidden['split']}/images"])[index[:rounds]]
     truth = pixels(chosen)
     aim = np.stack([aim_at(facts["target"], images, files.victim) for images in chosen])
     guess = np.array(tensors["images"][:rounds, client])
     usable = np.array(tensors["usable"][:rounds, client])
     panel = {
-        "dataset": dataset, "victim": victim, "federation": federation, "defence": defence, "attack": attack,
+        **{name: getattr(cell, name) for name in CELL},
         "checkpoint": int(secret["checkpoint"][0]), "local_samples": int(index.shape[1]), "rule": rule,
         "target": facts["target"], "metric": "pearson", "knows": facts["knows"],
     }  # fmt: skip

@@ -29,6 +29,15 @@ from leakbench.base.errors import Unfit
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
+# What does not go with it in one attack (`catalogue.sections.check_fit`).
+EXCLUDES = {
+    "": (
+        "parameters.restarts: *", "parameters.snapshots: *", "parameters.enough: *",
+        "parameters.decay_over: *",
+    ),
+    "steps: joint": ("labels: joint",),
+}  # fmt: skip
+
 # Name of `Reconstruction.partners` → (pooling, label filter): the rows of AGIC's Table V.
 MATCHINGS = {
     "partner": (True, True),

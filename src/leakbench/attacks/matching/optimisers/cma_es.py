@@ -13,6 +13,14 @@ from leakbench.attacks.matching.optimiser import Evaluate, Make
 from leakbench.base.seeds import stream
 from leakbench.base.tensors import Tensors
 
+# What does not go with it in one attack (`catalogue.sections.check_fit`).
+EXCLUDES = {
+    "": (
+        "parameters.updates: *", "parameters.precision: *", "epochs: joint", "objective: wasserstein *",
+        "objective: * (Entries)", "objective: * (Penalty)",
+    ),
+}  # fmt: skip
+
 # The loss that stands for a member without a finite one: it sorts behind every other.
 WORST = float(np.finfo(np.float64).max)
 

@@ -9,6 +9,9 @@ from leakbench.base.errors import Unfit
 from leakbench.base.tensors import Tensors
 from leakbench.networks.generators import of_latents
 
+# What does not go with it in one attack (`catalogue.sections.check_fit`).
+EXCLUDES = {"": ("generator: none", "labels: joint")}
+
 
 def latent() -> Parameterisation:
     """Return a parameterisation by a latent for each image, whose tanh a class-conditional generator reads.

@@ -12,6 +12,9 @@ from leakbench.attacks.matching.surrogates import on_line, placed, surrogate_unk
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors
 
+# What does not go with it in one attack (`catalogue.sections.check_fit`).
+EXCLUDES = {"": ("parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint")}
+
 
 def surrogate(
     *,

@@ -1,4 +1,4 @@
-"""docs/api.md: the public functions and classes, from their signatures and docstrings."""
+"""Signatures and docstrings, read from the source, and docs/api.md, which is made of them."""
 
 import ast
 import re
@@ -8,7 +8,15 @@ from typing import Any
 
 from leakbench import PUBLIC
 from leakbench.base.code import PACKAGE
-from leakbench.catalogue.table import table
+
+Row = tuple[str, ...]
+
+
+def table(rows: Iterable[Row], heads: Row) -> str:
+    """Return a Markdown table of rows of cells below their heads."""
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
 
 INTRODUCTION = """\
 # The Python interface

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from leakbench.base.code import home
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
-from leakbench.catalogue.home import home
 
 FILE = "bibliography.yaml"
 OTHERS = "others"

@@ -1,6 +1,7 @@
-"""The spec of an experiment's figure: its drawings, and the entries that the experiment names."""
+"""The specs of what shows results: figures, and the scorecard with the facts that papers/ refer to."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,14 @@ from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.entry import FOR_PEOPLE
-from leakbench.catalogue.every import every
-from leakbench.catalogue.load import file_of, find, load_kind
+from leakbench.catalogue.load import every, file_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.study import Study
+from leakbench.papers.facts import named
 
 
 def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) -> Spec:
-    """Return the spec of an experiment's figure, without the work and the scale that it belongs to.
-
-    config: the folder of the catalogue.
-    experiment: the entry of the experiment.
-    studies: the training studies of the experiment.
-    """
+    """Return the spec of an experiment's figure, without the work and the scale that it belongs to."""
     return {
         **{key: getattr(experiment, key) for key in ("item", "title", "shows")},
         "figure": [part.model_dump(mode="json") for part in experiment.figure],
@@ -33,9 +29,8 @@ def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) 
 def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[dict[str, Any]]]:
     """Return kind → the entries that an experiment names, with name, title, summary and values at full size.
 
-    The entries stand in the experiment's own order. Further data sets that its studies use come last. A
-    figure takes its order and its labels from these entries, and also how long an attack runs when no scale
-    shortens it.
+    The entries stand in the experiment's own order, and further data sets of its studies last. A figure takes
+    its order and its labels from these entries, and also how long an attack runs when no scale shortens it.
     """
     kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
     kinds |= (
@@ -67,10 +62,7 @@ def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> di
 
 
 def _values(entry: BaseModel) -> dict[str, Any]:
-    """Return the parameters of a part and of the parts that it is composed of.
-
-    An entry without parameters gives all of its values.
-    """
+    """Return the parameters of a part and of those that it is composed of, or else all values of an entry."""
     composed = {name: getattr(entry, name) for name in SECTIONS if hasattr(entry, name)}
     if parameters := getattr(entry, "parameters", None):
         return parameters | composed
@@ -88,9 +80,60 @@ def _title(config: Path, kind: str, name: str) -> str:
     """
     entry, file = load_kind(config, kind)[name], file_of(config, kind, name)
     variant = name.removeprefix(file.stem).strip("-").replace("-", " ")
+    variant = re.sub("(^| )oracle$", ", labels given", variant)
     values = entry.model_dump() | getattr(entry, "parameters", {}) | {"variant": variant}
     try:
-        title = getattr(entry, "title", "").format_map(values).strip(" ,")
+        title = getattr(entry, "title", "").format_map(values).replace(" ,", ",").strip(" ,")
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as problem:
         raise UserError(f"{file}: title: cannot be filled in for '{name}' ({problem!r})") from problem
     return title or name.replace("-", " ")
+
+
+# Where the file of a fact lies: first word of the fact's path → folder below results/<run>, and suffix.
+FACTS = {"run": ("specs/", "json"), "cost": ("records/", "json"), "network": ("", "safetensors")}
+NETWORKS = {"victims": "train", "generators": "generator"}
+
+
+def described(config: Path) -> Spec:
+    """Return what the catalogue says of attacks, defences and so on at full size, by kind and name."""
+
+    def each(kind: str, value: Callable[[Any], Any]) -> Spec:
+        found = {name: value(entry) for name, entry in load_kind(config, kind).items()}
+        return {name: each for name, each in found.items() if each is not None}
+
+    return {
+        "attacks": each(
+            "attacks",
+            lambda it: {
+                **it.parameters,
+                **{name: getattr(it, name) for name in (*SECTIONS, "labels", "generator")},
+            },
+        ),
+        "defences": each("defences", lambda it: it.parameters),
+        "federations": each("federations", lambda it: {"lr": it.local.lr, "rounds": it.rounds}),
+        "networks": each("victims", lambda it: {"module": it.module, "parameters": it.parameters}),
+        "images": each("datasets", lambda it: sum(it.counts.values())),
+        "splits": each("datasets", lambda it: it.counts if it.labels == "words" else None),
+        "settled": each("victims", lambda it: it.training and it.training.settled),
+    }
+
+
+def fact_files(run: str, specs: Iterable[str], papers: Path) -> dict[str, str]:
+    """Return file part of a fact's path → the file of a run that holds the fact, for all facts of papers/.
+
+    The facts of a job do not depend on its seed, so the file of the smallest seed is taken.
+    """
+    texts = [path.read_text() for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}"))]
+    seeds: dict[str, int] = {}
+    for stem, _, seed in (name.rpartition("/") for name in specs):
+        if seed.isdigit():
+            seeds[stem] = min(int(seed), seeds.get(stem, int(seed)))
+    found = {}
+    for part in named(texts):
+        first, _, stem = part.partition(".")
+        kind, _, rest = stem.partition("/" if first == "network" else ".")
+        own = f"{NETWORKS.get(kind, kind)}/{rest}"
+        if own in seeds:
+            folder, suffix = FACTS[first]
+            found[part] = f"results/{run}/{folder}{kind}/{rest}/{seeds[own]}.{suffix}"
+    return found

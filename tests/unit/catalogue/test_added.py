@@ -1,0 +1,109 @@
+"""A network, a data set, a server and a defence are added by files of their own; no other file changes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+NAME = "added"
+SERVER = '''"""A server that sends the model as it is."""
+
+from torch import nn
+
+from leakbench.federation.servers import Held, Written
+
+
+def added(model: nn.Module, held: Held) -> Written:
+    """Change nothing."""
+    return Written()
+'''
+COST = """
+# Its size (`catalogue.costs.Network`).
+COST = {"operations": 0.1, "weights": 0.05, "layers": 2, "dense": True}
+
+"""
+FEDERATION = {
+    "summary": "One client.", "clients": [4], "rounds": 8, "local": {"lr": 0.1}, "update": "gradient",
+    "private": {"split": "test", "start": 0, "stop": 100}, "malicious": NAME,
+}  # fmt: skip
+EXPERIMENT = {
+    "item": NAME, "title": "Added", "shows": "Parts of a stranger.", "metrics": ["pearson"],
+    "cells": [{
+        "dataset": [NAME], "victim": [NAME], "federation": [NAME], "defence": [NAME, "none"],
+        "attack": ["fidel"],
+    }],
+    "figure": {"drawing": "dots", "metrics": ["pearson"], "y": ["defence"]},
+}  # fmt: skip
+# What a process of the copy says: the specs of the new experiment, its network's size, and stale pages.
+ASKED = """
+import json
+from pathlib import Path
+from leakbench.catalogue import costs
+from leakbench.catalogue.resolve import plan
+from leakbench.catalogue.workflow import judges
+from leakbench.jobs.manual import texts
+root = Path.cwd()
+found = plan(root, "paper", judges(), only=["added"])
+size = costs.network(found.specs["train/added/added/0"]["victim"], [32, 32, 3])
+stale = [name for name, text in texts(root).items() if text != (root / name).read_text()]
+print(json.dumps([sorted(found.specs), size == costs.UNKNOWN, stale]))
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of what a part is added to."""
+    root = tmp_path_factory.mktemp("checkout")
+    unread = shutil.ignore_patterns("__pycache__")
+    for folder in ("src", "config", "papers"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=unread)
+    for file in ("README.md", "CITATION.cff", "docs/api.md"):
+        (root / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, root / file)
+    return root
+
+
+def files(root: Path) -> dict[str, str]:
+    """Return file → digest of all files that people write."""
+    paths = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def python(root: Path, *words: str) -> str:
+    """Return what a process of the copy prints."""
+    within = os.environ | {"PYTHONPATH": str(root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    asked = [sys.executable, *words]
+    return subprocess.run(asked, cwd=root, env=within, check=True, capture_output=True, text=True).stdout
+
+
+def test_parts_are_added_without_a_change_to_any_other_file(copy: Path) -> None:
+    before = files(copy)
+    for kind in ("victim", "dataset", "defence"):
+        python(copy, "-m", "leakbench", "new", kind, NAME)
+    network = copy / "src/leakbench/networks/victims/added.py"
+    network.write_text(network.read_text().replace("\n\ndef ", f"{COST}\ndef ", 1))
+    (copy / "src/leakbench/federation/servers/added.py").write_text(SERVER)
+    written = {
+        "config/servers/added.yaml": {"summary": "It changes nothing.", "threat": "F"},
+        "config/federations/added.yaml": FEDERATION,
+        "papers/leakbench/experiments/added.yaml": EXPERIMENT,
+    }
+    for path, text in written.items():
+        (copy / path).write_text(yaml.safe_dump(text))
+    specs, unknown, stale = json.loads(python(copy, "-c", ASKED))
+    after = files(copy)
+    assert {path: digest for path, digest in after.items() if path in before} == before
+    # A source file and a YAML for each part, how a defence is known to an attacker, and who uses the parts.
+    assert len(after) - len(before) == 4 * 2 + 1 + 2
+    assert {f"attack/added/added/added/{defence}/fidel/0" for defence in (NAME, "none")} <= set(specs)
+    assert f"fetch/{NAME}" in specs
+    assert not unknown
+    # The page that lists all parts is written by `leakbench manual`.
+    assert stale == ["config/README.md"]
