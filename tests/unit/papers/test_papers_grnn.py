@@ -39,7 +39,7 @@ def test_every_expression_and_check_of_the_claims_is_there() -> None:
 def test_what_is_as_printed_is_reproduced(printed: pd.DataFrame) -> None:
     results = printed[(printed["class"] == "result") & (printed["metric"] != "claim")]
     decided = results[~results["verdict"].isin(["not-run", "inconclusive"])]
-    assert len(decided) > 180
+    assert len(decided) > 140
     # Table 3.11 prints single samples, and means are measured. The text has two largest batches swapped; the one
     # that falls short may do so because the thesis states no length.
     wrong = set(decided.index[decided["verdict"] != "reproduced"])
