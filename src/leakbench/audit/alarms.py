@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.audit.attacks import OutOfTime, late, within
-from leakbench.audit.client import reason
-from leakbench.audit.view import Truth
+from leakbench.audit.round import reason
+from leakbench.audit.view import Truth, plain
 from leakbench.federation import detectors
 from leakbench.federation.detectors import Received
 from leakbench.observations.observation import Observation
@@ -48,16 +48,15 @@ class Alarm:
         return self.why_not if self.far is None else f"{found}, {number(self.far, 3)} of its alarm"
 
 
-def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, clients: int = 1) -> list[Alarm]:
+def alarms(parts: Sequence[Part], budget: float, clients: int = 1) -> list[Alarm]:
     """Run every detector on each model that was sent, with SHARE of the budget for each."""
-    # A round has as many parts as `clients`, in order. `plain_loss`: whether the loss is the mean
-    # cross-entropy.
+    # A round has as many parts as `clients`, in order.
     # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
     # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
     once = len(parts) == 1 and not _aliased(parts[0][0].model())
-    kept = list(_seen(parts, plain_loss, clients)) if once else None
+    kept = list(_seen(parts, clients)) if once else None
     limit = budget * SHARE
-    return [_alarm(name, kept or _seen(parts, plain_loss, clients), limit) for name in detectors.names()]
+    return [_alarm(name, kept or _seen(parts, clients), limit) for name in detectors.names()]
 
 
 def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
@@ -92,7 +91,7 @@ def _aliased(model: nn.Module) -> bool:
     return len(every) > len(list(model.parameters()))
 
 
-def _seen(parts: Sequence[Part], plain_loss: bool, clients: int) -> Iterator[Received]:
+def _seen(parts: Sequence[Part], clients: int) -> Iterator[Received]:
     """Yield what clients held in each round."""
     memories: list[list[Mapping[str, float]]] = [[] for _ in range(clients)]
     for place, (observation, truth) in enumerate(parts):
@@ -106,7 +105,7 @@ def _seen(parts: Sequence[Part], plain_loss: bool, clients: int) -> Iterator[Rec
                 none.new_zeros(0).long() if truth is None else truth.labels,
                 lr=observation.local["lr"],
                 earlier=tuple(memory),
-                plain_loss=plain_loss,
+                plain_loss=plain(observation),
                 sent=_sent(observation) if truth is None else None,
             )
             yield received

@@ -19,10 +19,10 @@ import torch
 
 from leakbench import attacks
 from leakbench.attacks.exact import membership
-from leakbench.audit.client import reason
 from leakbench.audit.found import LABELLED, NOTHING, Found, Score, pixels_of, score
 from leakbench.audit.look import readable, uncountable
-from leakbench.audit.view import Truth
+from leakbench.audit.round import reason
+from leakbench.audit.view import UNKNOWN, Truth, plain
 from leakbench.base.errors import Unfit
 from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.bibliography import source
@@ -146,6 +146,9 @@ def exact(
     found, entry = started(name, about, observation), about["entry"]
     with _timed(found, limit), within(limit), torch.no_grad():
         observation = readable(observation, about["needs_bias"])
+        if not plain(observation):
+            # As behind dropout, records are proven by the span of the update, whatever follows the layer.
+            observation = replace(observation, dropout=True)
         made = _run(entry, observation)
         if made.target == "features":
             found.why_not = "reads what the first dense layer reads, features and not the records"
@@ -270,7 +273,7 @@ def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
     parameters = dict(entry["parameters"])
     if observation.local["epochs"] > SIMULATED:
         parameters["updates"] = "one-batch"
-    labels = {"labels": "joint"} if uncountable(observation) else {}
+    labels = {"labels": "joint"} if not plain(observation) or uncountable(observation) else {}
     return entry | {"objective": objective, "parameters": parameters} | labels
 
 
@@ -312,9 +315,10 @@ class Beside:
     seconds: float
 
 
-def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterator[Beside]:
-    """Yield what an update gives away about labels, if the loss is plain, and about membership."""
-    plans = [("label counts", "B", str(source("llg")), labels)] if plain_loss else []
+def besides(observation: Observation, truth: Truth) -> Iterator[Beside]:
+    """Yield what an update gives away about labels, if the plain loss has classes, and about members."""
+    classes = plain(observation) and bool((truth.labels != UNKNOWN).all())
+    plans = [("label counts", "B", str(source("llg")), labels)] if classes else []
     plans.append(("membership", "D", f"{source('projres')} (of text)", members))
     for title, letter, paper, attack in plans:
         begun = time.perf_counter()

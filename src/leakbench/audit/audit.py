@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from leakbench import __version__
 from leakbench.audit.alarms import Alarm, Part, alarms
-from leakbench.audit.attacks import Beside, besides, catalogue, exact, matching, started
+from leakbench.audit.attacks import Beside, besides, catalogue, exact, matching
 from leakbench.audit.child import Tell, say
-from leakbench.audit.client import Client, Loss, Round, client, untrained
+from leakbench.audit.client import Client, Loss, client
 from leakbench.audit.found import (
     LABELLED,
     LEVELS,
@@ -30,6 +30,7 @@ from leakbench.audit.look import Look, look
 from leakbench.audit.options import seconds_of
 from leakbench.audit.remedies import Change, Remedy, remedies
 from leakbench.audit.report import page, write
+from leakbench.audit.round import Round, untrained
 from leakbench.audit.view import Truth, facts, view
 from leakbench.observations.observation import Observation
 
@@ -71,6 +72,7 @@ class Audit:
     seconds: of wall time that the audit took.
     pictures: of records and their reconstructions, as PNG, only if the user asks for them.
     source: what was audited, as in the command.
+    least: whether attacks take the training for another one, so that each count is a lower bound.
     command: the whole command, empty if there was none.
     assumptions: what the audit takes for granted, one sentence each.
     version: the version of leakbench.
@@ -89,6 +91,7 @@ class Audit:
     pictures: list[dict[str, Any]] = field(default_factory=list)
     source: str = "leakbench.audit(model, loss, batch)"
     command: str = ""
+    least: bool = False
     assumptions: list[str] = field(default_factory=list)
     version: str = __version__
 
@@ -115,15 +118,16 @@ class Audit:
     def headline(self) -> str:
         """Return the result in one sentence."""
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
+        least = "at least " if self.least else ""
         server = "a server that follows the protocol"
         if read:
             by = [each for each in self.found if each.count(READ)]
             quickest = min(by, key=lambda each: (-each.count(READ), each.proven < read, each.seconds))
             proof = ", certified" if quickest.proven >= read else ""
             who = "anyone who sees the update" if quickest.attacker == "A" else server
-            return f"Exposed: {read} {of}, by {who}, in {quickest.seconds:.1f} s{proof}"
+            return f"Exposed: {least}{read} {of}, by {who}, in {quickest.seconds:.1f} s{proof}"
         if seen:
-            return f"Recognisable: {seen} {of}, by {server}; none was read"
+            return f"Recognisable: {least}{seen} {of}, by {server}; none was read"
         if self.found and not self.ran():
             return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
         return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
@@ -196,7 +200,8 @@ def of_round(
     observation, truth = view(played, others)
     share = budget * (1 - HELP_SHARE)
     about = facts(played, observation)
-    audit = of_observations([(observation, truth)], share, tell, about, played.plain_loss)
+    audit = of_observations([(observation, truth)], share, tell, about)
+    audit.least = played.least()
     if not audit.recognisable():
         # No change can be measured without a leak, so the searches get the share of what would help.
         _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
@@ -209,8 +214,8 @@ def of_round(
 
 
 def of_observations(
-    parts: Sequence[Part], budget: float, tell: Tell, about: dict[str, Any], plain_loss: bool = True,
-    clients: int = 1, repeats: bool = False,
+    parts: Sequence[Part], budget: float, tell: Tell, about: dict[str, Any], clients: int = 1,
+    repeats: bool = False,
 ) -> Audit:  # fmt: skip
     """Run the stages of an audit on the updates of clients.
 
@@ -219,17 +224,17 @@ def of_observations(
     repeats: whether each client holds the same records in every round.
     """
     begun = time.perf_counter()
-    known = look(*parts[0], plain_loss)
+    known = look(*parts[0])
     records = sum(observation.clients[0] for observation, _ in parts[: clients if repeats else None])
     for question, answer in known.facts.items():
         tell(f"look: {question}: {answer}")
     for attack, number in known.predicted.items():
         tell(f"look: {attack} will read {number} {in_all(records)} (predicted)")
-    audit = Audit(records, about, known, alarms(parts, budget, plain_loss, clients))
+    audit = Audit(records, about, known, alarms(parts, budget, clients))
     for alarm in audit.alarms:
         tell(f"detector: {alarm.detector.replace('_', ' ')}: {alarm.line()}")
     for observation, truth in parts:
-        for each in besides(observation, truth, plain_loss) if truth is not None else ():
+        for each in besides(observation, truth) if truth is not None else ():
             audit.besides.append(each)
             tell(f"besides: {each.title}: {each.line}")
     entries = catalogue()
@@ -241,10 +246,7 @@ def of_observations(
         found = []
         for number, (observation, truth) in enumerate(parts):
             left = (budget - (time.perf_counter() - begun)) / (len(parts) - number)
-            if entry["needs_plain_loss"] and not plain_loss:
-                one = started(name, entry, observation)
-                one.why_not = "it needs the loss to be the mean cross-entropy"
-            elif entry["stage"] == "exact":
+            if entry["stage"] == "exact":
                 one = exact(name, entry, observation, truth, left * EXACT_SHARE)
             else:
                 # One search of sufficient length says more than two short ones.
@@ -282,6 +284,12 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         "the attack makes of noise, and than the batch's mean.",
         "One round of one client was audited, with one draw of the attacks' chance.",
     ]
+    done, steps = played.replayed
+    again = f"{done} of {steps} local steps were computed again, with the recorded loss, modes and precision"
+    if played.differs:
+        found.append(f"{again}. They differ from plain training: {'; '.join(played.differs.values())}.")
+    else:
+        found.append(f"Checked: {again}, and give the client's update.")
     if not played.plain_steps:
         found.append(
             f"Clients train with {played.optimiser}. Attacks take its steps for plain SGD, so they may find "
@@ -289,8 +297,14 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         )
     if not played.plain_loss:
         found.append(
-            "The loss is not the mean cross-entropy. Attacks that need it were left out, and no attack "
-            "subtracts other terms from the update first, as an attacker who knows them may."
+            f"The loss: {played.loss}. Exact attacks prove records by the span of the update, which needs no "
+            "loss, and name no labels. Searches take it for the mean cross-entropy, and seek its labels. No "
+            "label counts are read. An attacker who knows the loss may find more."
+        )
+    if played.precision:
+        found.append(
+            f"Layers compute in {played.precision}, so the update is rounded. Searches compute in float32. "
+            "An attacker who knows the precision may find more."
         )
     if frozen := untrained(played.model, played.update):
         found.append(f"{frozen} are not trained, so nothing is sent of them, and attacks leave them out.")

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from leakbench.audit.audit import Audit, of_client, of_observations, of_round
 from leakbench.audit.child import Tell
-from leakbench.audit.client import Client, Round, client, trainable, untrained, watched
+from leakbench.audit.client import Client, client
 from leakbench.audit.options import loaded
+from leakbench.audit.replay import watched
+from leakbench.audit.round import Round, trainable, untrained
 from leakbench.audit.view import batch_statistics, drops, unit, wrapped
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.whole import whole

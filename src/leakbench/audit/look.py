@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.attacks.exact.opened import opened
 from leakbench.attacks.matching.received import as_gradient, local_steps, noise_images
-from leakbench.audit.client import reason
 from leakbench.audit.found import in_all
-from leakbench.audit.view import Truth
+from leakbench.audit.round import reason
+from leakbench.audit.view import Truth, plain
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import first_dense, last_dense, normalisation
 from leakbench.observations.observation import Observation
@@ -163,7 +164,7 @@ class Look:
     degrees: list[int] = field(default_factory=list)
 
 
-def look(observation: Observation, truth: Truth | None, plain_loss: bool = True) -> Look:
+def look(observation: Observation, truth: Truth | None) -> Look:
     """Return what closed forms say of the update of one client."""
     # Less can be said without the private records, and nothing is predicted for a loss that is not plain.
     model = observation.model()
@@ -173,15 +174,22 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
         _of_first(found, model, observation)
     if found.layer:
         with _noting(found, "prediction"):
-            _of_layer(found, model, observation, truth, plain_loss)
+            _of_layer(found, model, observation, truth)
     with _noting(found, "labels"):
-        found.facts["labels"] = _of_labels(model, observation, plain_loss)
+        found.facts["labels"] = _of_labels(model, observation)
     norms = [n for n in observation.weights if n.endswith("running_mean")]
+    of_batch = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is None]
     if norms:
         found.facts["batch norm"] = (
-            f"{len(norms)} layers send the mean and variance of the batch's features"
-            if observation.mode == "train"
+            f"{len(of_batch)} layers send the mean and variance of the batch's features"
+            if of_batch
             else f"{len(norms)} layers go by what they were sent, and send nothing of the batch"
+        )
+    still = [name for name in observation.updates if not observation.updates[name].any()]
+    if len(still) > len(observation.updates) // 2:
+        found.facts["nothing sent"] = (
+            f"{len(still)} of {len(observation.updates)} tensors have an update of zero, which tells nothing "
+            "(a last layer that begins at zero lets no gradient pass)"
         )
     bins = max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)
     trap = (1 - 1 / max(bins, 1)) ** (records - 1)
@@ -218,9 +226,7 @@ def _of_first(found: Look, model: nn.Module, observation: Observation) -> None:
     )
 
 
-def _of_layer(
-    found: Look, model: nn.Module, observation: Observation, truth: Truth | None, plain_loss: bool
-) -> None:
+def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Truth | None) -> None:
     layer: nn.Linear = model.get_submodule(found.layer)  # type: ignore[assignment]
     bias = layer.bias is not None
     reads = "the records themselves" if found.pixels else "features of the records"
@@ -238,11 +244,11 @@ def _of_layer(
     )
     # Neurons of a later layer give away features instead of records.
     if truth is not None and found.pixels:
-        _of_neurons(found, model, layer, observation, truth, plain_loss)
+        _of_neurons(found, model, layer, observation, truth)
 
 
 def _of_neurons(
-    found: Look, model: nn.Module, layer: nn.Linear, observation: Observation, truth: Truth, plain_loss: bool
+    found: Look, model: nn.Module, layer: nn.Linear, observation: Observation, truth: Truth
 ) -> None:
     """Count the neurons that are open for each record, and predict where a closed form holds."""
     check_sent(observation, layer, found.layer, "bias")
@@ -261,7 +267,7 @@ def _of_neurons(
         f"{found.degrees[1]}, which give away {alone} {in_all(records)}"
     )
     # Several steps open other neurons, dropout closes some, and batch norm ties records together.
-    still = plain_loss and not observation.dropout and observation.mode != "train"
+    still = plain(observation) and not observation.dropout and observation.mode != "train"
     if layer.bias is not None and still and sent_alone(observation, found.layer, truth.images, slope):
         found.predicted["fidel"] = alone
         if relu and hides_records(model, layer, truth.images, z):
@@ -314,9 +320,9 @@ def _choices(n: int, k: int) -> float:
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) if 0 <= k <= n else -inf
 
 
-def _of_labels(model: nn.Module, observation: Observation, plain_loss: bool) -> str:
+def _of_labels(model: nn.Module, observation: Observation) -> str:
     """Return what the last layer gives away about labels, in words."""
-    if not plain_loss:
+    if not plain(observation):
         return "the loss is not the mean cross-entropy: label counts are not read off it"
     if why := uncountable(observation):
         return f"{why}: label counts are not read off it"

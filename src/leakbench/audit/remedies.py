@@ -16,9 +16,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.attacks.matching.received import noise_images
 from leakbench.audit.attacks import catalogue, exact, matching
-from leakbench.audit.client import Client, Round, finite, one_line, reason
+from leakbench.audit.client import Client
 from leakbench.audit.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
 from leakbench.audit.look import short
+from leakbench.audit.round import Round, finite, one_line, reason
 from leakbench.audit.view import view
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.tensors import Tensors

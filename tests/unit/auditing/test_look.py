@@ -160,7 +160,7 @@ def test_of_other_losses_nothing_is_predicted() -> None:
     network = mlp(400)
     played = client((network, nn.CrossEntropyLoss(label_smoothing=0.1), faces(8)), local_steps=1).play()
     assert not played.plain_loss
-    seen = look(*view(played), played.plain_loss)
+    seen = look(*view(played))
     assert seen.predicted == {}
     assert "not the mean cross-entropy" in seen.facts["labels"]
 
