@@ -102,7 +102,7 @@ def _seen(parts: Sequence[Part], clients: int) -> Iterator[Received]:
             received = Received(
                 model,
                 none if truth is None else truth.images,
-                none.new_zeros(0).long() if truth is None else truth.labels,
+                none.new_zeros(0).long() if truth is None else truth.labels.clamp_min(0),
                 lr=observation.local["lr"],
                 earlier=tuple(memory),
                 plain_loss=plain(observation),

@@ -118,18 +118,21 @@ class Audit:
     def headline(self) -> str:
         """Return the result in one sentence."""
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
-        least = "at least " if self.least else ""
+        least = " at least" if self.least else ""
         server = "a server that follows the protocol"
         if read:
             by = [each for each in self.found if each.count(READ)]
             quickest = min(by, key=lambda each: (-each.count(READ), each.proven < read, each.seconds))
             proof = ", certified" if quickest.proven >= read else ""
             who = "anyone who sees the update" if quickest.attacker == "A" else server
-            return f"Exposed: {least}{read} {of}, by {who}, in {quickest.seconds:.1f} s{proof}"
+            more = f" exactly, {seen} recognisable" if seen > read else ""
+            return f"Exposed: {read} {of}{least}{more}, by {who}, in {quickest.seconds:.1f} s{proof}"
         if seen:
-            return f"Recognisable: {least}{seen} {of}, by {server}; none was read"
+            return f"Recognisable: {seen} {of}{least}, by {server}; none was read"
         if self.found and not self.ran():
-            return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
+            why = "; ".join(dict.fromkeys(each.why_not for each in self.found))
+            beside = "".join(f", but {each.title}: {each.line}" for each in self.besides if each.ran)
+            return f"No attack gave a result{beside}: {why}"
         return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
 
     def by_attacker(self) -> list[dict[str, Any]]:

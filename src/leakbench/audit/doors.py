@@ -1,5 +1,7 @@
 """The inputs of an audit: a client's code or the demo, recorded rounds, and a capture."""
 
+import re
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from leakbench.audit.audit import Audit, of_client, of_observations, of_round
@@ -18,9 +21,10 @@ from leakbench.audit.child import Tell
 from leakbench.audit.client import Client, client
 from leakbench.audit.options import loaded
 from leakbench.audit.replay import watched
-from leakbench.audit.round import Round, trainable, untrained
+from leakbench.audit.round import Round, finite, trainable, untrained
 from leakbench.audit.view import batch_statistics, drops, unit, wrapped
 from leakbench.base.errors import Altered, UserError
+from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
 from leakbench.observations.observation import Observation, read_observation
 from leakbench.observations.rounds import Rounds, read_rounds
@@ -29,7 +33,12 @@ from leakbench.observations.threat_model import ThreatModel
 # Of the demo's 200 pictures of 25 × 25 pixels, half are faces.
 FACES, EDGE, NEURONS = 100, 25, 1000
 # What somebody can do whose file is no capture.
-_MEND = "an audit takes FILE.py:NAME, a folder of rounds or a capture, which you may copy again"
+_MEND = (
+    "an audit takes FILE.py:NAME, a folder of rounds or a capture, which you may copy again, or two files of "
+    "weights: before.pt after.pt --model FILE.py:NAME"
+)
+# What DataParallel, torch.compile and Opacus put before the names of tensors.
+_WRAPPED = re.compile(r"^(?:(?:_orig_mod|_module|module)\.)+")
 # The largest edge, in pixels, of images with which a network is tried.
 LARGEST = 256
 
@@ -47,6 +56,8 @@ def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
         if not callable(made):
             raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
         found = _of_code(made, options, tell)
+    elif options["returned"]:
+        found = of_states(Path(name), Path(options["returned"]), options, tell)
     else:
         found = (of_rounds if Path(name).is_dir() else of_capture)(Path(name), options, tell)
     found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
@@ -118,6 +129,59 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
         found.assumptions.append(f"{frozen} are not trained in the network of --model, and are left out.")
     found.assumptions += [f"Left out: {why}." for why in rounds.left_out.values()]
     return found
+
+
+def of_states(before: Path, after: Path, options: dict[str, Any], tell: Tell) -> Audit:
+    """Audit two files of weights: what a client was sent, and what it sent back."""
+    if options["model"] is None or not options["batch"]:
+        raise UserError(
+            f"{before}: --model and --batch are missing (FILE.py:NAME, a function that returns the network; "
+            "and the number of records behind the update)"
+        )
+    model, example = _network(loaded(options["model"]))
+    own = model.state_dict()
+    sent, back = ({n: v[None].float().numpy() for n, v in _state(p, own).items()} for p in (before, after))
+    moved = {n: (back[n] - v)[None] for n, v in sent.items() if own[n].is_floating_point()}
+    one = Rounds(sent, {n: finite({n: torch.from_numpy(v)})[n].numpy() for n, v in moved.items()}, [0],
+                 [options["batch"]], {}, {})  # fmt: skip
+    found = _audited(recorded(one, after, model, example, options), options, tell)
+    found.about = {"network": options["model"]} | found.about
+    return found
+
+
+def _state(path: Path, own: Tensors) -> Tensors:
+    """Return the weights in a file of torch.save, safetensors or NumPy. No object is unpickled."""
+    # Raises UserError for a file that is none, or whose tensors are not those of the network `own`.
+    most = 4 * sum(value.nbytes for value in own.values()) + (1 << 20)
+    try:
+        packed = zipfile.is_zipfile(path)
+        size = sum(e.file_size for e in zipfile.ZipFile(path).infolist()) if packed else path.stat().st_size
+        if size > most:
+            raise UserError(f"{path}: holds {size:,} bytes, far more than the network (--model)")
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                found: Any = {name: torch.from_numpy(file[name]) for name in file.files}
+        elif path.suffix == ".safetensors":
+            found = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
+    except Exception as problem:
+        raise UserError(f"{path}: holds more than tensors, and is not unpickled (save "
+                        "model.state_dict())") from problem  # fmt: skip
+    for key in ("state_dict", "model"):
+        found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise UserError(f"{path}: is no state_dict (save model.state_dict())")
+    if list(found) == [f"arr_{place}" for place in range(len(own))]:
+        found = dict(zip(own, found.values(), strict=True))
+    found = {_WRAPPED.sub("", str(name)): value for name, value in found.items()}
+    for name, value in own.items():
+        if name not in found or found[name].shape != value.shape:
+            there = tuple(found[name].shape) if name in found else "missing"
+            raise UserError(f"{path}: {name} is {there}, and {tuple(value.shape)} in the network (--model)")
+    return {name: found[name].detach().to_dense() for name in own}
 
 
 def recorded(

@@ -77,12 +77,14 @@ class Remedy:
     @property
     def verdict(self) -> str:
         """Return whether the change would help, in words."""
-        # It helps if fewer records are read, or as many are read and fewer are recognisable.
+        # It helps if at most half as many records are recognisable. A smaller fall may be chance.
         if self.why_not:
             return "not known"
         if (self.removed, self.hidden) <= (0, 0):
             return "does not help"
-        return "not known" if self.unfinished else "would help"
+        if self.unfinished:
+            return "not known"
+        return "would help" if 2 * self.seen <= self.seen_before else "helps in part"
 
     def line(self) -> str:
         if self.why_not:

@@ -18,7 +18,7 @@ DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = 32, 1, "30s"
 # What the user may declare → the least and the largest value that it may have.
 DECLARED = {"clients": (1.0, 1e12), "rounds": (1.0, 1e12), "prior": (0.0, 1.0)}
 BUDGET = "2m"
-FINDING = 1
+FINDING, UNMEASURED = 1, 3
 
 Tell = Callable[[str], None]
 
@@ -42,7 +42,7 @@ def audit(
     local_steps: int | None = None, lr: float = 0.01, budget: str | None = None, memory: str = "4g",
     show: bool = False, model: str | None = None, repeats: bool = False, defence: str | None = None,
     fail_if: list[str] | None = None, clients: float | None = None, rounds: float | None = None,
-    prior: float | None = None,
+    prior: float | None = None, allow_unmeasured: bool = False, returned: str | None = None,
 ) -> int:  # fmt: skip
     """Audit a client's code, recorded rounds or a capture, and write the report.
 
@@ -64,7 +64,10 @@ def audit(
     rounds: the declared number of rounds that a client takes part in, for the same.
     prior: the declared probability that somebody attacks, from 0 to 1, for the same.
 
-    Returns 0, or 1 if a condition of `fail_if` holds.
+    returned: the file of weights that a client sent back, if the target is the file that it was sent.
+    allow_unmeasured: exit with 0 even if `fail_if` is given and no attack gave a result.
+
+    Returns 0, or 1 if a condition of `fail_if` holds, or 3 if there is one and no attack gave a result.
     """
     conditions = fail_if or []
     for condition in conditions:
@@ -86,7 +89,7 @@ def audit(
         "batch": batch if batch or not demo else DEMO_RECORDS,
         "local_steps": local_steps or (DEMO_STEPS if demo else 5),
         "lr": lr, "budget": seconds, "show": show or demo, "declared": declared, "model": model,
-        "defence": defence, "repeats": repeats,
+        "defence": defence, "repeats": repeats, "returned": returned,
     }  # fmt: skip
     for code in (model, defence):
         if code is not None:
@@ -103,13 +106,16 @@ def audit(
         raise UserError(f"{name}: names no function (write {name}:NAME, such as {name}:client)")
     elif not demo and not os.path.exists(name):
         raise UserError(f"{name}: no such file or folder (own code is FILE.py:NAME)")
+    if returned is not None and not os.path.isfile(returned):
+        raise UserError(f"{returned}: no such file (of weights that a client sent back)")
     probe(out)
     found = supervised(work, say, name if ":" in name else str(Path(name)), seconds + BESIDES, limit)
     found["audit"]["command"] = _command(
-        [name],
+        [name, *([returned] if returned else [])],
         {
             "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
             "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,
+            "allow-unmeasured": allow_unmeasured,
         },
         conditions,
     )  # fmt: skip
@@ -117,4 +123,9 @@ def audit(
     failed = [condition for condition in conditions if met(condition, found["audit"])]
     for condition in failed:
         say(f"fails: {condition}")
+    if conditions and not failed and found["audit"]["least"]:
+        say("note: each number is a lower bound, and more may be found (see the report's assumptions)")
+    if conditions and not failed and not found["audit"]["ran"] and not allow_unmeasured:
+        say("fails: no attack gave a result, so no condition was measured (--allow-unmeasured)")
+        return UNMEASURED
     return FINDING if failed else 0
