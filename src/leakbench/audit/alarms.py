@@ -25,19 +25,11 @@ SHARE = 0.1
 
 @dataclass(frozen=True)
 class Alarm:
-    """The result of one detector for all models that were sent.
-
-    detector: the name of the detector.
-    looks_for: what the detector looks for, in a sentence.
-    far: the detector's number divided by the number above which it sounds, the largest over rounds and
-    clients. None if the detector could not look, or if its number is not finite.
-    sounds: whether that number is above 1; a number that is not finite sounds too.
-    why_not: why there is no number.
-    seconds: of wall time.
-    """
+    """The result of one detector for all models that were sent."""
 
     detector: str
     looks_for: str
+    # The largest of its numbers, divided by that above which it sounds; None without a finite one.
     far: float | None
     sounds: bool
     why_not: str

@@ -299,13 +299,7 @@ def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float
 
 @dataclass(frozen=True)
 class Beside:
-    """What an attack finds besides records.
-
-    attacker: the letter of the weakest attacker who can run it.
-    source: the paper.
-    line: what the attack found, or why it could not run if `ran` is false.
-    seconds: of wall time.
-    """
+    """What an attack finds besides records, or why it did not run."""
 
     title: str
     attacker: str

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import exp, inf, lgamma
 
 import numpy as np
 import torch
@@ -141,24 +140,15 @@ def _same(found: Tensor, expected: Tensor) -> bool:
     return float((found - expected).norm()) <= SAME * float(expected.norm())
 
 
-# Draws per second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
-DRAWS = 50_000
-UNITS = (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
-
-
 @dataclass
 class Look:
-    """What is known without an attack.
+    """What is known without an attack."""
 
-    facts: question → answer.
-    predicted: attack → how many records it will read, only for attacks with a closed form.
-    layer: the name of the first dense layer, empty if there is none.
-    pixels: whether that layer reads the records themselves.
-    degrees: how many neurons are open for 0, 1, 2, … records.
-    """
-
+    # Question → answer; attack → how many records it will read, for attacks with a closed form alone.
     facts: dict[str, str] = field(default_factory=dict)
     predicted: dict[str, int] = field(default_factory=dict)
+    # The first dense layer, whether it reads the records themselves, and how many of its neurons are open for
+    # 0, 1, 2, … records.
     layer: str = ""
     pixels: bool = False
     degrees: list[int] = field(default_factory=list)
@@ -273,8 +263,6 @@ def _of_neurons(
         found.predicted["fidel"] = alone
         if relu and hides_records(model, layer, truth.images, z):
             found.predicted["peel"] = replay(answers)
-    if relu:
-        found.facts["SPEAR's published search"] = _spear(answers)
 
 
 def replay(opened: Tensor) -> int:
@@ -288,37 +276,6 @@ def replay(opened: Tensor) -> int:
         if not out.any():
             return int((~left).sum())
         left &= ~out
-
-
-def _spear(opened: Tensor) -> str:
-    """Return what SPEAR's published search costs, from the share of neurons that each record closes."""
-    records = len(opened)
-    alive = opened[:, opened.any(0)]
-    width = alive.shape[1]
-    if width < records:
-        return f"impossible: {width} open neurons are fewer than {records} records"
-    chances = [
-        exp(_choices(int(closed), records - 1) - _choices(width, records - 1))
-        for closed in (~alive).sum(1)
-        if closed >= records - 1
-    ]
-    if len(chances) < records or min(chances) == 0:
-        return "no choice of neurons finds every record"
-    draws = sum(1 / n for n in range(1, records + 1)) / (sum(chances) / records)
-    return f"{draws:.2g} draws, {_duration(draws / DRAWS)} at {DRAWS:,} a second"
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration in the largest unit that fits into it, rounded to two digits."""
-    if seconds < 1:
-        return "less than a second"
-    unit, length = next(each for each in UNITS if seconds >= each[1])
-    count = float(f"{seconds / length:.2g}")
-    return f"{count:,.0f} {unit}" if 10 <= count < 1e6 else f"{count:.2g} {unit}"
-
-
-def _choices(n: int, k: int) -> float:
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) if 0 <= k <= n else -inf
 
 
 def _of_labels(model: nn.Module, observation: Observation) -> str:

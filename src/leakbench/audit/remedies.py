@@ -40,18 +40,7 @@ SEARCH_SHARE, SLACK = 0.5, 0.7
 
 @dataclass
 class Remedy:
-    """A change, and what the same attacks find after it.
-
-    what: the change, in words.
-    records: the number of the client's records.
-    before, seen_before: how many records are read, and read or recognisable, without the change.
-    read, seen: how many are after it.
-    accuracy: the accuracy that the change costs in this round, as a share. None if validation data are
-    missing or training anew would be needed.
-    note: what is certified for any attacker, and what did not finish.
-    unfinished: whether an attack did not finish or did not run again, so that more may be found.
-    why_not: why the change was not measured.
-    """
+    """A change, in words, and how many records the same attacks read and recognise before and after it."""
 
     what: str
     records: int
@@ -59,7 +48,9 @@ class Remedy:
     seen_before: int
     read: int = 0
     seen: int = 0
+    # The share of accuracy that it costs in this round, if there are validation data.
     accuracy: float | None = None
+    # What is certified and what did not finish; then more may be found. Why it was not measured.
     note: str = ""
     unfinished: bool = False
     why_not: str = ""

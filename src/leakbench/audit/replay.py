@@ -145,8 +145,9 @@ class Watch(TorchFunctionMode):
         # The tensors that decay.
         self.decays: set[str] = set()
         self.precisions: set[str] = set()
-        # Of the step that is being taken: weights, gradients, and gradients computed again.
-        self.now: tuple[Tensors, Tensors, Tensors] | None = None
+        # Of the step that is being taken: gradients; weights, and gradients computed again.
+        self.given: Tensors = {}
+        self.now: tuple[Tensors, Tensors] | None = None
         # Of the step before: gradients, moves of the weights, and the weights after it.
         self.last: tuple[Tensors, Tensors, Tensors] = {}, {}, {}
 
@@ -178,16 +179,11 @@ class Watch(TorchFunctionMode):
         """Note what the network returned, and the slope of the loss there as soon as it is known."""
         self.depth -= not self.busy
         # After a failure there is nothing but a None.
-        if (
-            self.busy
-            or self.depth
-            or module is not self.model
-            or not torch.is_grad_enabled()
-            or len(rest) < 2
-        ):
+        if self.busy or self.depth or module is not self.model or len(rest) < 2:
             return
-        kwargs, output = rest
-        one = self.passes[-1]
+        if not torch.is_grad_enabled():
+            return
+        (kwargs, output), one = rest, self.passes[-1]
         one.inputs = one.inputs[0], _copied(kwargs)
         for place, value in enumerate(leaves(output)):
             one.outputs.append(value.detach())
@@ -207,14 +203,15 @@ class Watch(TorchFunctionMode):
         self.edited |= any(not torch.equal(weights[n], v) for n, v in self.last[2].items() if n in weights)
         passes, self.passes = [each for each in self.passes if each.slopes], []
         self.batches.append(passes)
-        given = {n: p.grad.detach().to_dense().float() for n, p in own.items() if p.grad is not None}
+        self.given = {n: p.grad.detach().to_dense().float() for n, p in own.items() if p.grad is not None}
         large = sum(p.numel() for p in own.values()) > LARGEST
         begun = time.perf_counter()
         with self._alone(), suppress(RuntimeError):
             self.losses.append(self._losses(passes) if passes else ("not seen", 0.0))
-            if passes and given and not large and self.spent <= SECONDS:
-                weights = {n: weights[n] for n in given}
-                self.now = weights, {n: g.clone() for n, g in given.items()}, self._again(passes, weights)
+            if passes and self.given and not large and self.spent <= SECONDS:
+                self.given = {n: slope.clone() for n, slope in self.given.items()}
+                weights = {n: weights[n] for n in self.given}
+                self.now = weights, self._again(passes, weights)
         self.spent += time.perf_counter() - begun
 
     def stepped(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
@@ -224,14 +221,16 @@ class Watch(TorchFunctionMode):
             return
         # A step with a closure of its own, such as that of LBFGS, makes passes while it is taken.
         self.batches[-1] += [each for each in self.passes if each.slopes]
-        closed, self.passes = bool(self.passes), []
+        closed, self.passes, given = bool(self.passes), [], self.given
         after = {n: p.detach().clone() for n, p in own.items()}
+        for each in self.batches[-1]:
+            each.outputs.clear()
         if self.now is None or closed:
             self.steps.append(None)
-            self.last = {}, {}, after
+            self.last = given, {}, after
             return
         begun = time.perf_counter()
-        weights, given, made = self.now
+        weights, made = self.now
         with self._alone(), torch.no_grad():
             sent = dict(self.sent.named_parameters())
             moved = {n: after[n] - v for n, v in weights.items()}
@@ -285,10 +284,8 @@ class Watch(TorchFunctionMode):
                 layer.training = training
             torch.set_rng_state(one.chance)
             args, kwargs = _copied(one.inputs)
-            with (
-                precisions_in(model, self.precisions),
-                torch.autocast("cpu", one.autocast[1], one.autocast[0]),
-            ):
+            cast, dtype = one.autocast
+            with precisions_in(model, self.precisions), torch.autocast("cpu", dtype, cast):
                 outputs = leaves(model(*args, **kwargs))
             # A network may return its own loss beside the scores, which are on the way to it.
             places = sorted(one.slopes, key=lambda place: outputs[place].dim())
@@ -303,12 +300,8 @@ class Watch(TorchFunctionMode):
     def _losses(self, passes: list[Pass]) -> tuple[str, float]:
         """Return the loss of passes in words, and the factor in it of the records' mean cross-entropy."""
         whole = sum(each.records() for each in passes)
-        found = [
-            (word, share * whole / one.records())
-            for one in passes
-            for word, share in [_loss(one, self.targets)]
-        ]
-        shares = [share for _, share in found]
+        found = [_loss(one, self.targets) for one in passes]
+        shares = [share * whole / one.records() for (_, share), one in zip(found, passes, strict=True)]
         same = max(shares) - min(shares) <= SAME * max(map(abs, shares))
         return " and ".join(sorted({word for word, _ in found})), shares[0] if same else 0.0
 
@@ -317,20 +310,16 @@ class Watch(TorchFunctionMode):
         passes = [each for batch in self.batches for each in batch]
         if self.model is None or not self.steps or not passes:
             raise UserError("neither returned (model, loss, batch) nor took a step of an optimiser")
-        several = [
-            each for each in passes if sum(isinstance(v, Tensor) for v in tree_leaves(each.inputs)) > 1
-        ]
-        if several:
+        if any(sum(isinstance(v, Tensor) for v in tree_leaves(each.inputs)) > 1 for each in passes):
             raise UserError(
                 "the model takes several inputs: such models are not audited (put it into a module that "
                 "takes one tensor of numbers, and fix or split off the others there)"
             )
-        inputs = torch.cat([each for one in passes for each in tree_leaves(one.inputs)]).float()
-        if (
-            not all(each.is_floating_point() for each in tree_leaves(passes[0].inputs))
-            or not 2 <= inputs.dim() <= 4
-        ):
-            raise UserError(f"inputs {tuple(inputs.shape)} are no batch of real numbers or images")
+        inputs = torch.cat([v for one in passes for v in tree_leaves(one.inputs) if isinstance(v, Tensor)])
+        if not inputs.is_floating_point() or not 2 <= inputs.dim() <= 4:
+            shape = tuple(inputs.shape)
+            raise UserError(f"inputs {shape} of {inputs.dtype} are no batch of real numbers or images")
+        inputs = inputs.float()
         first = _first(inputs.flatten(1))
         records, size = len(first), sum(each.records() for each in self.batches[0])
         sent, own = (dict(each.named_parameters()) for each in (self.sent, uncompiled(self.model)))
@@ -348,8 +337,8 @@ class Watch(TorchFunctionMode):
         # Weights that decay tell nothing of the records, and a server knows the factor. It knows that of the
         # loss too. Of one step, nothing but its gradient is left.
         update = {n: v - decay * (n in self.decays) * sent[n].detach() for n, v in update.items()}
-        factors = {round(factor, 3) for _, factor in self.losses}
-        factor = factors.pop() if len(factors) == 1 else 0.0
+        factors = [factor for _, factor in self.losses]
+        factor = factors[0] if max(factors) - min(factors) <= SAME * max(factors) else 0.0
         odd = differs.keys() - {"steps", "unchecked", *(["weights"] if len(self.steps) == 1 else [])}
         return Round(
             self.sent.float(), inputs[first], _targets(passes, first), update, "model", lr * (factor or 1.0),

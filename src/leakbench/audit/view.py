@@ -69,8 +69,9 @@ class Still(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         mean, variance = (self.get_buffer(name) for name in ("running_mean", "running_var"))
-        weight, bias = self._parameters["weight"], self._parameters["bias"]
-        return batch_norm(x, mean, variance, weight, bias, training=False, eps=self.eps)
+        # They are parameters if they are trained, buffers if not, and None if the norm has none.
+        scale, shift = (getattr(self, name, None) for name in ("weight", "bias"))
+        return batch_norm(x, mean, variance, scale, shift, training=False, eps=self.eps)
 
 
 @contextmanager
