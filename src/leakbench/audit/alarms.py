@@ -78,13 +78,11 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
 
 
 def _aliased(model: nn.Module) -> bool:
-    """Return whether a network has a parameter under two names."""
     every = list(model.named_parameters(remove_duplicate=False))
     return len(every) > len(list(model.parameters()))
 
 
 def _seen(parts: Sequence[Part], clients: int) -> Iterator[Received]:
-    """Yield what clients held in each round."""
     memories: list[list[Mapping[str, float]]] = [[] for _ in range(clients)]
     for place, (observation, truth) in enumerate(parts):
         memory = memories[place % clients]
@@ -120,6 +118,5 @@ def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.
 
 
 def _sent(observation: Observation) -> dict[str, Tensor] | None:
-    """Return parameter → the tensor that came back, or None if the client did not train."""
     sent = {name: observation.update(name)[0, 0] for name in observation.updates}
     return sent if any(value.any() for value in sent.values()) else None

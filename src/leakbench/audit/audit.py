@@ -60,22 +60,13 @@ class Audit:
 
     `page()` is the report, and `save()` writes the report with its JSON and SARIF.
 
-    records: the number of private records in the audited round, or in all audited rounds.
-    about: what was read off the client's code.
-    look: what closed forms say.
-    alarms: the results of detectors for the models that were sent.
-    found: the result of each attack.
-    besides: what the update gives away about labels and about whose records were used.
-    remedies: what would help, the best change first.
-    declared: what the user states about the federation.
-    budget: in seconds of wall time.
-    seconds: of wall time that the audit took.
-    pictures: of records and their reconstructions, as PNG, only if the user asks for them.
-    source: what was audited, as in the command.
+    records: the number of private records.
+    about, look: what was read off the client's code, and what closed forms say.
+    alarms, found, besides, remedies: the results of detectors and attacks, of labels and members, and what
+    would help, the best change first.
+    declared, source, command: what the user states, what was audited, and the whole command.
     least: whether attacks take the training for another one, so that each count is a lower bound.
-    command: the whole command, empty if there was none.
     assumptions: what the audit takes for granted, one sentence each.
-    version: the version of leakbench.
     """
 
     records: int
@@ -108,17 +99,14 @@ class Audit:
         return sum(level > NOTHING for level in self.levels(letters))
 
     def labelled(self, letters: str = PASSIVE) -> int:
-        """Return how many records these attackers read with their label."""
         return sum(level >= LABELLED for level in self.levels(letters))
 
     def ran(self) -> bool:
-        """Return whether an attack gave a result."""
         return any(not each.why_not for each in self.found)
 
     def headline(self) -> str:
-        """Return the result in one sentence."""
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
-        least = " at least" if self.least else ""
+        least = " (at least)" if self.least else ""
         server = "a server that follows the protocol"
         if read:
             by = [each for each in self.found if each.count(READ)]
@@ -126,7 +114,7 @@ class Audit:
             proof = ", certified" if quickest.proven >= read else ""
             who = "anyone who sees the update" if quickest.attacker == "A" else server
             more = f" exactly, {seen} recognisable" if seen > read else ""
-            return f"Exposed: {read} {of}{least}{more}, by {who}, in {quickest.seconds:.1f} s{proof}"
+            return f"Exposed: {read} {of}{more}{least}, by {who}, in {quickest.seconds:.1f} s{proof}"
         if seen:
             return f"Recognisable: {seen} {of}{least}, by {server}; none was read"
         if self.found and not self.ran():
@@ -263,7 +251,6 @@ def of_observations(
 
 
 def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, tell: Tell) -> None:
-    """Run the search that came furthest once more for `limit` seconds, and keep it if it is longer."""
     searches = [each for each in audit.found if each.trials]
     if not searches:
         return

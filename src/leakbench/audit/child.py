@@ -90,7 +90,6 @@ def supervised(
 
 
 def _open_standard() -> None:
-    """Open those of the descriptors 0 to 2 that the caller has closed, to os.devnull."""
     # Otherwise the pipe would get one of these numbers, and the child's own output would go into the pipe.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -135,7 +134,6 @@ def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: Bina
 
 
 def _raised(problem: BaseException) -> str:
-    """Return an exception in one line, with the place in the user's code."""
     place, trace = "", problem.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
@@ -147,7 +145,6 @@ def _raised(problem: BaseException) -> str:
 
 
 def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callable[[], None]:
-    """Return a function that raises UserError once the child has used up its time or its memory."""
     until = time.monotonic() + seconds
 
     def check() -> None:
@@ -240,7 +237,6 @@ def _used(process: int) -> int:
 
 
 def _end(ours: set[int]) -> None:
-    """Kill every process that came from the child."""
     while found := list(_descendants(ours)):
         for process in found:
             with suppress(OSError):

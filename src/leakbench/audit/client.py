@@ -76,7 +76,6 @@ class Client:
         )  # fmt: skip
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> None:
-        """Find the gradient. Raises UserError if the model or the loss fails, or if nothing is trained."""
         inputs = inputs.to(next(self.model.parameters()).dtype, copy=True)
         with failing("the model fails on the batch, or does not take one batch of inputs alone"):
             output = self.model(inputs)

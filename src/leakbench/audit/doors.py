@@ -73,7 +73,6 @@ def _of_code(make: Callable[[], Any], options: dict[str, Any], tell: Tell) -> Au
 
 
 def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
-    """Return the client of the (model, loss, batch) that a function returns, or the round that it trained."""
     torch.manual_seed(0)
     returned, watch = watched(make)
     several = isinstance(returned, tuple | list) and len(returned) > 0
@@ -272,7 +271,6 @@ def _audited(observation: Observation, options: dict[str, Any], tell: Tell) -> A
 
 
 def one(observation: Observation, number: int, client: int) -> Observation:
-    """Return the part of an observation that one client sent in one round."""
     part = observation.part(slice(number, number + 1))
     own = slice(client, client + 1)
     updates, shown = ({n: v[:, own] for n, v in each.items()} for each in (part.updates, part.shown))

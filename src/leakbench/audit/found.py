@@ -26,7 +26,6 @@ HALF_OF_VARIATION = sqrt(0.5)
 
 
 def in_all(records: int) -> str:
-    """Return the words that follow a count of records."""
     return "of 1 record" if records == 1 else f"of {records} records"
 
 
@@ -60,7 +59,6 @@ class Found:
     quality: list[float] = field(default_factory=list)
 
     def count(self, least: int) -> int:
-        """Return how many records came to at least this level."""
         return sum(level >= least for level in self.levels)
 
     def line(self) -> str:
@@ -89,7 +87,6 @@ class Score:
 
 
 def pixels_of(found: Reconstruction) -> Tensor:
-    """Return the usable candidates of the one update, [n, channels, rows, columns]."""
     return found.images[0, 0][found.usable[0, 0]]
 
 
@@ -206,7 +203,6 @@ def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
 
 
 def _png(image: Tensor) -> str:
-    """Return an image [channels, rows, columns] from 0 to 1 as a data address."""
     from PIL import Image
 
     pixels = np.rint(np.nan_to_num(image.clamp(0, 1).numpy()) * 255).astype(np.uint8)

@@ -24,7 +24,6 @@ SAME = 1e-2
 
 
 def short(layer: str) -> str:
-    """Return the name that a layer has in the client's own network."""
     return layer.removeprefix("network.")
 
 
@@ -131,7 +130,6 @@ def hides_records(model: nn.Module, layer: nn.Module, images: Tensor, output: Te
 
 
 def _read(model: nn.Module, images: Tensor) -> Tensor:
-    """Return what a first dense layer reads of the records: [n, inputs]."""
     mean, deviation = normalisation(model, images.shape[1])
     return ((images - mean) / deviation).flatten(1)
 
@@ -192,7 +190,6 @@ def look(observation: Observation, truth: Truth | None) -> Look:
 
 @contextmanager
 def _noting(found: Look, question: str) -> Iterator[None]:
-    """Note why the block gave no answer to a question, whatever somebody's own network raises."""
     try:
         yield
     except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
@@ -200,7 +197,6 @@ def _noting(found: Look, question: str) -> Iterator[None]:
 
 
 def _of_first(found: Look, model: nn.Module, observation: Observation) -> None:
-    """Find the first dense layer, and whether it reads the records themselves."""
     rows, columns, channels = observation.network["shape"]
     noise = noise_images((channels, rows, columns))
     try:
@@ -279,7 +275,6 @@ def replay(opened: Tensor) -> int:
 
 
 def _of_labels(model: nn.Module, observation: Observation) -> str:
-    """Return what the last layer gives away about labels, in words."""
     if not plain(observation):
         return "the loss is not the mean cross-entropy: label counts are not read off it"
     if why := uncountable(observation):

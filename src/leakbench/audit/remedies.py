@@ -57,17 +57,14 @@ class Remedy:
 
     @property
     def removed(self) -> int:
-        """Return how many fewer records are read."""
         return self.before - self.read
 
     @property
     def hidden(self) -> int:
-        """Return how many fewer records are read or recognisable."""
         return self.seen_before - self.seen
 
     @property
     def verdict(self) -> str:
-        """Return whether the change would help, in words."""
         # It helps if at most half as many records are recognisable. A smaller fall may be chance.
         if self.why_not:
             return "not known"
@@ -173,7 +170,6 @@ def _again(played: Round, found: list[Found], seconds: float) -> Again:
 
 
 def _gained(levels: list[int], others: list[int]) -> int:
-    """Return for how many records the level is higher than that of others."""
     return sum(level > other for level, other in zip(levels, others, strict=True))
 
 
@@ -296,7 +292,6 @@ def _without_bias(own: Client) -> Round:
 
 
 def _normalised(own: Client) -> Client:
-    """Return the client with inputs of mean 0 and standard deviation 1 in each channel."""
     axes = [axis for axis in range(own.inputs.dim()) if axis != 1 or own.inputs.dim() == 3]
     mean = own.inputs.mean(axes, keepdim=True)
     deviation = own.inputs.std(axes, keepdim=True).clamp_min(1e-6)
@@ -304,7 +299,6 @@ def _normalised(own: Client) -> Client:
 
 
 def grouped(model: nn.Module) -> nn.Module:
-    """Return a copy of a network with a group norm in place of each batch norm."""
     model = deepcopy(model)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -316,7 +310,6 @@ def grouped(model: nn.Module) -> nn.Module:
 
 
 def noisy(update: Tensors, deviation: float) -> Tensors:
-    """Return an update with normal noise of this deviation on each coordinate."""
     rng = torch.Generator().manual_seed(0)
     return {n: v + deviation * torch.randn(v.shape, generator=rng) for n, v in update.items()}
 

@@ -255,7 +255,6 @@ class Watch(TorchFunctionMode):
         self.spent += time.perf_counter() - begun
 
     def _own(self, optimiser: torch.optim.Optimizer) -> dict[str, nn.Parameter]:
-        """Return the parameters of the client's network that an optimiser trains."""
         if self.model is None or self.busy:
             return {}
         stepped = {id(p) for each in optimiser.param_groups for p in each["params"]}
@@ -273,7 +272,6 @@ class Watch(TorchFunctionMode):
             self.busy = False
 
     def _again(self, passes: list[Pass], weights: Tensors) -> Tensors:
-        """Return the gradient of passes at these weights."""
         assert self.model is not None
         model = deepcopy(self.sent)
         model.load_state_dict(uncompiled(self.model).state_dict())
@@ -298,7 +296,6 @@ class Watch(TorchFunctionMode):
         return total
 
     def _losses(self, passes: list[Pass]) -> tuple[str, float]:
-        """Return the loss of passes in words, and the factor in it of the records' mean cross-entropy."""
         whole = sum(each.records() for each in passes)
         found = [_loss(one, self.targets) for one in passes]
         shares = [share * whole / one.records() for (_, share), one in zip(found, passes, strict=True)]
@@ -456,7 +453,6 @@ def watched(train: Callable[[], Any], targets: Tensor | None = None) -> tuple[An
 
 
 def _first(rows: Tensor) -> Tensor:
-    """Return the indices of rows [n, values] that differ from all rows before them, in order."""
     seen: dict[bytes, int] = {}
     for number, row in enumerate(rows):
         seen.setdefault(row.numpy().tobytes(), number)

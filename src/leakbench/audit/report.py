@@ -71,7 +71,6 @@ def _row(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
-    """Return bars of the neurons that are open for 1, 2, … records, at most MOST of them."""
     shown = list(degrees[1:])
     step = -(-len(shown) // MOST) or 1
     groups = [
@@ -83,7 +82,6 @@ def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _expected(audit: Mapping[str, Any]) -> float | None:
-    """Return the expected exposed records of the federation, if the user declared all of DECLARED."""
     declared = audit["declared"]
     if set(declared) != set(DECLARED):
         return None
@@ -131,7 +129,6 @@ def sarif(audit: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Raise UserError where the system refuses to write to `folder`."""
     try:
         yield
     except (OSError, ValueError) as problem:

@@ -1,13 +1,15 @@
 """audit: measure what the updates of the user's own model give away."""
 
+import operator
 import os
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from leakbench.audit.child import say, supervised
-from leakbench.audit.options import check, gigabytes, is_rate, met, seconds_of, split
+from leakbench.audit.options import amount, is_rate, seconds_of, split
 from leakbench.audit.report import probe, write
 from leakbench.base.errors import UserError
 
@@ -20,6 +22,7 @@ DECLARED = {"clients": (1.0, 1e12), "rounds": (1.0, 1e12), "prior": (0.0, 1.0)}
 BUDGET = "2m"
 FINDING, UNMEASURED = 1, 3
 
+_GIGABYTES = {"m": 1 / 1024, "g": 1.0}
 Tell = Callable[[str], None]
 
 
@@ -129,3 +132,38 @@ def audit(
         say("fails: no attack gave a result, so no condition was measured (--allow-unmeasured)")
         return UNMEASURED
     return FINDING if failed else 0
+
+
+def gigabytes(text: str) -> float:
+    """Return the gigabytes of a size such as "4g" or "800m". Raises UserError for any other text."""
+    return amount(text, _GIGABYTES, "memory", "a size (write 4g or 800m)")
+
+
+_FORM = re.compile(
+    r"\s*(exposed|recognisable|labelled)\s*(>=|>|<=|<|==)\s*([0-9]{1,18})\s*(?:at\s+([A-D])(?:\.\.([A-D]))?)?\s*"
+)
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq}
+_LEVEL = {"recognisable": 1, "exposed": 2, "labelled": 3}
+
+
+def check(condition: str) -> None:
+    """Raise UserError for a condition that cannot be read."""
+    if not _FORM.fullmatch(condition):
+        raise UserError(
+            f"--fail-if: {condition!r} is no condition (write 'exposed > 0 at A..D', with exposed, "
+            "recognisable or labelled, a number, and letters from A to D: E to H are not tried)"
+        )
+
+
+def met(condition: str, audit: dict[str, Any]) -> bool:
+    """Return whether a condition such as "exposed > 0 at A..D" holds for `Audit.to_dict()`."""
+    # The last letter decides: an attacker also has what the attackers before it have, and runs their attacks.
+    check(condition)
+    match = _FORM.fullmatch(condition)
+    assert match is not None
+    what, relation, number, first, last = match.groups()
+    letters = "ABCD"
+    wanted = letters[: letters.index(last or first or "D") + 1]
+    own = [found["levels"] for found in audit["found"] if found["attacker"] in wanted]
+    best = [max(levels) for levels in zip(*own, strict=True)]
+    return bool(_COMPARE[relation](sum(level >= _LEVEL[what] for level in best), int(number)))
