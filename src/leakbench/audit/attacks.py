@@ -19,8 +19,9 @@ import torch
 
 from leakbench import attacks
 from leakbench.attacks.exact import membership
+from leakbench.attacks.exact.span import span
 from leakbench.audit.found import LABELLED, NOTHING, Found, Score, pixels_of, score
-from leakbench.audit.look import readable, uncountable
+from leakbench.audit.look import readable, short, uncountable
 from leakbench.audit.round import reason
 from leakbench.audit.view import UNKNOWN, Truth, plain
 from leakbench.base.errors import Unfit
@@ -29,6 +30,7 @@ from leakbench.catalogue.bibliography import source
 from leakbench.catalogue.home import home
 from leakbench.catalogue.load import merge, validate
 from leakbench.metrics.interval import interval
+from leakbench.networks.layers import normalisation
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -350,7 +352,12 @@ def members(observation: Observation, truth: Truth) -> str:
     """Return in words how many records, and how many of others, lie in the span of the first dense layer."""
     if truth.others is None or not len(truth.others):
         raise Unfit("not run: it needs records of others in the batch, beyond those of the client (--batch)")
-    (seen,) = membership.spans(readable(observation, needs_bias=False), "membership")
+    by = ""
+    try:
+        (seen,) = membership.spans(readable(observation, needs_bias=False), "membership")
+    except Unfit:
+        # An adapter on a frozen layer reads what that layer reads.
+        by, seen = _adapter(observation)
     found = []
     for images in (truth.images, truth.others):
         samples = seen.read(images)
@@ -358,5 +365,23 @@ def members(observation: Observation, truth: Truth) -> str:
         found.append(int(membership.within(seen.found, samples, apart).sum()))
     return (
         f"{found[0]} of {len(truth.images)} records are recognised as members, and {found[1]} of "
-        f"{len(truth.others)} records of others are taken for members"
+        f"{len(truth.others)} records of others are taken for members{by}"
+    )
+
+
+def _adapter(observation: Observation) -> tuple[str, membership.Seen]:
+    """Return the span of a matrix that is sent and may read the records. Raises Unfit if there is none."""
+    (batch,), (rows, columns, channels) = observation.clients, observation.network["shape"]
+    mean, deviation = (v.double() for v in normalisation(observation.model(), channels))
+    for name in observation.updates:
+        update = observation.update(name)[0, 0].double()
+        if update.dim() == 2 and update.shape[1] == rows * columns * channels and update.shape[0] > batch:
+            found = span(update, batch, clear=1.0)
+            if found is not None:
+                by = f", by the rows of {short(name)}"
+                return by, membership.Seen(
+                    0, 0, lambda x: ((x.double() - mean) / deviation).flatten(1), True, found
+                )
+    raise Unfit(
+        "no matrix that reads the records, with more rows than there are records, is sent and has changed"
     )

@@ -81,8 +81,8 @@ def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
     if several and (isinstance(returned[0], torch.nn.Module) or not watch.steps):
         return client(returned, options["batch"], options["local_steps"], options["lr"])
     if callable(returned) and not isinstance(returned, torch.nn.Module):
-        _, watch = watched(returned)
-    return watch.read()
+        returned, watch = watched(returned)
+    return watch.read(returned)
 
 
 def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:

@@ -302,7 +302,7 @@ class Watch(TorchFunctionMode):
         same = max(shares) - min(shares) <= SAME * max(map(abs, shares))
         return " and ".join(sorted({word for word, _ in found})), shares[0] if same else 0.0
 
-    def read(self) -> Round:
+    def read(self, returned: Any = None) -> Round:
         """Return the round that was trained, and what its replay shows. Raises UserError if there is none."""
         passes = [each for batch in self.batches for each in batch]
         if self.model is None or not self.steps or not passes:
@@ -321,7 +321,10 @@ class Watch(TorchFunctionMode):
         records, size = len(first), sum(each.records() for each in self.batches[0])
         sent, own = (dict(each.named_parameters()) for each in (self.sent, uncompiled(self.model)))
         edited = self.edited or any(not torch.equal(own[n], v) for n, v in self.last[2].items())
-        update = {n: (own[n].detach() - sent[n].detach()).float() for n in own if n in self.trained}
+        state = uncompiled(self.model).state_dict()
+        back = _returned(returned, state)
+        edited |= any(not torch.equal(back[n], own[n]) for n in own if n in self.trained)
+        update = {n: (back[n].detach() - sent[n].detach()).float() for n in own if n in self.trained}
         if not finite(update):
             raise UserError("no parameter of the model is trained (give the optimiser those of this model)")
         lr = float(self.group["lr"])
@@ -374,7 +377,7 @@ class Watch(TorchFunctionMode):
             last = sum(move.get(cause, 0.0) * value for cause, value in parts.items())
             whole += last
         if edited:
-            found["unknown"] = "the weights are also changed outside of the optimiser's steps"
+            found["unknown"] = "the weights that are sent are also changed outside of the optimiser's steps"
         if loss.endswith(PLAIN) and found.keys() & CAUSES.keys() - {"scale"}:
             loss += " and more"
         return loss, found, 0.0 if found.keys() & {"unknown", "unchecked", "steps"} else whole - 1
@@ -410,6 +413,20 @@ def _loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
     if len(found) > 1 and fit(slope, found, slack)[0]:
         return " and ".join(found), 0.0
     return "not one that was recorded" if one.losses else "not one of torch's own", 0.0
+
+
+def _returned(returned: Any, state: Tensors) -> Tensors:
+    """Return the weights that a function returns, as Flower's clients do, or else those of its network."""
+    for each in (returned, *(returned[:1] if isinstance(returned, tuple | list) else ())):
+        values = list(
+            each.values() if isinstance(each, dict) else each if isinstance(each, tuple | list) else ()
+        )
+        with suppress(TypeError, RuntimeError, ValueError):
+            arrays = [torch.as_tensor(value).detach().cpu() for value in values]
+            if arrays and [v.shape for v in arrays] == [v.shape for v in state.values()]:
+                named = dict(zip(state, arrays, strict=True))
+                return {n: named[n].to(v.dtype) for n, v in state.items()}
+    return state
 
 
 def _targets(passes: list[Pass], first: Tensor) -> Tensor | None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
-from torch.nn.functional import batch_norm
+from torch.nn.functional import batch_norm, relu6
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -40,6 +40,18 @@ class Scores(nn.Module):
         rows = output if isinstance(output, Tensor) else scores(output, len(leaves(output)[0]))
         rows = (rows if rows.element_size() > 2 else rows.float()).reshape(len(rows), -1)
         return rows if rows.shape[1] > 1 else torch.cat([torch.zeros_like(rows), rows], 1)
+
+
+class Hard(nn.Module):
+    """Hardsigmoid, or Hardswish, by an activation whose derivative can be differentiated in its turn."""
+
+    def __init__(self, swish: bool) -> None:
+        super().__init__()
+        self.swish = swish
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = relu6(x + 3) / 6
+        return x * gate if self.swish else gate
 
 
 class Partial(nn.Sequential):
@@ -169,13 +181,16 @@ def wrapped(
     elif inputs.dim() == 3:
         parts["flatten"] = nn.Flatten(1, 2)
     parts["network"] = fixed(deepcopy(model), sent)
-    if batch_statistics(model):
-        for name, norm in list(model.named_modules()):
-            if isinstance(norm, _BatchNorm) and not _of_batch(norm):
-                parent, _, own = name.rpartition(".")
-                setattr(
-                    parts["network"].get_submodule(parent), own, Still(parts["network"].get_submodule(name))
-                )
+    of_batch = batch_statistics(model)
+    for name, layer in list(parts["network"].named_modules(remove_duplicate=False)):
+        other: nn.Module = layer
+        if of_batch and isinstance(layer, _BatchNorm) and not _of_batch(layer):
+            other = Still(layer)
+        elif isinstance(layer, nn.Hardswish | nn.Hardsigmoid):
+            other = Hard(isinstance(layer, nn.Hardswish))
+        if other is not layer and name:
+            parent, _, own = name.rpartition(".")
+            setattr(parts["network"].get_submodule(parent), own, other)
     seen = inputs[:1].clone()
     with torch.no_grad(), failing("the model fails on one record alone, in evaluation"):
         output = deepcopy(model).eval()(seen)

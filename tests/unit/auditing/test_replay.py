@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss, nll_loss, one_hot
 
-from leakbench.audit.attacks import catalogue, exact
+from leakbench.audit.attacks import besides, catalogue, exact
 from leakbench.audit.audit import of_client, of_round
 from leakbench.audit.client import client
 from leakbench.audit.found import READ, combined
@@ -266,3 +266,63 @@ def test_each_batch_norm_is_taken_in_its_own_mode() -> None:
     named = dict(model.named_parameters())
     for name, slope in zip(named, torch.autograd.grad(loss, list(named.values())), strict=True):
         assert torch.allclose(slope, observation.update(name)[0, 0], atol=1e-5), name
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_what_a_function_returns_is_what_was_sent(as_list: bool) -> None:
+    """A client of Flower returns its weights, which it may have changed."""
+    network, (inputs, targets) = wide(), data()
+
+    def train() -> Any:
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+        cross_entropy(network(inputs), targets).backward()
+        optimiser.step()
+        noisy = {name: value + 1.0 for name, value in network.state_dict().items()}
+        return ([value.numpy() for value in noisy.values()], 8, {}) if as_list else noisy
+
+    returned, watch = watched(train)
+    plain, played = watch.read(), watch.read(returned)
+    assert (set(plain.differs), set(played.differs)) == (set(), {"unknown"})
+    for name, value in plain.update.items():
+        assert torch.allclose(played.update[name], value + 1.0, atol=1e-5)
+
+
+class Adapted(nn.Module):
+    """A frozen dense layer with a low-rank adapter."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(20, 30).requires_grad_(False)
+        self.down, self.up = nn.Parameter(torch.randn(rank, 20)), nn.Parameter(torch.randn(30, rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.frozen(x) + x @ self.down.T @ self.up.T
+
+
+@pytest.mark.parametrize("rank", [16, 4])
+def test_members_are_recognised_by_an_adapter(rank: int) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(Adapted(rank), nn.ReLU(), nn.Linear(30, 3).requires_grad_(False))
+    batch = torch.rand(30, 20), torch.arange(30) % 3
+    own = client((network, nn.CrossEntropyLoss(), batch), RECORDS, 1)
+    observation, truth = view(own.play(), batch[0][RECORDS:])
+    (found,) = [each for each in besides(observation, truth) if each.title == "membership"]
+    if rank > RECORDS:
+        assert found.line.startswith("8 of 8 records are recognised as members, and 0 of 22")
+        assert "by the rows of 0.down" in found.line
+    else:
+        assert not found.ran
+        assert "no matrix that reads the records" in found.line
+
+
+def test_activations_without_a_second_derivative_are_searched() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Linear(20, 9), nn.Hardswish(), nn.Linear(9, 9), nn.Hardsigmoid(), nn.Linear(9, 3)
+    )
+    inputs, targets = data()
+    model = view(client((network, nn.CrossEntropyLoss(), (inputs, targets)), None, 1).play())[0].model()
+    pixels = (3 * inputs[:, :, None, None]).requires_grad_()
+    assert torch.allclose(model(pixels), network(pixels.flatten(1)), atol=1e-5)
+    slopes = torch.autograd.grad(model(pixels).square().sum(), list(model.parameters()), create_graph=True)
+    assert torch.autograd.grad(slopes[0].square().sum(), pixels)[0].any()
