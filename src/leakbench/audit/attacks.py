@@ -52,6 +52,10 @@ LEAST = 1e-3
 SIMULATED = 8
 
 
+# An entry of the catalogue, or of attacks.yaml with one.
+Entry = dict[str, Any]
+
+
 class OutOfTime(BaseException):
     """An attack's share of the budget is spent."""
 
@@ -122,7 +126,7 @@ def late(limit: float) -> str:
 
 
 @cache
-def catalogue() -> dict[str, dict[str, Any]]:
+def catalogue() -> dict[str, Entry]:
     """Return attack → what attacks.yaml says of it, with its entry of the catalogue in place of the name."""
     every = read_yaml(Path(__file__).parent / "attacks.yaml")
     for name, about in every.items():
@@ -133,15 +137,13 @@ def catalogue() -> dict[str, dict[str, Any]]:
     return every
 
 
-def started(name: str, about: dict[str, Any], observation: Observation) -> Found:
+def started(name: str, about: Entry, observation: Observation) -> Found:
     records = observation.clients[0]
     paper = str(source(about["source"]))
     return Found(name, about["title"], about["stage"], about["attacker"], paper, records, [NOTHING] * records)
 
 
-def exact(
-    name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
-) -> Found:
+def exact(name: str, about: Entry, observation: Observation, truth: Truth | None, limit: float) -> Found:
     """Run one exact attack for at most `limit` seconds."""
     # Without the private records, only what the attack proves counts.
     found, entry = started(name, about, observation), about["entry"]
@@ -169,7 +171,7 @@ def exact(
     return found
 
 
-def _unjudged(found: Found, about: dict[str, Any], made: Reconstruction) -> None:
+def _unjudged(found: Found, about: Entry, made: Reconstruction) -> None:
     count = int(made.usable[0, 0].sum())
     if not about["proves"]:
         found.why_not = f"{count} candidates, of which nothing proves that they are records"
@@ -178,12 +180,12 @@ def _unjudged(found: Found, about: dict[str, Any], made: Reconstruction) -> None
     found.levels = [LABELLED] * count + [NOTHING] * (found.records - count)
 
 
-def _run(entry: dict[str, Any], observation: Observation) -> Reconstruction:
+def _run(entry: Entry, observation: Observation) -> Reconstruction:
     labelled = replace(observation, labelling=entry["labels"])
     return attacks.run(entry, labelled, torch.Generator().manual_seed(0))
 
 
-def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth) -> np.ndarray:
+def _of_noise(entry: Entry, observation: Observation, truth: Truth) -> np.ndarray:
     noise = observation.randomised(1, torch.Generator().manual_seed(1))
     return score(pixels_of(_run(entry, noise)), None, truth).error
 
@@ -195,7 +197,7 @@ def _fill(found: Found, scored: Score) -> None:
 
 def matching(
     name: str,
-    about: dict[str, Any],
+    about: Entry,
     observation: Observation,
     truth: Truth | None,
     limit: float,
@@ -231,7 +233,7 @@ def matching(
 
 
 def _search(
-    found: Found, entry: dict[str, Any], observation: Observation, truth: Truth, goes_on: Callable[[], bool]
+    found: Found, entry: Entry, observation: Observation, truth: Truth, goes_on: Callable[[], bool]
 ) -> None:
     """Run trials until the mean correlation is clearly above or below that of noise, or time is up."""
     # Nobody knows beforehand which weight of the total variation suits a network, so trials take turns. The
@@ -262,7 +264,7 @@ def _search(
                 return
 
 
-def _weighed(entry: dict[str, Any], turn: int) -> dict[str, Any]:
+def _weighed(entry: Entry, turn: int) -> Entry:
     """Return an attack's entry with the weight of the total variation that a trial takes."""
     prior = entry["objective"].get("total-variation")
     if not prior:
@@ -272,7 +274,7 @@ def _weighed(entry: dict[str, Any], turn: int) -> dict[str, Any]:
     return entry | {"objective": entry["objective"] | {"total-variation": prior}}
 
 
-def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
+def _fitted(entry: Entry, observation: Observation) -> Entry:
     """Return an attack's entry as it fits this observation."""
     # Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
     # not simulated. AGIC's weights count the zeros of ReLUs if a convolution sends no gradient in which they
@@ -293,7 +295,7 @@ def _still(observation: Observation) -> bool:
     return any(next(layer.parameters(), None) is None for layer in convolutions)
 
 
-def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float]:
+def _cost(entry: Entry, observation: Observation) -> tuple[float, float]:
     """Return the seconds that a trial beside one on noise takes to begin, and those of an iteration."""
     seen = replace(observation, labelling=entry["labels"])
     both = seen.beside(seen.randomised(1, torch.Generator().manual_seed(0)))

@@ -30,6 +30,8 @@ from leakbench.observations.observation import Observation, read_observation
 from leakbench.observations.rounds import Rounds, read_rounds
 from leakbench.observations.threat_model import ThreatModel
 
+# The options of the command (`jobs.audit`).
+Options = dict[str, Any]
 # Of the demo's 200 pictures of 25 × 25 pixels, half are faces.
 FACES, EDGE, NEURONS = 100, 25, 1000
 # What somebody can do whose file is no capture.
@@ -43,12 +45,9 @@ _WRAPPED = re.compile(r"^(?:(?:_orig_mod|_module|module)\.)+")
 LARGEST = 256
 
 
-def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Return the audit and the pictures, as values for JSON, of what `name` stands for, or of the demo.
-
-    name: FILE.py:NAME, a folder of recorded rounds, or an observation file.
-    options: those of the command (`jobs.audit`).
-    """
+def audited(name: str, options: Options, tell: Tell) -> dict[str, Any]:
+    """Return the audit and the pictures, as values for JSON, of what a name stands for, or of the demo."""
+    # It names a function in a file, a folder of recorded rounds, a file of weights, or an observation.
     if options["demo"]:
         found = _of_code(demo, options, tell)
     elif ":" in name:
@@ -64,7 +63,7 @@ def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return {"audit": found.to_dict(), "pictures": found.pictures}
 
 
-def _of_code(make: Callable[[], Any], options: dict[str, Any], tell: Tell) -> Audit:
+def _of_code(make: Callable[[], Any], options: Options, tell: Tell) -> Audit:
     own = _client(make, options)
     defence = loaded(options["defence"]) if options["defence"] else None
     if isinstance(own, Round):
@@ -72,7 +71,7 @@ def _of_code(make: Callable[[], Any], options: dict[str, Any], tell: Tell) -> Au
     return of_client(own, options["budget"], tell, show=options["show"], defence=defence)
 
 
-def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
+def _client(make: Callable[[], Any], options: Options) -> Client | Round:
     torch.manual_seed(0)
     returned, watch = watched(make)
     several = isinstance(returned, tuple | list) and len(returned) > 0
@@ -100,7 +99,7 @@ def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     return network, nn.CrossEntropyLoss(), (pictures[order], labels[order])
 
 
-def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
+def of_capture(path: Path, options: Options, tell: Tell) -> Audit:
     """Audit every update of an observation file."""
     try:
         whole(path)
@@ -111,7 +110,7 @@ def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
     return _audited(observation, options, tell)
 
 
-def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
+def of_rounds(folder: Path, options: Options, tell: Tell) -> Audit:
     """Audit the updates that `leakbench.record` kept."""
     if options["model"] is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
@@ -130,7 +129,7 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
     return found
 
 
-def of_states(before: Path, after: Path, options: dict[str, Any], tell: Tell) -> Audit:
+def of_states(before: Path, after: Path, options: Options, tell: Tell) -> Audit:
     """Audit two files of weights: what a client was sent, and what it sent back."""
     if options["model"] is None or not options["batch"]:
         raise UserError(
@@ -184,7 +183,7 @@ def _state(path: Path, own: Tensors) -> Tensors:
 
 
 def recorded(
-    rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]
+    rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: Options
 ) -> Observation:
     """Return the observation of recorded rounds."""
     # The network reads inputs such as `example`. Raises UserError if the rounds are not of this network.
@@ -252,7 +251,7 @@ def _reads(model: nn.Module, inputs: Tensor) -> bool:
     return False
 
 
-def _audited(observation: Observation, options: dict[str, Any], tell: Tell) -> Audit:
+def _audited(observation: Observation, options: Options, tell: Tell) -> Audit:
     each = product(range(observation.rounds), range(len(observation.clients)))
     parts = [(one(observation, number, client), None) for number, client in each]
     about = {"rounds": observation.rounds, "clients": len(observation.clients), **observation.in_words()}
