@@ -240,15 +240,16 @@ class Watch(TorchFunctionMode):
             if given.keys() == self.last[0].keys():
                 before = self.last
             # Weights decay all together, or those of some tensors do.
-            for self.decays in (set(made), {n for n in made if _decays(moved[n], made[n], weights[n])}):
+            some = {n for n in made for v in (given, moved) if _decays(v[n], made[n], weights[n])}
+            for self.decays in (set(made), some):
                 decaying = {n: v * (n in self.decays) for n, v in weights.items()}
                 causes = {"gradient": made, "weights": decaying, "pull": away}
                 gradient, rest = fit(given, causes, 0.0)
                 if before[0] and (gradient is None or gradient.get("pull", 0.0) < 0):
                     fresh, left = fit({n: v - before[0][n] for n, v in given.items()}, causes, 0.0)
                     gradient, rest = (fresh | {"before": 1.0}, left) if fresh else (gradient, rest)
-                move, _left = fit(moved, causes | {"before": before[1]}, slack)
-                if move is not None:
+                move, _left = fit(moved, causes | {"before": before[1], "earlier": before[0]}, slack)
+                if move is not None and gradient is not None:
                     break
             self.steps.append(Step(gradient, move, rest, _dot(given, given) ** 0.5))
         self.last = given, moved, after

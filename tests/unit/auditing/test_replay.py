@@ -97,6 +97,7 @@ CLIENTS: dict[str, tuple[dict[str, Any], str, set[str], bool]] = {
     "sum": ({"loss": nn.CrossEntropyLoss(reduction="sum")}, f"8 times the {PLAIN}", set(), False),
     "momentum, once": ({"momentum": 0.9}, PLAIN, set(), False),
     "momentum": ({"momentum": 0.9, "steps": 3}, PLAIN, set(), True),
+    "Nesterov": ({"momentum": 0.9, "nesterov": True, "weight_decay": 0.01, "steps": 4}, PLAIN, set(), True),
     "decay, once": ({"weight_decay": 0.01}, PLAIN, set(), False),
     "decay": ({"weight_decay": 0.01, "steps": 3}, PLAIN, set(), True),
     "decay in the loss": ({"term": decayed}, f"{PLAIN} and more", {"weights"}, False),
