@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.audit.attacks import OutOfTime, late, within
-from leakbench.audit.client import reason
-from leakbench.audit.view import Truth
+from leakbench.audit.round import reason
+from leakbench.audit.view import Truth, plain
 from leakbench.federation import detectors
 from leakbench.federation.detectors import Received
 from leakbench.observations.observation import Observation
@@ -25,19 +25,11 @@ SHARE = 0.1
 
 @dataclass(frozen=True)
 class Alarm:
-    """The result of one detector for all models that were sent.
-
-    detector: the name of the detector.
-    looks_for: what the detector looks for, in a sentence.
-    far: the detector's number divided by the number above which it sounds, the largest over rounds and
-    clients. None if the detector could not look, or if its number is not finite.
-    sounds: whether that number is above 1; a number that is not finite sounds too.
-    why_not: why there is no number.
-    seconds: of wall time.
-    """
+    """The result of one detector for all models that were sent."""
 
     detector: str
     looks_for: str
+    # The largest of its numbers, divided by that above which it sounds; None without a finite one.
     far: float | None
     sounds: bool
     why_not: str
@@ -48,16 +40,15 @@ class Alarm:
         return self.why_not if self.far is None else f"{found}, {number(self.far, 3)} of its alarm"
 
 
-def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, clients: int = 1) -> list[Alarm]:
+def alarms(parts: Sequence[Part], budget: float, clients: int = 1) -> list[Alarm]:
     """Run every detector on each model that was sent, with SHARE of the budget for each."""
-    # A round has as many parts as `clients`, in order. `plain_loss`: whether the loss is the mean
-    # cross-entropy.
+    # A round has as many parts as `clients`, in order.
     # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
     # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
     once = len(parts) == 1 and not _aliased(parts[0][0].model())
-    kept = list(_seen(parts, plain_loss, clients)) if once else None
+    kept = list(_seen(parts, clients)) if once else None
     limit = budget * SHARE
-    return [_alarm(name, kept or _seen(parts, plain_loss, clients), limit) for name in detectors.names()]
+    return [_alarm(name, kept or _seen(parts, clients), limit) for name in detectors.names()]
 
 
 def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
@@ -87,13 +78,11 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
 
 
 def _aliased(model: nn.Module) -> bool:
-    """Return whether a network has a parameter under two names."""
     every = list(model.named_parameters(remove_duplicate=False))
     return len(every) > len(list(model.parameters()))
 
 
-def _seen(parts: Sequence[Part], plain_loss: bool, clients: int) -> Iterator[Received]:
-    """Yield what clients held in each round."""
+def _seen(parts: Sequence[Part], clients: int) -> Iterator[Received]:
     memories: list[list[Mapping[str, float]]] = [[] for _ in range(clients)]
     for place, (observation, truth) in enumerate(parts):
         memory = memories[place % clients]
@@ -103,10 +92,10 @@ def _seen(parts: Sequence[Part], plain_loss: bool, clients: int) -> Iterator[Rec
             received = Received(
                 model,
                 none if truth is None else truth.images,
-                none.new_zeros(0).long() if truth is None else truth.labels,
+                none.new_zeros(0).long() if truth is None else truth.labels.clamp_min(0),
                 lr=observation.local["lr"],
                 earlier=tuple(memory),
-                plain_loss=plain_loss,
+                plain_loss=plain(observation),
                 sent=_sent(observation) if truth is None else None,
             )
             yield received
@@ -129,6 +118,5 @@ def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.
 
 
 def _sent(observation: Observation) -> dict[str, Tensor] | None:
-    """Return parameter → the tensor that came back, or None if the client did not train."""
     sent = {name: observation.update(name)[0, 0] for name in observation.updates}
     return sent if any(value.any() for value in sent.values()) else None

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from leakbench import __version__
 from leakbench.audit.alarms import Alarm, Part, alarms
-from leakbench.audit.attacks import Beside, besides, catalogue, exact, matching, started
+from leakbench.audit.attacks import Beside, besides, catalogue, exact, matching
 from leakbench.audit.child import Tell, say
-from leakbench.audit.client import Client, Loss, Round, client, untrained
+from leakbench.audit.client import Client, Loss, client
 from leakbench.audit.found import (
     LABELLED,
     LEVELS,
@@ -30,6 +30,7 @@ from leakbench.audit.look import Look, look
 from leakbench.audit.options import seconds_of
 from leakbench.audit.remedies import Change, Remedy, remedies
 from leakbench.audit.report import page, write
+from leakbench.audit.round import Round, untrained
 from leakbench.audit.view import Truth, facts, view
 from leakbench.observations.observation import Observation
 
@@ -59,21 +60,13 @@ class Audit:
 
     `page()` is the report, and `save()` writes the report with its JSON and SARIF.
 
-    records: the number of private records in the audited round, or in all audited rounds.
-    about: what was read off the client's code.
-    look: what closed forms say.
-    alarms: the results of detectors for the models that were sent.
-    found: the result of each attack.
-    besides: what the update gives away about labels and about whose records were used.
-    remedies: what would help, the best change first.
-    declared: what the user states about the federation.
-    budget: in seconds of wall time.
-    seconds: of wall time that the audit took.
-    pictures: of records and their reconstructions, as PNG, only if the user asks for them.
-    source: what was audited, as in the command.
-    command: the whole command, empty if there was none.
+    records: the number of private records.
+    about, look: what was read off the client's code, and what closed forms say.
+    alarms, found, besides, remedies: the results of detectors and attacks, of labels and members, and what
+    would help, the best change first.
+    declared, source, command: what the user states, what was audited, and the whole command.
+    least: whether attacks take the training for another one, so that each count is a lower bound.
     assumptions: what the audit takes for granted, one sentence each.
-    version: the version of leakbench.
     """
 
     records: int
@@ -89,6 +82,7 @@ class Audit:
     pictures: list[dict[str, Any]] = field(default_factory=list)
     source: str = "leakbench.audit(model, loss, batch)"
     command: str = ""
+    least: bool = False
     assumptions: list[str] = field(default_factory=list)
     version: str = __version__
 
@@ -105,27 +99,28 @@ class Audit:
         return sum(level > NOTHING for level in self.levels(letters))
 
     def labelled(self, letters: str = PASSIVE) -> int:
-        """Return how many records these attackers read with their label."""
         return sum(level >= LABELLED for level in self.levels(letters))
 
     def ran(self) -> bool:
-        """Return whether an attack gave a result."""
         return any(not each.why_not for each in self.found)
 
     def headline(self) -> str:
-        """Return the result in one sentence."""
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
+        least = " (at least)" if self.least else ""
         server = "a server that follows the protocol"
         if read:
             by = [each for each in self.found if each.count(READ)]
             quickest = min(by, key=lambda each: (-each.count(READ), each.proven < read, each.seconds))
             proof = ", certified" if quickest.proven >= read else ""
             who = "anyone who sees the update" if quickest.attacker == "A" else server
-            return f"Exposed: {read} {of}, by {who}, in {quickest.seconds:.1f} s{proof}"
+            more = f" exactly, {seen} recognisable" if seen > read else ""
+            return f"Exposed: {read} {of}{more}{least}, by {who}, in {quickest.seconds:.1f} s{proof}"
         if seen:
-            return f"Recognisable: {seen} {of}, by {server}; none was read"
+            return f"Recognisable: {seen} {of}{least}, by {server}; none was read"
         if self.found and not self.ran():
-            return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
+            why = "; ".join(dict.fromkeys(each.why_not for each in self.found))
+            beside = "".join(f", but {each.title}: {each.line}" for each in self.besides if each.ran)
+            return f"No attack gave a result{beside}: {why}"
         return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
 
     def by_attacker(self) -> list[dict[str, Any]]:
@@ -196,7 +191,8 @@ def of_round(
     observation, truth = view(played, others)
     share = budget * (1 - HELP_SHARE)
     about = facts(played, observation)
-    audit = of_observations([(observation, truth)], share, tell, about, played.plain_loss)
+    audit = of_observations([(observation, truth)], share, tell, about)
+    audit.least = played.least()
     if not audit.recognisable():
         # No change can be measured without a leak, so the searches get the share of what would help.
         _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
@@ -209,8 +205,8 @@ def of_round(
 
 
 def of_observations(
-    parts: Sequence[Part], budget: float, tell: Tell, about: dict[str, Any], plain_loss: bool = True,
-    clients: int = 1, repeats: bool = False,
+    parts: Sequence[Part], budget: float, tell: Tell, about: dict[str, Any], clients: int = 1,
+    repeats: bool = False,
 ) -> Audit:  # fmt: skip
     """Run the stages of an audit on the updates of clients.
 
@@ -219,17 +215,17 @@ def of_observations(
     repeats: whether each client holds the same records in every round.
     """
     begun = time.perf_counter()
-    known = look(*parts[0], plain_loss)
+    known = look(*parts[0])
     records = sum(observation.clients[0] for observation, _ in parts[: clients if repeats else None])
     for question, answer in known.facts.items():
         tell(f"look: {question}: {answer}")
     for attack, number in known.predicted.items():
         tell(f"look: {attack} will read {number} {in_all(records)} (predicted)")
-    audit = Audit(records, about, known, alarms(parts, budget, plain_loss, clients))
+    audit = Audit(records, about, known, alarms(parts, budget, clients))
     for alarm in audit.alarms:
         tell(f"detector: {alarm.detector.replace('_', ' ')}: {alarm.line()}")
     for observation, truth in parts:
-        for each in besides(observation, truth, plain_loss) if truth is not None else ():
+        for each in besides(observation, truth) if truth is not None else ():
             audit.besides.append(each)
             tell(f"besides: {each.title}: {each.line}")
     entries = catalogue()
@@ -241,10 +237,7 @@ def of_observations(
         found = []
         for number, (observation, truth) in enumerate(parts):
             left = (budget - (time.perf_counter() - begun)) / (len(parts) - number)
-            if entry["needs_plain_loss"] and not plain_loss:
-                one = started(name, entry, observation)
-                one.why_not = "it needs the loss to be the mean cross-entropy"
-            elif entry["stage"] == "exact":
+            if entry["stage"] == "exact":
                 one = exact(name, entry, observation, truth, left * EXACT_SHARE)
             else:
                 # One search of sufficient length says more than two short ones.
@@ -258,7 +251,6 @@ def of_observations(
 
 
 def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, tell: Tell) -> None:
-    """Run the search that came furthest once more for `limit` seconds, and keep it if it is longer."""
     searches = [each for each in audit.found if each.trials]
     if not searches:
         return
@@ -282,6 +274,12 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         "the attack makes of noise, and than the batch's mean.",
         "One round of one client was audited, with one draw of the attacks' chance.",
     ]
+    done, steps = played.replayed
+    again = f"{done} of {steps} local steps were computed again, with the recorded loss, modes and precision"
+    if played.differs:
+        found.append(f"{again}. They differ from plain training: {'; '.join(played.differs.values())}.")
+    else:
+        found.append(f"Checked: {again}, and give the client's update.")
     if not played.plain_steps:
         found.append(
             f"Clients train with {played.optimiser}. Attacks take its steps for plain SGD, so they may find "
@@ -289,8 +287,14 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         )
     if not played.plain_loss:
         found.append(
-            "The loss is not the mean cross-entropy. Attacks that need it were left out, and no attack "
-            "subtracts other terms from the update first, as an attacker who knows them may."
+            f"The loss: {played.loss}. Exact attacks prove records by the span of the update, which needs no "
+            "loss, and name no labels. Searches take it for the mean cross-entropy, and seek its labels. No "
+            "label counts are read. An attacker who knows the loss may find more."
+        )
+    if played.precision:
+        found.append(
+            f"Layers compute in {played.precision}, so the update is rounded. Searches compute in float32. "
+            "An attacker who knows the precision may find more."
         )
     if frozen := untrained(played.model, played.update):
         found.append(f"{frozen} are not trained, so nothing is sent of them, and attacks leave them out.")

@@ -28,12 +28,14 @@ _GIGABYTE = 1 << 30
 _HELD = ("Pss_Anon:", "Pss_Shmem:")
 # The beginnings of leakbench's own log lines; the user's code printed the other lines.
 _OWN, _PROGRESS = "leakbench attack: ", "match client"
+_FORGED = "wrote into the pipe by which leakbench hears of it (write only to what your code opened)"
 # Taken now, because the user's code may replace json.dumps.
 _encoded = json.JSONEncoder().encode
 
 
 def say(line: str) -> None:
-    """Print a line, with escapes for the characters that the output's encoding lacks: none ends an audit."""
+    """Print a line. Characters that the output's encoding lacks, or that command a terminal, are escapes."""
+    line = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding))
 
@@ -81,12 +83,13 @@ def supervised(
         problem: str = said["problem"]
         # A message about a file begins with its name already.
         raise UserError(problem if problem.startswith((f"{what}: ", f"{what}/")) else f"{what}: {problem}")
-    found: dict[str, Any] = said["result"]
+    found = said.get("result")
+    if not isinstance(found, dict):
+        raise UserError(f"{what}: {_FORGED}")
     return found
 
 
 def _open_standard() -> None:
-    """Open those of the descriptors 0 to 2 that the caller has closed, to os.devnull."""
     # Otherwise the pipe would get one of these numbers, and the child's own output would go into the pipe.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -131,7 +134,6 @@ def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: Bina
 
 
 def _raised(problem: BaseException) -> str:
-    """Return an exception in one line, with the place in the user's code."""
     place, trace = "", problem.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
@@ -143,7 +145,6 @@ def _raised(problem: BaseException) -> str:
 
 
 def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callable[[], None]:
-    """Return a function that raises UserError once the child has used up its time or its memory."""
     until = time.monotonic() + seconds
 
     def check() -> None:
@@ -153,7 +154,9 @@ def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callabl
             )
         used = sum(_used(each) for each in _descendants(ours))
         if used > memory * _GIGABYTE:
-            raise UserError(f"{what}: used {used / _GIGABYTE:.1f} GB, more than {memory:g} (raise --memory)")
+            raise UserError(
+                f"{what}: used {used / _GIGABYTE:.1f} GB, more than {memory:g} GB (raise --memory)"
+            )
 
     return check
 
@@ -185,9 +188,7 @@ def _message(line: bytes, mark: bytes, what: str) -> dict[str, Any]:
         if line.startswith(mark):
             found: dict[str, Any] = json.loads(line[len(mark) :])
             return found
-    raise UserError(
-        f"{what}: wrote into the pipe by which leakbench hears of it (write only to what your code opened)"
-    )
+    raise UserError(f"{what}: {_FORGED}")
 
 
 def _printed(output: BinaryIO, tell: Tell) -> int:
@@ -236,7 +237,6 @@ def _used(process: int) -> int:
 
 
 def _end(ours: set[int]) -> None:
-    """Kill every process that came from the child."""
     while found := list(_descendants(ours)):
         for process in found:
             with suppress(OSError):

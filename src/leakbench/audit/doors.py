@@ -1,5 +1,7 @@
 """The inputs of an audit: a client's code or the demo, recorded rounds, and a capture."""
 
+import re
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
@@ -11,33 +13,41 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from leakbench.audit.audit import Audit, of_client, of_observations, of_round
 from leakbench.audit.child import Tell
-from leakbench.audit.client import Client, Round, client, trainable, untrained, watched
+from leakbench.audit.client import Client, client
 from leakbench.audit.options import loaded
+from leakbench.audit.replay import watched
+from leakbench.audit.round import Round, finite, trainable, untrained
 from leakbench.audit.view import batch_statistics, drops, unit, wrapped
 from leakbench.base.errors import Altered, UserError
+from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
 from leakbench.observations.observation import Observation, read_observation
 from leakbench.observations.rounds import Rounds, read_rounds
 from leakbench.observations.threat_model import ThreatModel
 
+# The options of the command (`jobs.audit`).
+Options = dict[str, Any]
 # Of the demo's 200 pictures of 25 × 25 pixels, half are faces.
 FACES, EDGE, NEURONS = 100, 25, 1000
 # What somebody can do whose file is no capture.
-_MEND = "an audit takes FILE.py:NAME, a folder of rounds or a capture, which you may copy again"
+_MEND = (
+    "an audit takes FILE.py:NAME, a folder of rounds or a capture, which you may copy again, or two files of "
+    "weights: before.pt after.pt --model FILE.py:NAME"
+)
+# What DataParallel, torch.compile and Opacus put before the names of tensors.
+_WRAPPED = re.compile(r"^(?:(?:_orig_mod|_module|module)\.)+")
 # The largest edge, in pixels, of images with which a network is tried.
 LARGEST = 256
 
 
-def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Return the audit and the pictures, as values for JSON, of what `name` stands for, or of the demo.
-
-    name: FILE.py:NAME, a folder of recorded rounds, or an observation file.
-    options: those of the command (`jobs.audit`).
-    """
+def audited(name: str, options: Options, tell: Tell) -> dict[str, Any]:
+    """Return the audit and the pictures, as values for JSON, of what a name stands for, or of the demo."""
+    # It names a function in a file, a folder of recorded rounds, a file of weights, or an observation.
     if options["demo"]:
         found = _of_code(demo, options, tell)
     elif ":" in name:
@@ -45,13 +55,15 @@ def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
         if not callable(made):
             raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
         found = _of_code(made, options, tell)
+    elif options["returned"]:
+        found = of_states(Path(name), Path(options["returned"]), options, tell)
     else:
         found = (of_rounds if Path(name).is_dir() else of_capture)(Path(name), options, tell)
     found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
     return {"audit": found.to_dict(), "pictures": found.pictures}
 
 
-def _of_code(make: Callable[[], Any], options: dict[str, Any], tell: Tell) -> Audit:
+def _of_code(make: Callable[[], Any], options: Options, tell: Tell) -> Audit:
     own = _client(make, options)
     defence = loaded(options["defence"]) if options["defence"] else None
     if isinstance(own, Round):
@@ -59,8 +71,7 @@ def _of_code(make: Callable[[], Any], options: dict[str, Any], tell: Tell) -> Au
     return of_client(own, options["budget"], tell, show=options["show"], defence=defence)
 
 
-def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
-    """Return the client of the (model, loss, batch) that a function returns, or the round that it trained."""
+def _client(make: Callable[[], Any], options: Options) -> Client | Round:
     torch.manual_seed(0)
     returned, watch = watched(make)
     several = isinstance(returned, tuple | list) and len(returned) > 0
@@ -69,8 +80,8 @@ def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
     if several and (isinstance(returned[0], torch.nn.Module) or not watch.steps):
         return client(returned, options["batch"], options["local_steps"], options["lr"])
     if callable(returned) and not isinstance(returned, torch.nn.Module):
-        _, watch = watched(returned)
-    return watch.read()
+        returned, watch = watched(returned)
+    return watch.read(returned)
 
 
 def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
@@ -88,7 +99,7 @@ def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     return network, nn.CrossEntropyLoss(), (pictures[order], labels[order])
 
 
-def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
+def of_capture(path: Path, options: Options, tell: Tell) -> Audit:
     """Audit every update of an observation file."""
     try:
         whole(path)
@@ -99,7 +110,7 @@ def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
     return _audited(observation, options, tell)
 
 
-def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
+def of_rounds(folder: Path, options: Options, tell: Tell) -> Audit:
     """Audit the updates that `leakbench.record` kept."""
     if options["model"] is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
@@ -118,8 +129,61 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
     return found
 
 
+def of_states(before: Path, after: Path, options: Options, tell: Tell) -> Audit:
+    """Audit two files of weights: what a client was sent, and what it sent back."""
+    if options["model"] is None or not options["batch"]:
+        raise UserError(
+            f"{before}: --model and --batch are missing (FILE.py:NAME, a function that returns the network; "
+            "and the number of records behind the update)"
+        )
+    model, example = _network(loaded(options["model"]))
+    own = model.state_dict()
+    sent, back = ({n: v[None].float().numpy() for n, v in _state(p, own).items()} for p in (before, after))
+    moved = {n: (back[n] - v)[None] for n, v in sent.items() if own[n].is_floating_point()}
+    one = Rounds(sent, {n: finite({n: torch.from_numpy(v)})[n].numpy() for n, v in moved.items()}, [0],
+                 [options["batch"]], {}, {})  # fmt: skip
+    found = _audited(recorded(one, after, model, example, options), options, tell)
+    found.about = {"network": options["model"]} | found.about
+    return found
+
+
+def _state(path: Path, own: Tensors) -> Tensors:
+    """Return the weights in a file of torch.save, safetensors or NumPy. No object is unpickled."""
+    # Raises UserError for a file that is none, or whose tensors are not those of the network `own`.
+    most = 4 * sum(value.nbytes for value in own.values()) + (1 << 20)
+    try:
+        packed = zipfile.is_zipfile(path)
+        size = sum(e.file_size for e in zipfile.ZipFile(path).infolist()) if packed else path.stat().st_size
+        if size > most:
+            raise UserError(f"{path}: holds {size:,} bytes, far more than the network (--model)")
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                found: Any = {name: torch.from_numpy(file[name]) for name in file.files}
+        elif path.suffix == ".safetensors":
+            found = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
+    except Exception as problem:
+        raise UserError(f"{path}: holds more than tensors, and is not unpickled (save "
+                        "model.state_dict())") from problem  # fmt: skip
+    for key in ("state_dict", "model"):
+        found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise UserError(f"{path}: is no state_dict (save model.state_dict())")
+    if list(found) == [f"arr_{place}" for place in range(len(own))]:
+        found = dict(zip(own, found.values(), strict=True))
+    found = {_WRAPPED.sub("", str(name)): value for name, value in found.items()}
+    for name, value in own.items():
+        if name not in found or found[name].shape != value.shape:
+            there = tuple(found[name].shape) if name in found else "missing"
+            raise UserError(f"{path}: {name} is {there}, and {tuple(value.shape)} in the network (--model)")
+    return {name: found[name].detach().to_dense() for name in own}
+
+
 def recorded(
-    rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]
+    rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: Options
 ) -> Observation:
     """Return the observation of recorded rounds."""
     # The network reads inputs such as `example`. Raises UserError if the rounds are not of this network.
@@ -187,7 +251,7 @@ def _reads(model: nn.Module, inputs: Tensor) -> bool:
     return False
 
 
-def _audited(observation: Observation, options: dict[str, Any], tell: Tell) -> Audit:
+def _audited(observation: Observation, options: Options, tell: Tell) -> Audit:
     each = product(range(observation.rounds), range(len(observation.clients)))
     parts = [(one(observation, number, client), None) for number, client in each]
     about = {"rounds": observation.rounds, "clients": len(observation.clients), **observation.in_words()}
@@ -206,7 +270,6 @@ def _audited(observation: Observation, options: dict[str, Any], tell: Tell) -> A
 
 
 def one(observation: Observation, number: int, client: int) -> Observation:
-    """Return the part of an observation that one client sent in one round."""
     part = observation.part(slice(number, number + 1))
     own = slice(client, client + 1)
     updates, shown = ({n: v[:, own] for n, v in each.items()} for each in (part.updates, part.shown))

@@ -26,29 +26,12 @@ HALF_OF_VARIATION = sqrt(0.5)
 
 
 def in_all(records: int) -> str:
-    """Return the words that follow a count of records."""
     return "of 1 record" if records == 1 else f"of {records} records"
 
 
 @dataclass
 class Found:
-    """What one attack found of one update.
-
-    attack, title, stage, attacker: as in attacks.yaml.
-    source: the paper: authors, title, venue, year and link.
-    records: the number of private records.
-    levels: an index of LEVELS for each record; all are NOTHING if the attack gave no result.
-    proven: how many records the attack itself proves.
-    null: how many records the attack makes recognisable if it is given noise instead of the update.
-    seconds: of wall time.
-    trials, iterations: how often a search ran, and for how long each time.
-    interval: the interval of the mean correlation above that of noise.
-    sought: whether a search seeks labels together with the records, because nothing counts them.
-    why_not: why the attack gave no result; empty if it gave one.
-    out_of_time: whether it gave no result because its share of the budget was too small.
-    images: the reconstruction of each record; if the records are unknown, the candidates of the attack.
-    quality: the Pearson r of each record with its reconstruction.
-    """
+    """What one attack found of one update; the first fields are those of attacks.yaml."""
 
     attack: str
     title: str
@@ -56,21 +39,26 @@ class Found:
     attacker: str
     source: str
     records: int
+    # An index of LEVELS for each record; how many of them the attack itself proves; and how many it makes
+    # recognisable out of noise.
     levels: list[int]
     proven: int = 0
     null: int = 0
     seconds: float = 0.0
+    # Of a search: how often it ran, for how long, and the interval of its correlation above that of noise;
+    # whether it seeks the labels too.
     trials: int = 0
     iterations: int = 0
     interval: tuple[float, float] | None = None
     sought: bool = False
+    # Why there is no result, and whether that is for lack of time.
     why_not: str = ""
     out_of_time: bool = False
+    # The reconstruction of each record (or all candidates, if records are unknown) and its Pearson r.
     images: Tensor | None = None
     quality: list[float] = field(default_factory=list)
 
     def count(self, least: int) -> int:
-        """Return how many records came to at least this level."""
         return sum(level >= least for level in self.levels)
 
     def line(self) -> str:
@@ -99,7 +87,6 @@ class Score:
 
 
 def pixels_of(found: Reconstruction) -> Tensor:
-    """Return the usable candidates of the one update, [n, channels, rows, columns]."""
     return found.images[0, 0][found.usable[0, 0]]
 
 
@@ -216,7 +203,6 @@ def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
 
 
 def _png(image: Tensor) -> str:
-    """Return an image [channels, rows, columns] from 0 to 1 as a data address."""
     from PIL import Image
 
     pixels = np.rint(np.nan_to_num(image.clamp(0, 1).numpy()) * 255).astype(np.uint8)

@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import exp, inf, lgamma
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.attacks.exact.opened import opened
 from leakbench.attacks.matching.received import as_gradient, local_steps, noise_images
-from leakbench.audit.client import reason
 from leakbench.audit.found import in_all
-from leakbench.audit.view import Truth
+from leakbench.audit.round import reason
+from leakbench.audit.view import Truth, plain
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import first_dense, last_dense, normalisation
 from leakbench.observations.observation import Observation
@@ -24,7 +24,6 @@ SAME = 1e-2
 
 
 def short(layer: str) -> str:
-    """Return the name that a layer has in the client's own network."""
     return layer.removeprefix("network.")
 
 
@@ -131,7 +130,6 @@ def hides_records(model: nn.Module, layer: nn.Module, images: Tensor, output: Te
 
 
 def _read(model: nn.Module, images: Tensor) -> Tensor:
-    """Return what a first dense layer reads of the records: [n, inputs]."""
     mean, deviation = normalisation(model, images.shape[1])
     return ((images - mean) / deviation).flatten(1)
 
@@ -140,30 +138,21 @@ def _same(found: Tensor, expected: Tensor) -> bool:
     return float((found - expected).norm()) <= SAME * float(expected.norm())
 
 
-# Draws per second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
-DRAWS = 50_000
-UNITS = (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
-
-
 @dataclass
 class Look:
-    """What is known without an attack.
+    """What is known without an attack."""
 
-    facts: question → answer.
-    predicted: attack → how many records it will read, only for attacks with a closed form.
-    layer: the name of the first dense layer, empty if there is none.
-    pixels: whether that layer reads the records themselves.
-    degrees: how many neurons are open for 0, 1, 2, … records.
-    """
-
+    # Question → answer; attack → how many records it will read, for attacks with a closed form alone.
     facts: dict[str, str] = field(default_factory=dict)
     predicted: dict[str, int] = field(default_factory=dict)
+    # The first dense layer, whether it reads the records themselves, and how many of its neurons are open for
+    # 0, 1, 2, … records.
     layer: str = ""
     pixels: bool = False
     degrees: list[int] = field(default_factory=list)
 
 
-def look(observation: Observation, truth: Truth | None, plain_loss: bool = True) -> Look:
+def look(observation: Observation, truth: Truth | None) -> Look:
     """Return what closed forms say of the update of one client."""
     # Less can be said without the private records, and nothing is predicted for a loss that is not plain.
     model = observation.model()
@@ -173,15 +162,22 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
         _of_first(found, model, observation)
     if found.layer:
         with _noting(found, "prediction"):
-            _of_layer(found, model, observation, truth, plain_loss)
+            _of_layer(found, model, observation, truth)
     with _noting(found, "labels"):
-        found.facts["labels"] = _of_labels(model, observation, plain_loss)
+        found.facts["labels"] = _of_labels(model, observation)
     norms = [n for n in observation.weights if n.endswith("running_mean")]
+    of_batch = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.running_mean is None]
     if norms:
         found.facts["batch norm"] = (
-            f"{len(norms)} layers send the mean and variance of the batch's features"
-            if observation.mode == "train"
+            f"{len(of_batch)} layers send the mean and variance of the batch's features"
+            if of_batch
             else f"{len(norms)} layers go by what they were sent, and send nothing of the batch"
+        )
+    still = [name for name in observation.updates if not observation.updates[name].any()]
+    if len(still) > len(observation.updates) // 2:
+        found.facts["nothing sent"] = (
+            f"{len(still)} of {len(observation.updates)} tensors have an update of zero, which tells nothing "
+            "(a last layer that begins at zero lets no gradient pass)"
         )
     bins = max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)
     trap = (1 - 1 / max(bins, 1)) ** (records - 1)
@@ -194,7 +190,6 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
 
 @contextmanager
 def _noting(found: Look, question: str) -> Iterator[None]:
-    """Note why the block gave no answer to a question, whatever somebody's own network raises."""
     try:
         yield
     except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
@@ -202,7 +197,6 @@ def _noting(found: Look, question: str) -> Iterator[None]:
 
 
 def _of_first(found: Look, model: nn.Module, observation: Observation) -> None:
-    """Find the first dense layer, and whether it reads the records themselves."""
     rows, columns, channels = observation.network["shape"]
     noise = noise_images((channels, rows, columns))
     try:
@@ -218,9 +212,7 @@ def _of_first(found: Look, model: nn.Module, observation: Observation) -> None:
     )
 
 
-def _of_layer(
-    found: Look, model: nn.Module, observation: Observation, truth: Truth | None, plain_loss: bool
-) -> None:
+def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Truth | None) -> None:
     layer: nn.Linear = model.get_submodule(found.layer)  # type: ignore[assignment]
     bias = layer.bias is not None
     reads = "the records themselves" if found.pixels else "features of the records"
@@ -238,16 +230,17 @@ def _of_layer(
     )
     # Neurons of a later layer give away features instead of records.
     if truth is not None and found.pixels:
-        _of_neurons(found, model, layer, observation, truth, plain_loss)
+        _of_neurons(found, model, layer, observation, truth)
 
 
 def _of_neurons(
-    found: Look, model: nn.Module, layer: nn.Linear, observation: Observation, truth: Truth, plain_loss: bool
+    found: Look, model: nn.Module, layer: nn.Linear, observation: Observation, truth: Truth
 ) -> None:
     """Count the neurons that are open for each record, and predict where a closed form holds."""
     check_sent(observation, layer, found.layer, "bias")
     records = len(truth.labels)
-    passed = one_pass(model, layer, truth.images, truth.labels)
+    # Which neurons answer hardly depends on the label, so any will do for records that have none.
+    passed = one_pass(model, layer, truth.images, truth.labels.clamp_min(0))
     if passed is None:
         raise Unfit(f"{short(found.layer)} is used more than once, or shares its weights with another layer")
     z, slope = passed
@@ -261,13 +254,11 @@ def _of_neurons(
         f"{found.degrees[1]}, which give away {alone} {in_all(records)}"
     )
     # Several steps open other neurons, dropout closes some, and batch norm ties records together.
-    still = plain_loss and not observation.dropout and observation.mode != "train"
+    still = plain(observation) and not observation.dropout and observation.mode != "train"
     if layer.bias is not None and still and sent_alone(observation, found.layer, truth.images, slope):
         found.predicted["fidel"] = alone
         if relu and hides_records(model, layer, truth.images, z):
             found.predicted["peel"] = replay(answers)
-    if relu:
-        found.facts["SPEAR's published search"] = _spear(answers)
 
 
 def replay(opened: Tensor) -> int:
@@ -283,40 +274,8 @@ def replay(opened: Tensor) -> int:
         left &= ~out
 
 
-def _spear(opened: Tensor) -> str:
-    """Return what SPEAR's published search costs, from the share of neurons that each record closes."""
-    records = len(opened)
-    alive = opened[:, opened.any(0)]
-    width = alive.shape[1]
-    if width < records:
-        return f"impossible: {width} open neurons are fewer than {records} records"
-    chances = [
-        exp(_choices(int(closed), records - 1) - _choices(width, records - 1))
-        for closed in (~alive).sum(1)
-        if closed >= records - 1
-    ]
-    if len(chances) < records or min(chances) == 0:
-        return "no choice of neurons finds every record"
-    draws = sum(1 / n for n in range(1, records + 1)) / (sum(chances) / records)
-    return f"{draws:.2g} draws, {_duration(draws / DRAWS)} at {DRAWS:,} a second"
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration in the largest unit that fits into it, rounded to two digits."""
-    if seconds < 1:
-        return "less than a second"
-    unit, length = next(each for each in UNITS if seconds >= each[1])
-    count = float(f"{seconds / length:.2g}")
-    return f"{count:,.0f} {unit}" if 10 <= count < 1e6 else f"{count:.2g} {unit}"
-
-
-def _choices(n: int, k: int) -> float:
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) if 0 <= k <= n else -inf
-
-
-def _of_labels(model: nn.Module, observation: Observation, plain_loss: bool) -> str:
-    """Return what the last layer gives away about labels, in words."""
-    if not plain_loss:
+def _of_labels(model: nn.Module, observation: Observation) -> str:
+    if not plain(observation):
         return "the loss is not the mean cross-entropy: label counts are not read off it"
     if why := uncountable(observation):
         return f"{why}: label counts are not read off it"

@@ -16,9 +16,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.attacks.matching.received import noise_images
 from leakbench.audit.attacks import catalogue, exact, matching
-from leakbench.audit.client import Client, Round, finite, one_line, reason
+from leakbench.audit.client import Client
 from leakbench.audit.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
 from leakbench.audit.look import short
+from leakbench.audit.round import Round, finite, one_line, reason
 from leakbench.audit.view import view
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.tensors import Tensors
@@ -39,18 +40,7 @@ SEARCH_SHARE, SLACK = 0.5, 0.7
 
 @dataclass
 class Remedy:
-    """A change, and what the same attacks find after it.
-
-    what: the change, in words.
-    records: the number of the client's records.
-    before, seen_before: how many records are read, and read or recognisable, without the change.
-    read, seen: how many are after it.
-    accuracy: the accuracy that the change costs in this round, as a share. None if validation data are
-    missing or training anew would be needed.
-    note: what is certified for any attacker, and what did not finish.
-    unfinished: whether an attack did not finish or did not run again, so that more may be found.
-    why_not: why the change was not measured.
-    """
+    """A change, in words, and how many records the same attacks read and recognise before and after it."""
 
     what: str
     records: int
@@ -58,30 +48,31 @@ class Remedy:
     seen_before: int
     read: int = 0
     seen: int = 0
+    # The share of accuracy that it costs in this round, if there are validation data.
     accuracy: float | None = None
+    # What is certified and what did not finish; then more may be found. Why it was not measured.
     note: str = ""
     unfinished: bool = False
     why_not: str = ""
 
     @property
     def removed(self) -> int:
-        """Return how many fewer records are read."""
         return self.before - self.read
 
     @property
     def hidden(self) -> int:
-        """Return how many fewer records are read or recognisable."""
         return self.seen_before - self.seen
 
     @property
     def verdict(self) -> str:
-        """Return whether the change would help, in words."""
-        # It helps if fewer records are read, or as many are read and fewer are recognisable.
+        # It helps if at most half as many records are recognisable. A smaller fall may be chance.
         if self.why_not:
             return "not known"
         if (self.removed, self.hidden) <= (0, 0):
             return "does not help"
-        return "not known" if self.unfinished else "would help"
+        if self.unfinished:
+            return "not known"
+        return "would help" if 2 * self.seen <= self.seen_before else "helps in part"
 
     def line(self) -> str:
         if self.why_not:
@@ -179,7 +170,6 @@ def _again(played: Round, found: list[Found], seconds: float) -> Again:
 
 
 def _gained(levels: list[int], others: list[int]) -> int:
-    """Return for how many records the level is higher than that of others."""
     return sum(level > other for level, other in zip(levels, others, strict=True))
 
 
@@ -302,7 +292,6 @@ def _without_bias(own: Client) -> Round:
 
 
 def _normalised(own: Client) -> Client:
-    """Return the client with inputs of mean 0 and standard deviation 1 in each channel."""
     axes = [axis for axis in range(own.inputs.dim()) if axis != 1 or own.inputs.dim() == 3]
     mean = own.inputs.mean(axes, keepdim=True)
     deviation = own.inputs.std(axes, keepdim=True).clamp_min(1e-6)
@@ -310,7 +299,6 @@ def _normalised(own: Client) -> Client:
 
 
 def grouped(model: nn.Module) -> nn.Module:
-    """Return a copy of a network with a group norm in place of each batch norm."""
     model = deepcopy(model)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -322,7 +310,6 @@ def grouped(model: nn.Module) -> nn.Module:
 
 
 def noisy(update: Tensors, deviation: float) -> Tensors:
-    """Return an update with normal noise of this deviation on each coordinate."""
     rng = torch.Generator().manual_seed(0)
     return {n: v + deviation * torch.randn(v.shape, generator=rng) for n, v in update.items()}
 

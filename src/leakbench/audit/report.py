@@ -1,6 +1,7 @@
 """The report of an audit: a page, JSON, and SARIF."""
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -45,7 +46,7 @@ def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -
     style = (files("leakbench.audit") / "page.css").read_text(encoding="utf-8")
     ran = [found for found in audit["found"] if not found["why_not"]]
     beside = [each for each in audit["besides"] if each["ran"]]
-    return templates.get_template("page.html.j2").render(
+    text = templates.get_template("page.html.j2").render(
         audit=audit,
         style=Markup(style),
         pictures=pictures,
@@ -60,6 +61,8 @@ def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -
             *(f"{source(key)} ({what})" for key, what in SOURCES.items()),
         ],
     )
+    # The name of a class may hold what commands a terminal.
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: ascii(found[0])[1:-1], text)
 
 
 def _row(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +71,6 @@ def _row(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
-    """Return bars of the neurons that are open for 1, 2, … records, at most MOST of them."""
     shown = list(degrees[1:])
     step = -(-len(shown) // MOST) or 1
     groups = [
@@ -80,7 +82,6 @@ def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _expected(audit: Mapping[str, Any]) -> float | None:
-    """Return the expected exposed records of the federation, if the user declared all of DECLARED."""
     declared = audit["declared"]
     if set(declared) != set(DECLARED):
         return None
@@ -128,7 +129,6 @@ def sarif(audit: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Raise UserError where the system refuses to write to `folder`."""
     try:
         yield
     except (OSError, ValueError) as problem:

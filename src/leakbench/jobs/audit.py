@@ -1,13 +1,15 @@
 """audit: measure what the updates of the user's own model give away."""
 
+import operator
 import os
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from leakbench.audit.child import say, supervised
-from leakbench.audit.options import check, gigabytes, is_rate, met, seconds_of, split
+from leakbench.audit.options import amount, is_rate, seconds_of, split
 from leakbench.audit.report import probe, write
 from leakbench.base.errors import UserError
 
@@ -18,8 +20,9 @@ DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = 32, 1, "30s"
 # What the user may declare → the least and the largest value that it may have.
 DECLARED = {"clients": (1.0, 1e12), "rounds": (1.0, 1e12), "prior": (0.0, 1.0)}
 BUDGET = "2m"
-FINDING = 1
+FINDING, UNMEASURED = 1, 3
 
+_GIGABYTES = {"m": 1 / 1024, "g": 1.0}
 Tell = Callable[[str], None]
 
 
@@ -42,7 +45,7 @@ def audit(
     local_steps: int | None = None, lr: float = 0.01, budget: str | None = None, memory: str = "4g",
     show: bool = False, model: str | None = None, repeats: bool = False, defence: str | None = None,
     fail_if: list[str] | None = None, clients: float | None = None, rounds: float | None = None,
-    prior: float | None = None,
+    prior: float | None = None, allow_unmeasured: bool = False, returned: str | None = None,
 ) -> int:  # fmt: skip
     """Audit a client's code, recorded rounds or a capture, and write the report.
 
@@ -64,7 +67,10 @@ def audit(
     rounds: the declared number of rounds that a client takes part in, for the same.
     prior: the declared probability that somebody attacks, from 0 to 1, for the same.
 
-    Returns 0, or 1 if a condition of `fail_if` holds.
+    returned: the file of weights that a client sent back, if the target is the file that it was sent.
+    allow_unmeasured: exit with 0 even if `fail_if` is given and no attack gave a result.
+
+    Returns 0, or 1 if a condition of `fail_if` holds, or 3 if there is one and no attack gave a result.
     """
     conditions = fail_if or []
     for condition in conditions:
@@ -86,7 +92,7 @@ def audit(
         "batch": batch if batch or not demo else DEMO_RECORDS,
         "local_steps": local_steps or (DEMO_STEPS if demo else 5),
         "lr": lr, "budget": seconds, "show": show or demo, "declared": declared, "model": model,
-        "defence": defence, "repeats": repeats,
+        "defence": defence, "repeats": repeats, "returned": returned,
     }  # fmt: skip
     for code in (model, defence):
         if code is not None:
@@ -103,13 +109,16 @@ def audit(
         raise UserError(f"{name}: names no function (write {name}:NAME, such as {name}:client)")
     elif not demo and not os.path.exists(name):
         raise UserError(f"{name}: no such file or folder (own code is FILE.py:NAME)")
+    if returned is not None and not os.path.isfile(returned):
+        raise UserError(f"{returned}: no such file (of weights that a client sent back)")
     probe(out)
     found = supervised(work, say, name if ":" in name else str(Path(name)), seconds + BESIDES, limit)
     found["audit"]["command"] = _command(
-        [name],
+        [name, *([returned] if returned else [])],
         {
             "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
             "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,
+            "allow-unmeasured": allow_unmeasured,
         },
         conditions,
     )  # fmt: skip
@@ -117,4 +126,44 @@ def audit(
     failed = [condition for condition in conditions if met(condition, found["audit"])]
     for condition in failed:
         say(f"fails: {condition}")
+    if conditions and not failed and found["audit"]["least"]:
+        say("note: each number is a lower bound, and more may be found (see the report's assumptions)")
+    if conditions and not failed and not found["audit"]["ran"] and not allow_unmeasured:
+        say("fails: no attack gave a result, so no condition was measured (--allow-unmeasured)")
+        return UNMEASURED
     return FINDING if failed else 0
+
+
+def gigabytes(text: str) -> float:
+    """Return the gigabytes of a size such as "4g" or "800m". Raises UserError for any other text."""
+    return amount(text, _GIGABYTES, "memory", "a size (write 4g or 800m)")
+
+
+_FORM = re.compile(
+    r"\s*(exposed|recognisable|labelled)\s*(>=|>|<=|<|==)\s*([0-9]{1,18})\s*(?:at\s+([A-D])(?:\.\.([A-D]))?)?\s*"
+)
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq}
+_LEVEL = {"recognisable": 1, "exposed": 2, "labelled": 3}
+
+
+def check(condition: str) -> None:
+    """Raise UserError for a condition that cannot be read."""
+    if not _FORM.fullmatch(condition):
+        raise UserError(
+            f"--fail-if: {condition!r} is no condition (write 'exposed > 0 at A..D', with exposed, "
+            "recognisable or labelled, a number, and letters from A to D: E to H are not tried)"
+        )
+
+
+def met(condition: str, audit: dict[str, Any]) -> bool:
+    """Return whether a condition such as "exposed > 0 at A..D" holds for `Audit.to_dict()`."""
+    # The last letter decides: an attacker also has what the attackers before it have, and runs their attacks.
+    check(condition)
+    match = _FORM.fullmatch(condition)
+    assert match is not None
+    what, relation, number, first, last = match.groups()
+    letters = "ABCD"
+    wanted = letters[: letters.index(last or first or "D") + 1]
+    own = [found["levels"] for found in audit["found"] if found["attacker"] in wanted]
+    best = [max(levels) for levels in zip(*own, strict=True)]
+    return bool(_COMPARE[relation](sum(level >= _LEVEL[what] for level in best), int(number)))

@@ -32,7 +32,7 @@ CALLED = (
 )
 JOBS = ("fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard", "report")
 # The arguments that stand without a name before them.
-_WORDS = {"target", "file", "kind", "name", "old", "new", "experiment"}
+_WORDS = {"target", "returned", "file", "kind", "name", "old", "new", "experiment"}
 # The arguments that every verb has on the command line, and those that `cli` gives.
 _GIVEN = {"root", "scratch", "seal", "place"}
 INTRODUCTION = """\

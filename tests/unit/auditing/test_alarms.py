@@ -62,7 +62,8 @@ def test_a_detector_that_cannot_look_is_left_out_with_its_reason() -> None:
     found = named(alarms([part(no_dense)], BUDGET))
     assert found["isolation"].why_not == "no dense layer is seen to read a flattened record"
     assert found["d_snr"].far is not None
-    found = named(alarms([part(mlp(400, 60))], BUDGET, plain_loss=False))
+    seen, truth = part(mlp(400, 60))
+    found = named(alarms([(replace(seen, local=seen.local | {"loss": "another"}), truth)], BUDGET))
     assert found["isolation"].why_not == found["d_snr"].why_not == "the loss is not the mean cross-entropy"
     assert found["rows_alike"].line() == "quiet, 0 of its alarm"
     # A layer that gives the records of a batch one common statistic.

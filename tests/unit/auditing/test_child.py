@@ -67,6 +67,29 @@ def test_a_line_is_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> N
     assert raw.getvalue() == b"batch \\xd7 2\n"
 
 
+def test_no_line_of_the_code_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def work(tell: Tell) -> dict[str, Any]:
+        os.write(1, b"leakbench attack: \x1b]0;owned\x07\n")
+        return {}
+
+    supervised(work, say, "app.py:client", 60, 16)
+    assert capsys.readouterr().out == "note: \\x1b]0;owned\\x07\n"
+
+
+def test_a_message_without_a_result_is_one_line() -> None:
+    """The code finds the mark of the pipe on the stack, and forges a message with it."""
+
+    def work(tell: Tell) -> dict[str, Any]:
+        frame = sys._getframe()
+        while "say" not in frame.f_locals or "writing" not in frame.f_locals:
+            frame = frame.f_back  # type: ignore[assignment]
+        frame.f_locals["say"]({"forged": 1})
+        return {}
+
+    with pytest.raises(UserError, match=r"^app\.py:client: wrote into the pipe"):
+        heard(work)
+
+
 def test_a_closed_output_is_nowhere() -> None:
     """Else the pipe to the process would be the standard output of its code."""
     code = (

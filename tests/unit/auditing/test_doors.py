@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 from clients import faces, mlp
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from leakbench.attacks import run
 from leakbench.audit.attacks import catalogue, exact
 from leakbench.audit.client import Client, client
-from leakbench.audit.doors import _example, of_capture, of_rounds
+from leakbench.audit.doors import _example, of_capture, of_rounds, of_states
 from leakbench.audit.found import READ
 from leakbench.audit.view import view
 from leakbench.base.artefacts import read_tensors, write_tensors
@@ -23,7 +24,8 @@ from leakbench.metrics.mse import mse_matrix
 from leakbench.networks import victims
 
 OPTIONS: dict[str, Any] = {
-    "budget": 60.0, "declared": {}, "model": None, "lr": 0.5, "local_steps": 1, "show": False,
+    "budget": 60.0, "declared": {}, "model": None, "batch": None,
+    "returned": None, "lr": 0.5, "local_steps": 1, "show": False,
 }  # fmt: skip
 
 
@@ -173,3 +175,54 @@ def test_the_audit_of_a_catalogued_victim_finds_what_the_pipeline_scores(name: s
     index = match(mse_matrix(images, truth.images.numpy()))
     scored = exact_metric(images[np.maximum(index, 0)], truth.images.numpy())[index >= 0]
     assert mine == int(scored.sum()) > 0
+
+
+class Leaves:
+    """Writes a file when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return Path.write_text, (Path("was-run"), "")
+
+
+def saved(path: Path, state: dict[str, Tensor]) -> None:
+    if path.suffix == ".npz":
+        np.savez(path, *[value.numpy() for value in state.values()])
+    elif path.suffix == ".safetensors":
+        save_file(state, path)
+    else:
+        torch.save({f"module.{name}": value for name, value in state.items()}, path)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".npz", ".safetensors"])
+def test_two_files_of_weights_are_audited(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = mlp(400)
+    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    before, after = tmp_path / f"before{suffix}", tmp_path / f"after{suffix}"
+    played = client((network, nn.CrossEntropyLoss(), faces(4)), None, 1, 0.5).play()
+    sent = {name: value.clone() for name, value in network.state_dict().items()}
+    saved(before, sent)
+    saved(after, {name: value - 0.5 * played.update[name] for name, value in sent.items()})
+    options = OPTIONS | {"model": "my_app.py:net"}
+    with pytest.raises(UserError, match="--model and --batch are missing"):
+        of_states(before, after, options, print)
+    found = of_states(before, after, options | {"batch": 4}, lambda line: None)
+    assert found.exposed() == found.records == 4
+
+
+@pytest.mark.parametrize("kind", ["object", "text", "other names", "large"])
+def test_a_file_that_is_no_state_is_refused_and_nothing_of_it_is_run(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = mlp(20)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    path, state = tmp_path / "odd.pt", network.state_dict()
+    contents = {"object": Leaves(), "other names": {"a": torch.ones(2)}, "large": {"a": torch.ones(1 << 20)}}
+    path.write_text("hello") if kind == "text" else torch.save(contents[kind], path)
+    saved(tmp_path / "before.pt", state)
+    with pytest.raises(UserError, match=r"odd\.pt: ") as refused:
+        of_states(tmp_path / "before.pt", path, OPTIONS | {"model": "a.py:b", "batch": 1}, print)
+    assert "\n" not in str(refused.value)
+    assert not Path("was-run").exists()

@@ -2,8 +2,9 @@
 
 import pytest
 
-from leakbench.audit.options import check, gigabytes, met, seconds_of
+from leakbench.audit.options import seconds_of
 from leakbench.base.errors import UserError
+from leakbench.jobs.audit import check, gigabytes, met
 
 AUDIT = {
     "found": [

@@ -12,7 +12,7 @@ from torch.nn.functional import dropout
 from leakbench.audit.attacks import catalogue, exact
 from leakbench.audit.client import client
 from leakbench.audit.found import LABELLED, READ
-from leakbench.audit.look import _duration, look, replay
+from leakbench.audit.look import look, replay
 from leakbench.audit.view import facts, view
 
 
@@ -66,7 +66,7 @@ def test_neurons_behind_convolutions_give_away_no_record() -> None:
     played = client((network, nn.CrossEntropyLoss(), faces(4)), local_steps=1).play()
     seen = look(*view(played))
     assert "features" in seen.facts["first layer"]
-    assert not {"neurons open for one record alone", "SPEAR's published search"} & set(seen.facts)
+    assert "neurons open for one record alone" not in seen.facts
     assert (seen.degrees, seen.predicted) == ([], {})
 
 
@@ -160,7 +160,7 @@ def test_of_other_losses_nothing_is_predicted() -> None:
     network = mlp(400)
     played = client((network, nn.CrossEntropyLoss(label_smoothing=0.1), faces(8)), local_steps=1).play()
     assert not played.plain_loss
-    seen = look(*view(played), played.plain_loss)
+    seen = look(*view(played))
     assert seen.predicted == {}
     assert "not the mean cross-entropy" in seen.facts["labels"]
 
@@ -172,14 +172,3 @@ def test_statistics_are_sent_only_where_batch_norm_measures_them(training: bool,
     network = nn.Sequential(nn.Flatten(), nn.Linear(625, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 2))
     played = client((network.train(training), nn.CrossEntropyLoss(), faces(8)), local_steps=1).play()
     assert words in look(*view(played)).facts["batch norm"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.2, "less than a second"), (1.5, "1.5 seconds"), (90, "1.5 minutes"), (4.3e7, "1.4 years"),
-        (4e9, "130 years"), (9e7 * 31_557_600, "9e+07 years"),
-    ],
-)  # fmt: skip
-def test_durations_are_in_the_largest_unit(seconds: float, words: str) -> None:
-    assert _duration(seconds) == words

@@ -84,14 +84,20 @@ def test_only_what_lowers_the_numbers_would_help() -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "verdict"),
-    [((4, 4), "does not help"), ((3, 4), "would help"), ((4, 3), "would help"), ((5, 3), "does not help")],
+    [
+        ((4, 4), "does not help"),
+        ((0, 4), "helps in part"),
+        ((4, 3), "helps in part"),
+        ((2, 2), "would help"),
+        ((5, 3), "does not help"),
+    ],
 )
 def test_a_change_helps_if_less_is_read_or_recognised(numbers: tuple[int, int], verdict: str) -> None:
     remedy = Remedy("", 4, 4, 4, *numbers)
     assert remedy.verdict == verdict
     # More may be found than a search that did not finish found.
     unfinished = replace(remedy, unfinished=True).verdict
-    assert unfinished == ("not known" if verdict == "would help" else verdict)
+    assert unfinished == (verdict if verdict == "does not help" else "not known")
 
 
 def test_an_audit_in_which_no_attack_ran_says_so_and_why() -> None:
@@ -101,7 +107,7 @@ def test_an_audit_in_which_no_attack_ran_says_so_and_why() -> None:
     audit = Audit(2, {}, Look(), found=found)
     assert audit.headline() == "No attack gave a result: no dense layer; fails (KeyError: 'a')"
     shown = html.unescape(audit.page())
-    assert "No attack gave a result, so nothing was measured." in shown
+    assert "No attack gave a result, so nothing was measured of the records themselves." in shown
     assert "An attacker who follows the protocol read" not in shown
     found.append(replace(found[0], why_not=""))
     assert audit.headline().startswith("Not found within the budget")
@@ -126,6 +132,13 @@ def test_each_record_is_shown_once(records: int, shown: list[str]) -> None:
     found = of_client(own, 5, lambda line: None, show=True)
     assert [each["which"] for each in found.pictures] == shown
     assert ("of 1 record," in found.headline()) == (records == 1)
+
+
+def test_a_class_of_any_name_commands_no_terminal() -> None:
+    value = audited().to_dict()
+    value["about"] |= {"network": "Net\x1b[31m"}
+    assert "\x1b" not in page(value)
+    assert "Net\\x1b[31m" in page(value)
 
 
 def test_what_is_hostile_is_escaped() -> None:

@@ -12,7 +12,8 @@ from torch.nn.utils.parametrizations import weight_norm
 from leakbench.audit.alarms import alarms
 from leakbench.audit.attacks import besides, catalogue, exact, matching
 from leakbench.audit.audit import of_client
-from leakbench.audit.client import client, reason
+from leakbench.audit.client import client
+from leakbench.audit.round import reason
 from leakbench.audit.view import view
 from leakbench.base.errors import Unfit, UserError
 
@@ -91,7 +92,7 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
     why = "it needs the update of 1.weight, which is not sent under this name"
     assert by["isolation"].why_not == why
     assert not by["rows_alike"].why_not
-    assert next((each.line, each.ran) for each in besides(*seen, True)) == (why, False)
+    assert next((each.line, each.ran) for each in besides(*seen)) == (why, False)
     assert exact("fidel", catalogue()["fidel"], *seen, 60).why_not == why
 
 

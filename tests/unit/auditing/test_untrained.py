@@ -11,10 +11,11 @@ from torch.nn.functional import cross_entropy
 from leakbench.audit.alarms import alarms
 from leakbench.audit.attacks import besides, catalogue, exact, matching
 from leakbench.audit.audit import of_client
-from leakbench.audit.client import client, watched
+from leakbench.audit.client import client
 from leakbench.audit.found import READ, RECOGNISABLE
 from leakbench.audit.look import look
 from leakbench.audit.remedies import remedies
+from leakbench.audit.replay import watched
 from leakbench.audit.view import fixed, view
 from leakbench.base.errors import UserError
 
@@ -83,7 +84,7 @@ def test_no_label_is_read_off_a_last_layer_that_is_not_sent() -> None:
     observation, truth = view(client((network, nn.CrossEntropyLoss(), faces(4)), local_steps=1).play())
     why = "the weight of the last dense layer, 3, is not trained and not sent"
     assert look(observation, truth).facts["labels"] == f"{why}: label counts are not read off it"
-    counts = next(each for each in besides(observation, truth, True) if each.title == "label counts")
+    counts = next(each for each in besides(observation, truth) if each.title == "label counts")
     assert (counts.line, counts.ran) == (why, False)
 
 

@@ -103,3 +103,14 @@ def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["audit", "app.py:client", "--out", "ü"]) == 0
     assert raw.getvalue() == b"batch \\xd7 2\nreport: \\xfc/report.html\n"
     assert Path("ü/report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [([], 0), (["--fail-if", "exposed > 0"], 3), (["--fail-if", "exposed > 0", "--allow-unmeasured"], 0)],
+)
+def test_a_gate_that_measured_nothing_fails(
+    more: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "supervised", lambda *_: {"audit": _empty(), "pictures": []})
+    assert main(["audit", "app.py:client", *more]) == code

@@ -1,0 +1,329 @@
+"""What a client's code did is computed again, and what does not come out is named."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, log_softmax, mse_loss, nll_loss, one_hot
+
+from leakbench.audit.attacks import besides, catalogue, exact
+from leakbench.audit.audit import of_client, of_round
+from leakbench.audit.client import client
+from leakbench.audit.found import READ, combined
+from leakbench.audit.replay import watched
+from leakbench.audit.round import Round
+from leakbench.audit.view import facts, view
+
+RECORDS = 8
+
+
+def data() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(3)
+    return torch.rand(RECORDS, 20), torch.arange(RECORDS) % 3
+
+
+def wide() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(20, 400), nn.ReLU(), nn.Linear(400, 3))
+
+
+def trained(
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy, steps: int = 1, pieces: int = 1,
+    zero: bool = True, change: Callable[[nn.Module], Any] = lambda network: None,
+    after: Callable[[nn.Module], Any] = lambda network: None,
+    term: Callable[[nn.Module, list[Tensor]], Any] = lambda network, sent: 0.0, cast: bool = False,
+    by: Callable[..., torch.optim.Optimizer] = torch.optim.SGD, **settings: float,
+) -> Round:  # fmt: skip
+    """Return the round of a training function with this loss, steps, pieces of a batch, terms and changes."""
+    network, (inputs, targets) = wide(), data()
+    sent = [value.detach().clone() for value in network.parameters()]
+
+    def train() -> None:
+        optimiser = by(network.parameters(), **{"lr": 0.1} | settings)
+        for _ in range(steps):
+            if zero:
+                optimiser.zero_grad()
+            for part in torch.arange(RECORDS).chunk(pieces):
+                with torch.autocast("cpu", torch.bfloat16, cast):
+                    scores = network(inputs[part])
+                (loss(scores.float(), targets[part]) / pieces + term(network, sent)).backward()
+            change(network)
+            optimiser.step()
+        after(network)
+
+    return watched(train)[1].read()
+
+
+def pulled(network: nn.Module, sent: list[Tensor]) -> Tensor:
+    apart = [(p - q).square().sum() for p, q in zip(network.parameters(), sent, strict=True)]
+    return 2.5 * torch.stack(apart).sum()
+
+
+def decayed(network: nn.Module, sent: list[Tensor]) -> Tensor:
+    return 0.05 * torch.stack([p.square().sum() for p in network.parameters() if p.dim() > 1]).sum()
+
+
+def clipped(network: nn.Module) -> None:
+    nn.utils.clip_grad_norm_(network.parameters(), 0.2)
+
+
+def noisy(network: nn.Module) -> None:
+    for parameter in network.parameters():
+        assert parameter.grad is not None
+        parameter.grad += 0.01 * torch.randn_like(parameter)
+
+
+def edited(network: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.01)
+
+
+def squared(scores: Tensor, targets: Tensor) -> Tensor:
+    return mse_loss(scores, one_hot(targets, 3).float())
+
+
+PLAIN = "mean cross-entropy"
+SMOOTH = nn.CrossEntropyLoss(label_smoothing=0.1)
+HEAVY = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 9.0]))
+# What the client does → the loss that is told, the kinds of differences, whether numbers are lower bounds.
+CLIENTS: dict[str, tuple[dict[str, Any], str, set[str], bool]] = {
+    "plain": ({}, PLAIN, set(), False),
+    "three plain steps": ({"steps": 3}, PLAIN, set(), False),
+    "log-likelihood": ({"loss": lambda z, y: nll_loss(log_softmax(z, 1), y)}, PLAIN, set(), False),
+    "accumulated": ({"pieces": 2}, PLAIN, set(), False),
+    "sum": ({"loss": nn.CrossEntropyLoss(reduction="sum")}, f"8 times the {PLAIN}", set(), False),
+    "momentum, once": ({"momentum": 0.9}, PLAIN, set(), False),
+    "momentum": ({"momentum": 0.9, "steps": 3}, PLAIN, set(), True),
+    "Nesterov": ({"momentum": 0.9, "nesterov": True, "weight_decay": 0.01, "steps": 4}, PLAIN, set(), True),
+    "decay, once": ({"weight_decay": 0.01}, PLAIN, set(), False),
+    "decay": ({"weight_decay": 0.01, "steps": 3}, PLAIN, set(), True),
+    "decay in the loss": ({"term": decayed}, f"{PLAIN} and more", {"weights"}, False),
+    "Adam": ({"by": torch.optim.Adam}, PLAIN, {"steps"}, True),
+    "AdamW": ({"by": torch.optim.AdamW, "steps": 3}, PLAIN, {"steps"}, True),
+    "proximal": ({"term": pulled, "steps": 3}, f"{PLAIN} and more", {"pull"}, True),
+    "no zero_grad": ({"zero": False, "steps": 3}, f"{PLAIN} and more", {"before"}, True),
+    "clipped": ({"change": clipped}, PLAIN, {"scale"}, True),
+    "noise": ({"change": noisy}, f"{PLAIN} and more", {"unknown"}, True),
+    "edited": ({"after": edited}, f"{PLAIN} and more", {"unknown"}, True),
+    "smoothed": ({"loss": SMOOTH}, "cross entropy (label smoothing 0.1)", set(), True),
+    "weighted": ({"loss": HEAVY}, "cross entropy (weight)", set(), True),
+    "squared": ({"loss": squared}, "mse loss", set(), True),
+    "two": (
+        {"loss": lambda z, y: cross_entropy(z, y) + squared(z, y)},
+        "cross entropy and mse loss",
+        set(),
+        True,
+    ),
+    "own": ({"loss": lambda z, y: z.square().mean()}, "not one of torch's own", set(), True),
+    "autocast": ({"cast": True}, PLAIN, set(), True),
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_a_client_does_is_told(name: str) -> None:
+    does, loss, kinds, least = CLIENTS[name]
+    played = trained(**does)
+    assert (played.loss, set(played.differs), played.least()) == (loss, kinds, least)
+    assert played.replayed == (does.get("steps", 1),) * 2
+    assert (played.precision == "bfloat16") == (name == "autocast")
+
+
+# The private records are read all the same: a server knows its own weights, and a span needs no loss.
+@pytest.mark.parametrize(
+    "name", ["sum", "decay, once", "decay in the loss", "clipped", "smoothed", "weighted", "squared", "two"]
+)
+def test_as_much_is_read_as_of_plain_training(name: str) -> None:
+    counts = []
+    for played in (trained(), trained(**CLIENTS[name][0])):
+        found = [exact(attack, catalogue()[attack], *view(played), 60) for attack in ("fidel", "peel")]
+        assert found[1].proven == found[1].count(READ) > 0, found[1].why_not
+        counts.append(sum(level >= READ for level in combined(found, "AB")))
+    assert counts[1] == counts[0] == RECORDS
+
+
+@pytest.mark.parametrize("name", ["decay", "proximal", "no zero_grad", "momentum"])
+def test_the_weights_that_were_sent_are_taken_out_of_several_steps(name: str) -> None:
+    """So that Fidel reads as of plain steps: what is left is a sum of gradients."""
+    does = CLIENTS[name][0]
+    plain, own = (
+        exact("fidel", catalogue()["fidel"], *view(trained(**each)), 60) for each in ({"steps": 3}, does)
+    )
+    assert own.count(READ) >= plain.count(READ) > 0
+
+
+def test_the_report_says_what_was_checked() -> None:
+    lines: list[str] = []
+    found = of_round(trained(steps=2), 1, lines.append)
+    assert found.about["loss"] == PLAIN
+    assert found.about["computed again"] == "2 of 2 steps"
+    assert any(line.startswith("Checked: 2 of 2 local steps") for line in found.assumptions)
+    found = of_round(trained(term=pulled, steps=3), 5, lines.append)
+    assert any("FedProx" in line for line in found.assumptions)
+    assert not found.exposed() or "at least" in found.headline()
+    assert "at least" in found.page() or not found.recognisable()
+
+
+def test_chance_and_modes_of_the_client_are_replayed_and_left_as_they_were() -> None:
+    (inputs, targets), drawn = data(), []
+    for watches in (False, True):
+        torch.manual_seed(0)
+        network = nn.Sequential(
+            nn.Linear(20, 50), nn.BatchNorm1d(50), nn.ReLU(), nn.Dropout(), nn.Linear(50, 3)
+        )
+        network[1].eval()
+
+        def train(network: nn.Module = network) -> None:
+            optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+            for _ in range(2):
+                optimiser.zero_grad()
+                cross_entropy(network(inputs), targets).backward()
+                optimiser.step()
+
+        if watches:
+            assert watched(train)[1].read().differs == {}
+        else:
+            train()
+        drawn.append([*network.state_dict().values(), torch.rand(3)])
+    assert all(torch.equal(one, other) for one, other in zip(*drawn, strict=True))
+
+
+class Answer:
+    """What a model of transformers returns."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.loss, self.logits = None, logits
+
+
+def returning(what: Callable[[Tensor], Any]) -> nn.Module:
+    class Wraps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = wide()
+
+        def forward(self, x: Tensor) -> Any:
+            return what(self.network(x))
+
+    return Wraps()
+
+
+@pytest.mark.parametrize(
+    ("wrap", "scores"),
+    [(Answer, lambda out: out.logits), (lambda z: {"out": z}, lambda out: out["out"]),
+     (lambda z: (z, None), lambda out: out[0])],
+)  # fmt: skip
+def test_a_model_may_return_an_object(wrap: Callable[[Tensor], Any], scores: Callable[[Any], Tensor]) -> None:
+    inputs, targets = data()
+    own = client((returning(wrap), lambda out, y: cross_entropy(scores(out), y), (inputs, targets)), None, 1)
+    played = own.play()
+    assert played.plain_loss
+    assert exact("peel", catalogue()["peel"], *view(played), 60).count(READ) > 0
+
+
+def rounded(targets: Tensor) -> Tensor:
+    return one_hot(targets, 3).float()
+
+
+@pytest.mark.parametrize("kind", ["multi-label", "regression", "masks", "bfloat16"])
+def test_what_an_attack_does_not_need_is_no_reason_to_refuse(kind: str) -> None:
+    inputs, targets = data()
+    network, loss, wanted = wide(), nn.BCEWithLogitsLoss(), rounded(targets)
+    if kind == "regression":
+        network, loss, wanted = nn.Sequential(*wide()[:2], nn.Linear(400, 1)), nn.MSELoss(), inputs[:, :1] * 7  # type: ignore[index, assignment]
+    if kind == "masks":
+        network, loss, wanted = (
+            nn.Sequential(wide(), nn.Unflatten(1, (3, 1))),
+            nn.CrossEntropyLoss(),
+            targets[:, None],
+        )  # type: ignore[assignment]
+    if kind == "bfloat16":
+        network, inputs, loss, wanted = network.bfloat16(), inputs.bfloat16(), nn.CrossEntropyLoss(), targets  # type: ignore[assignment]
+    found = of_client(client((network, loss, (inputs, wanted)), None, 1), 3, lambda line: None)
+    by = {each.attack: each for each in found.found}
+    if kind == "bfloat16":
+        assert "bfloat16" in found.about["computes in"]
+        assert found.recognisable() > 0
+    else:
+        assert by["fidel"].count(READ) > 0
+        assert by["peel"].count(READ) >= by["fidel"].count(READ)
+    assert by["peel"].proven <= by["peel"].count(READ)
+    assert found.labelled() == 0 or kind == "bfloat16"
+    assert found.headline() in found.page()
+
+
+def test_each_batch_norm_is_taken_in_its_own_mode() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Linear(20, 30), nn.BatchNorm1d(30), nn.ReLU(), nn.Linear(30, 9), nn.BatchNorm1d(9)
+    )
+    network[1].eval()
+    played = client((network, nn.CrossEntropyLoss(), data()), None, 1).play()
+    observation, truth = view(played)
+    assert facts(played, observation)["batch norm by"].startswith("mixed: sent statistics in 1")
+    model = observation.model()
+    loss = cross_entropy(model(truth.images), truth.labels)
+    named = dict(model.named_parameters())
+    for name, slope in zip(named, torch.autograd.grad(loss, list(named.values())), strict=True):
+        assert torch.allclose(slope, observation.update(name)[0, 0], atol=1e-5), name
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_what_a_function_returns_is_what_was_sent(as_list: bool) -> None:
+    """A client of Flower returns its weights, which it may have changed."""
+    network, (inputs, targets) = wide(), data()
+
+    def train() -> Any:
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+        cross_entropy(network(inputs), targets).backward()
+        optimiser.step()
+        noisy = {name: value + 1.0 for name, value in network.state_dict().items()}
+        return ([value.numpy() for value in noisy.values()], 8, {}) if as_list else noisy
+
+    returned, watch = watched(train)
+    plain, played = watch.read(), watch.read(returned)
+    assert (set(plain.differs), set(played.differs)) == (set(), {"unknown"})
+    for name, value in plain.update.items():
+        assert torch.allclose(played.update[name], value + 1.0, atol=1e-5)
+
+
+class Adapted(nn.Module):
+    """A frozen dense layer with a low-rank adapter."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(20, 30).requires_grad_(False)
+        self.down, self.up = nn.Parameter(torch.randn(rank, 20)), nn.Parameter(torch.randn(30, rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.frozen(x) + x @ self.down.T @ self.up.T
+
+
+@pytest.mark.parametrize("rank", [16, 4])
+def test_members_are_recognised_by_an_adapter(rank: int) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(Adapted(rank), nn.ReLU(), nn.Linear(30, 3).requires_grad_(False))
+    batch = torch.rand(30, 20), torch.arange(30) % 3
+    own = client((network, nn.CrossEntropyLoss(), batch), RECORDS, 1)
+    observation, truth = view(own.play(), batch[0][RECORDS:])
+    (found,) = [each for each in besides(observation, truth) if each.title == "membership"]
+    if rank > RECORDS:
+        assert found.line.startswith("8 of 8 records are recognised as members, and 0 of 22")
+        assert "by the rows of 0.down" in found.line
+    else:
+        assert not found.ran
+        assert "no matrix that reads the records" in found.line
+
+
+def test_activations_without_a_second_derivative_are_searched() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Linear(20, 9), nn.Hardswish(), nn.Linear(9, 9), nn.Hardsigmoid(), nn.Linear(9, 3)
+    )
+    inputs, targets = data()
+    model = view(client((network, nn.CrossEntropyLoss(), (inputs, targets)), None, 1).play())[0].model()
+    pixels = (3 * inputs[:, :, None, None]).requires_grad_()
+    assert torch.allclose(model(pixels), network(pixels.flatten(1)), atol=1e-5)
+    slopes = torch.autograd.grad(model(pixels).square().sum(), list(model.parameters()), create_graph=True)
+    assert torch.autograd.grad(slopes[0].square().sum(), pixels)[0].any()
