@@ -40,8 +40,8 @@ def test_what_is_as_printed_is_reproduced(printed: pd.DataFrame) -> None:
     results = printed[(printed["class"] == "result") & (printed["metric"] != "claim")]
     decided = results[~results["verdict"].isin(["not-run", "inconclusive"])]
     assert len(decided) > 140
-    # Table 3.11 prints single samples, and means are measured. The text has two largest batches swapped; the one
-    # that falls short may do so because the thesis states no length.
+    # Table 3.11 prints single samples, and means are measured. The text has two largest batches swapped; the
+    # one that falls short may do so because the thesis states no length.
     wrong = set(decided.index[decided["verdict"] != "reproduced"])
     wrong = {key for key in wrong if not key.startswith("thesis.table-3-11.")}
     assert wrong == {"thesis.text-3-3-2-1.2"}
