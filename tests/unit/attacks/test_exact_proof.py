@@ -1,19 +1,24 @@
-"""Proofs of exact attacks: samples of the batch pass, and near misses do not."""
+"""Proofs of exact attacks, and the error that peeling carries."""
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from observations import observe
 from torch import Tensor
 
+from leakbench.attacks import run
 from leakbench.attacks.exact.columns import alone, columns_of, last_column
 from leakbench.attacks.exact.first_layer import FirstLayer, first_layers
 from leakbench.attacks.exact.proof import proof, read_twice
+from leakbench.attacks.exact.published import as_published
 from leakbench.attacks.exact.solved import samples_of
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.peel import peeled
+from leakbench.base.errors import Unfit
+from leakbench.networks import victims
 
 SHAPE = (8, 8, 3)
 HALF = {"hidden": [300, 40], "normalise": "half"}
@@ -151,3 +156,65 @@ def test_the_last_column_follows_from_the_others(doubled: tuple[Any, Tensor, Ten
     assert float((last @ columns[0]).abs()) == pytest.approx(1, abs=1e-9)
     # Of a column that is no sample's, no last one follows.
     assert not len(last_column(layer, seen, torch.randn(4, 5, dtype=torch.float64)))
+
+
+CLASSES = 10
+
+
+def sent(seed: int, side: int, neurons: int, batch: int) -> tuple[FirstLayer, Tensor, Tensor]:
+    """Return a first layer as in Peeling's Table II, a batch of smooth 8-bit images, and their labels.
+
+    The first layer's weights have a deviation of 0.5, and everything is in double precision.
+    """
+    torch.manual_seed(seed)
+    weight = 0.5 * torch.randn(neurons, side**2, dtype=torch.float64)
+    last = (2 * torch.rand(neurons, CLASSES, dtype=torch.float64) - 1) * (6 / (neurons + CLASSES)) ** 0.5
+    coarse = torch.rand(batch, 1, 4, 4, dtype=torch.float64)
+    smooth = torch.nn.functional.interpolate(coarse, size=(side, side), mode="bilinear", align_corners=True)
+    images = smooth.flatten(1) * torch.rand(batch, 1, dtype=torch.float64)
+    images = (images.clamp(0, 1) * 255).round() / 255
+    labels = torch.randint(0, CLASSES, (batch,))
+    nothing = torch.zeros(neurons, dtype=torch.float64)
+    ends = (torch.zeros(side**2, dtype=torch.float64), torch.ones(side**2, dtype=torch.float64))
+    layer = FirstLayer(
+        weight, nothing, weight, nothing, batch, *ends, logits=lambda output: output.relu() @ last
+    )
+    caused = layer.caused(images)[torch.arange(batch), labels]
+    return type(layer)(**vars(layer) | {"slope": caused.T @ images, "offset": caused.sum(0)}), images, labels
+
+
+def test_the_published_rule_accepts_true_samples_with_their_labels() -> None:
+    layer, images, labels = sent(2, 16, 600, 96)
+    found = as_published(layer)
+    near = torch.cdist(found.samples, images)
+    assert float(near.amin(1).max()) < 1e-3
+    assert torch.equal(labels[near.argmin(1)], found.labels)
+    assert len(near.argmin(1).unique()) == len(found.samples) > 10
+
+
+def test_the_published_rule_is_named_by_an_attack() -> None:
+    observation, images = observe("mlp", (8, 8, 3), 4, 1, hidden=[600], precision="float64")
+    entry = {"module": "peel", "parameters": {"rule": "published"}}
+    found = run(entry, observation, torch.Generator().manual_seed(0))
+    assert found.labels is not None
+    apart = torch.cdist(found.images[0, 0].flatten(1), images[0].flatten(1))
+    assert found.usable.all()
+    assert float(apart.amin(0).max()) < 1e-4
+    hidden, _ = observe("fcnn", (14, 14, 1), 5, 1, dropout=0.5, width=300)
+    with pytest.raises(Unfit, match="needs no dropout"):
+        run(entry, hidden, torch.Generator().manual_seed(0))
+
+
+def test_the_network_has_the_weights_that_the_authors_draw() -> None:
+    """The order of the draws, on a small scale: magnitudes, signs, the next neuron, and the last layer."""
+    network = victims.build("peeling", (2, 3, 2), 4, {"seed": 55726})
+    rng = np.random.default_rng(55726)
+    drawn = rng.normal(0, 0.5, 12)
+    signs = np.where(rng.random(12) < 0.5, 1, -1)
+    weights = network.state_dict()
+    first = weights["network.dense1.weight"][0].view(2, 2, 3).permute(1, 2, 0).flatten()
+    assert np.allclose(first.numpy(), np.abs(drawn) * signs)
+    assert weights["network.dense1.weight"].dtype == torch.float64
+    assert not weights["network.dense1.bias"].any()
+    assert float(weights["network.dense2.weight"].abs().max()) < (6 / 1004) ** 0.5
+    assert float(weights["network.dense1.weight"].std()) == pytest.approx(0.5, abs=0.02)

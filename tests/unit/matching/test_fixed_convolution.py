@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 from torch.profiler import ProfilerActivity, profile
-from trial_networks import CASES, IDS, SHAPE, gradient, met
 
 from leakbench.attacks.matching.engines.fixed_convolution import NARROW, FixedConv2d, fix_convolutions
-from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
 
 CONVOLUTIONS: list[dict[str, Any]] = [
     {"in_channels": 3, "kernel_size": 5, "stride": 2, "padding": 2},
@@ -85,19 +83,3 @@ def test_the_second_derivative_works_out_no_weights() -> None:
             )
         )
     assert counts[1] < counts[0]
-
-
-@pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
-def test_every_victim_keeps_its_gradients(module: str, parameters: dict[str, Any]) -> None:
-    model = met(module, parameters)
-    images = torch.rand(2, 2, 3, 32, 32, dtype=torch.float64, requires_grad=True)
-    labels = torch.tensor([[1, 2], [3, 3]])
-    names = [name for name, _ in model.named_modules()]
-    fixed = fix_convolutions(deepcopy(model)).requires_grad_(False)
-    engines_fit(fixed, SHAPE, like=model)
-    assert [name for name, _ in fixed.named_modules()] == names
-    found, _ = gradients(fixed, images, labels)
-    for trial in range(2):
-        expected: dict[str, Tensor] = gradient(model, images[trial], labels[trial])
-        for name, value in expected.items():
-            torch.testing.assert_close(found[name][trial], value, rtol=1e-9, atol=1e-12)

@@ -1,11 +1,10 @@
 """Batched gradients against autograd's, one trial at a time, in float64."""
 
-from typing import Any
-
 import pytest
 import torch
+from test_any_module import holds
 from torch import Tensor, nn
-from trial_networks import CASES, CLASSES, IDS, SHAPE, gradient, met, network
+from trial_networks import CLASSES, SHAPE, gradient, network
 
 from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
 from leakbench.base.errors import Unfit
@@ -19,33 +18,6 @@ def apart(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).detach().norm()) / (size if size > 1e-12 else 1.0)
 
 
-def check(model: nn.Module, images: Tensor, labels: Tensor) -> None:
-    """Compare gradients, losses and the derivative in the images of a random combination of all gradients."""
-    model.requires_grad_(False)
-    wanted = images.clone().requires_grad_()
-    found, losses = gradients(model, wanted, labels)
-    assert list(found) == [name for name, _ in model.named_parameters()]
-    assert losses.shape == (len(images),)
-    torch.manual_seed(1)
-    along = {name: torch.randn_like(parameter) for name, parameter in model.named_parameters()}
-    (derivative,) = torch.autograd.grad(
-        torch.stack([(value * along[name]).sum() for name, value in found.items()]).sum(), wanted
-    )
-    for trial in range(len(images)):
-        one = images[trial].clone().requires_grad_()
-        expected = gradient(model, one, labels[trial], create_graph=True)
-        for name, value in expected.items():
-            assert found[name].shape[1:] == value.shape
-            assert apart(found[name][trial], value) < EXACT, name
-        (slope,) = torch.autograd.grad(
-            torch.stack([(value * along[name]).sum() for name, value in expected.items()]).sum(), one
-        )
-        assert float(slope.norm()) > 0
-        assert apart(derivative[trial], slope) < EXACT
-        loss = nn.functional.cross_entropy(model(one), labels[trial])
-        assert losses[trial].item() == pytest.approx(loss.item(), rel=1e-12)
-
-
 def drawn(trials: int, batch: int, seed: int = 2) -> tuple[Tensor, Tensor]:
     torch.manual_seed(seed)
     return torch.rand(trials, batch, 3, 32, 32, dtype=torch.float64), torch.randint(
@@ -53,28 +25,12 @@ def drawn(trials: int, batch: int, seed: int = 2) -> tuple[Tensor, Tensor]:
     )
 
 
-@pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
-def test_gradients_of_every_victim_and_their_derivative_are_autograds(
-    module: str, parameters: dict[str, Any]
-) -> None:
-    deep = parameters.get("depth") == 50
-    model = met(module, parameters)
-    assert engines_fit(model, SHAPE)
-    check(model, *drawn(2 if deep else 3, 1 if deep else 2))
-
-
-@pytest.mark.parametrize(("trials", "batch"), [(1, 1), (1, 3), (4, 1), (3, 2)])
-@pytest.mark.parametrize("module", ["lenet_dlg", "resnet20_4"])
-def test_trials_and_batches_of_any_number_stay_apart(module: str, trials: int, batch: int) -> None:
-    check(network(module, {"width": 2} if module == "resnet20_4" else {}), *drawn(trials, batch))
-
-
 @pytest.mark.parametrize("conv", [nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(3, 2, (3, 2), (1, 2), (2, 0), (2, 1))])
 def test_strides_paddings_and_dilations_are_heeded(conv: nn.Conv2d) -> None:
     model = nn.Sequential(conv, nn.Tanh(), nn.Flatten(), nn.LazyLinear(CLASSES))
     images, labels = drawn(3, 2)
     model.double()(images[0])
-    check(model, images, labels)
+    holds(model.requires_grad_(False), images, labels)
 
 
 def test_soft_labels_and_their_derivative_are_autograds() -> None:
@@ -127,7 +83,7 @@ def test_a_layer_without_a_rule_is_named_once(capsys: pytest.CaptureFixture[str]
     model = nn.Sequential(nn.Flatten(), Own(3072, CLASSES)).double()
     images, labels = drawn(2, 1)
     for _ in range(2):
-        check(model, images, labels)
+        holds(model.requires_grad_(False), images, labels)
     (line,) = capsys.readouterr().err.splitlines()
     assert "1 (Own): no rule" in line
 
