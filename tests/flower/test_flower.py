@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from nightly import daily
 
 import leakbench
 from leakbench.base.artefacts import open_tensors, read_facts
@@ -140,7 +141,7 @@ def test_a_failed_client_is_said_to_have_failed(simulation: Path, tmp_path: Path
     assert "\x1b" not in line
 
 
-@pytest.mark.parametrize("where", [*STRATEGIES, pytest.param("deployed", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("where", daily([*STRATEGIES, "deployed"], STRATEGIES))
 def test_the_attack_finds_a_clients_private_image(
     where: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from nightly import daily
 from project import CELL, VICTIM, Project, tiny_project
 
 from leakbench.base.artefacts import read_facts, read_table, read_tensors
@@ -114,7 +115,7 @@ def dawdle(project: Project) -> str:
     return project.logged("capture", "/tiny/").split(" 2> ")[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("number", daily([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
 def test_a_terminated_job_leaves_nothing_half_written(number: signal.Signals, copied: Project) -> None:
     capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
     capture.unlink()

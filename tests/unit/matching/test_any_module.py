@@ -120,7 +120,7 @@ def test_every_part_alone(part: str, flat: bool) -> None:
     holds(assembled([part], flat), *drawn(2, 2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from(list(PARTS)), min_size=2, max_size=4),
     st.booleans(),
@@ -163,7 +163,7 @@ def test_every_victim(module: str, parameters: dict[str, Any]) -> None:
 def test_most_parts_fit_each_other() -> None:
     """Guards the test above, which leaves out what does not fit."""
     images, labels = drawn(1, 2)
-    pairs = [[one, other] for one in PARTS for other in PARTS]
+    pairs = [[one, other] for one in PARTS for other in list(PARTS)[::4]]
     fitting = [made(pair, True, 0, images[0], labels[0]) is not None for pair in pairs]
     assert sum(fitting) > 0.8 * len(pairs)
 
