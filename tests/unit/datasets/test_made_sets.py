@@ -14,7 +14,6 @@ from leakbench.base.errors import UserError
 from leakbench.datasets import fetch, rendered
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.columns import columns_of, decode, encode
-from leakbench.datasets.official import Unavailable
 from leakbench.datasets.records import records
 from leakbench.datasets.words import codes, spelt
 from leakbench.federation.training.batches import to_size
@@ -153,11 +152,6 @@ def test_another_list_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         rendered.words()
 
 
-def test_without_the_fonts_the_reason_is_said() -> None:
-    with pytest.raises(Unavailable, match="the installed matplotlib brings no no-such-folder"):
-        rendered.beside("matplotlib", "no-such-folder")
-
-
 COLUMNS: list[dict[str, list[float | str]]] = [
     {"age": [17, 90, 1]},
     {"work": ["Private", "State-gov", "?"]},
@@ -217,14 +211,6 @@ def test_bytes_that_are_no_text_and_files_without_end_are_refused(
     monkeypatch.setattr("leakbench.datasets.records.MOST", 10)
     with pytest.raises(Damaged, match="more than 10 bytes"):
         made(tmp_path, SOUND)
-
-
-@pytest.mark.parametrize(
-    "column", [{"age": [17, 90]}, {"age": [90, 17, 1]}, {"a": ["x", "x"]}, {"a": ["x"], "b": ["y"]}, {}]
-)
-def test_a_column_that_is_none_is_refused(column: dict[str, list[float | str]]) -> None:
-    with pytest.raises(UserError, match=r"columns: .* is no column"):
-        columns_of([column])
 
 
 def test_what_was_encoded_is_decoded_to_the_same_values() -> None:

@@ -6,7 +6,6 @@ from torch import nn
 
 from leakbench import defences
 from leakbench.attacks.adaptive.censor import censor as known
-from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Update, protected, sent_bytes
 from leakbench.defences.censor import orthogonal
 from leakbench.defences.dgp import middle
@@ -125,8 +124,3 @@ def test_zeros_are_not_sent() -> None:
     sent = protected(defence, {"a": torch.randn(1, 1000)}, {}, RNG)
     # A fifth at 32 bits, and a bit for each place.
     assert sent_bytes(defence, sent).tolist() == [(200 * 32 + 1000) // 8]
-
-
-def test_shares_that_leave_nothing_are_refused() -> None:
-    with pytest.raises(UserError, match=r"largest \(0.5\) and smallest \(0.5\) drop every coordinate"):
-        defences.build("dgp", {"largest": 0.5, "smallest": 0.5})

@@ -247,12 +247,6 @@ def test_what_is_no_image_has_no_person() -> None:
     assert found[1] == 1
 
 
-def test_answers_belong_to_their_images() -> None:
-    images = np.zeros((2, 3, 4, 4))
-    with pytest.raises(ValueError, match="2 reconstructions, 1 answers, 2 labels"):
-        top(1)(images, images, labels=np.array([0, 0]), judge=np.zeros((1, 3)))
-
-
 NAN = float("nan")
 # Two passes of two rounds, two candidates each; candidates are numbered 0 … 7.
 IMAGES = np.array([[10, 11], [12, 13], [13, 10], [11, 12]])

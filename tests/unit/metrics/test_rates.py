@@ -59,13 +59,6 @@ def test_what_did_not_come_out_is_no_success_at_any_threshold() -> None:
         assert not successes(np.array([0.5, math.nan]), failed, metric).any()
 
 
-def test_thresholds_are_normalised_for_three_metrics() -> None:
-    with pytest.raises(ValueError, match="lpips_alex"):
-        successes(np.zeros(1), np.zeros(1, bool), "lpips_alex")
-    with pytest.raises(ValueError, match="2 values but 1 failures"):
-        successes(np.zeros(2), np.zeros(1, bool), "mse")
-
-
 MEMBERS = np.array([True, True, False, False, False, False])
 NOBODY = np.zeros(6, bool)
 

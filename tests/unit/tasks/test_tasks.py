@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.base.errors import UserError
 from leakbench.networks.tasks import classification, recognition, task_of
 
 
@@ -25,13 +24,6 @@ def test_the_likeliest_class_is_the_answer() -> None:
 def test_a_regime_without_the_key_classifies() -> None:
     assert task_of({}) is classification
     assert task_of({"task": "recognition"}) is not classification
-
-
-def test_readings_are_no_classes() -> None:
-    for function in (classification.loss, classification.correct):
-        with pytest.raises(UserError, match="takes logits of two dimensions") as told:
-            function(torch.zeros(2, 5, 4), torch.zeros(2, 5))
-        assert "\n" not in str(told.value)
 
 
 BLANK = 2
@@ -93,10 +85,3 @@ def test_only_the_whole_word_is_right() -> None:
     # Labels may be shorter than there are steps.
     assert recognition.correct(outputs[:1], labels([0, 0, 1], length=3)).tolist() == [True]
     assert recognition.correct(outputs[:1], labels([0, 0], length=2)).tolist() == [False]
-
-
-def test_classes_are_no_readings() -> None:
-    for function in (recognition.loss, recognition.correct):
-        with pytest.raises(UserError, match="have 2 dimensions") as told:
-            function(torch.zeros(2, 5), labels([0], [1]))
-        assert "\n" not in str(told.value)

@@ -142,11 +142,6 @@ def test_shares_alike_have_one_size() -> None:
     assert {len(share) for share in divide(LABELS, 3, "iid", None, rng())} == {100}
 
 
-def test_a_concentration_that_starves_a_client_is_refused() -> None:
-    with pytest.raises(UserError, match="alpha 1e-06 leaves one of 50 clients without images"):
-        divide(LABELS, 50, "dirichlet", 1e-6, rng())
-
-
 def test_a_split_by_client_is_the_data_sets_own() -> None:
     owners = np.array([1, 0, 1, 1, 0])
     shares = divide(LABELS[:5], 2, "by-client", None, rng(), owners)
