@@ -12,7 +12,7 @@ from random_networks import CHANNELS, CLASSES, PARTS, SIDE, assembled
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
-from trial_networks import CASES, IDS, SHAPE, distance_of, group, met
+from trial_networks import SHAPE, VICTIMS, distance_of, group, met
 
 from leakbench.attacks.matching.engines.chain import chain
 from leakbench.attacks.matching.engines.fixed_convolution import fix_convolutions
@@ -146,7 +146,7 @@ def made(parts: list[str], flat: bool, seed: int, images: Tensor, labels: Tensor
     return model
 
 
-@pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
+@pytest.mark.parametrize(("module", "parameters"), VICTIMS)
 def test_every_victim(module: str, parameters: dict[str, Any]) -> None:
     """With its convolutions fixed too, which keeps its layers' names."""
     model = met(module, parameters).requires_grad_(False)

@@ -95,7 +95,7 @@ def made(family: str) -> tuple[nn.Module, int]:
 
 
 # Plain layers, joined features, attention and gates by squeezing.
-SHORT = ("alexnet", "densenet", "regnet_y", "resnet", "swin")
+SHORT = ("alexnet", "densenet", "regnet_y", "resnext", "swin")
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, SHORT))
