@@ -198,6 +198,7 @@ def altered(path: Path, old: bytes, new: bytes) -> None:
     path.chmod(mode)
 
 
+@pytest.mark.nightly
 def test_altered_bytes_of_a_remote_are_refused(story: Story, tmp_path: Path) -> None:
     """Unless it verifies, DVC takes a read-only object of a remote for whole."""
     publisher = story.project
@@ -242,6 +243,7 @@ def test_check_names_each_file_that_is_not_as_recorded(story: Story, tmp_path: P
     assert checked.stderr.startswith("leakbench check: dvc.lock: 3 differences")
 
 
+@pytest.mark.nightly
 def test_an_experiment_runs_what_changed_and_shows_its_counts(story: Story, tmp_path: Path) -> None:
     """`dvc exp run` in the workspace, whose metrics are the scorecard's counts by class and word."""
     project = story.project.copy(tmp_path)

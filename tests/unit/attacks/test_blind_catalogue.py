@@ -169,10 +169,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("blind"))
 
 
-# Each day one attack of each kind: its module, unknowns and where its labels come from.
+# Each day one attack of each kind: its module and where its labels come from.
 SHORT = first_of_each(
     sorted(entries()),
-    lambda name: repr([entries()[name].get(key) for key in ("module", "unknowns", "labels")]),
+    lambda name: repr([entries()[name].get(key) for key in ("module", "labels")]),
 )
 
 
