@@ -51,7 +51,7 @@ def test_the_published_sizes_are_run_for_a_named_result_alone(words: list[str]) 
     assert "scale=paper" not in words or any(word.startswith("results/paper/") for word in words)
 
 
-@pytest.mark.parametrize("part", daily(range(PARTS), [0]))
+@pytest.mark.parametrize("part", daily(range(PARTS), [1]))
 def test_every_command_of_the_readme_is_planned(part: int, everything: Project) -> None:
     """Commands that differ in their targets alone are planned as one, and a part of them by day."""
 
