@@ -12,9 +12,6 @@ import pytest
 import yaml
 from project import CELL, EXPERIMENT, FEDERATION, PARTS, ROOT, Project, Ran
 
-from leakbench.catalogue.load import load_kind
-from leakbench.catalogue.schema import Dataset
-
 RECORDED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore")
 NOTHING = "Nothing to be done"
 
@@ -273,13 +270,6 @@ def test_a_new_digest_of_a_data_set_reruns_what_reads_it(story: Story, tmp_path:
     project = story.project.copy(tmp_path)
     project.path("data/digests/tiny.sha256").write_text("another\n")
     assert {"train", "capture", "score", "table", "scorecard"} <= project.snakemake("--dry-run").verbs
-
-
-def catalogued(path: str) -> Dataset:
-    """Return the catalogue's entry of a data set's file."""
-    entry = load_kind(ROOT / "config", "datasets")[Path(path).stem]
-    assert isinstance(entry, Dataset)
-    return entry
 
 
 def test_recorded_data_sets_are_compared_by_the_digest_beside_them(story: Story) -> None:
