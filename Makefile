@@ -14,10 +14,11 @@ export PYTHONNOUSERSITE := 1
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: help reproduce test lint manual bench verify-recorded renew golden-lines mutants house seeds fuzz kills lock env browser slurm flower clean
+.PHONY: help reproduce test nightly lint manual bench verify-recorded renew golden-lines mutants house seeds fuzz kills lock env browser slurm flower clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
+	@echo "make nightly     run the tests of long campaigns that make test leaves out (half an hour)"
 	@echo "make lint        check style, types, import contracts and the workflow"
 	@echo "make manual      write config/README.md, the schemas for editors and the citations"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
@@ -39,8 +40,13 @@ reproduce: env
 
 # Many tests wait for other processes, so that three workers keep two cores busy. One of the tests is `make lint`.
 # A worker that crashes ends the run, which names its test. Replaced, it may leave xdist waiting for ever.
+TESTS := pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test: env browser slurm flower
-	pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	$(TESTS)
+
+# A short test of each of these campaigns is among those of `make test`.
+nightly: env browser slurm flower
+	$(TESTS) -m nightly
 
 lint: env
 	ruff check .

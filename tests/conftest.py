@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The cluster's waits most of its time, so that it comes before all others.
     """
-    first = ("slurm", "test_lint.py", "workflow", "flower", "audit", "drawing")
+    first = ("slurm", "test_lint.py", "workflow", "golden", "flower", "audit", "matching", "attacks")
     rank = {part: place for place, part in enumerate(first)}
     items.sort(key=lambda item: min(rank.get(part, len(first)) for part in item.path.parts))
 

@@ -70,6 +70,7 @@ def test_a_network_is_audited_to_the_page(kind: str) -> None:
     assert found.headline() in found.page()
 
 
+@pytest.mark.nightly
 def test_a_residual_network_of_45_megabytes_stays_within_memory_and_budget(tmp_path: Path) -> None:
     """The command itself ends the audit at 4 GB, or a minute after the budget."""
     pytest.importorskip("torchvision")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apps
 import pytest
+from nightly import daily
 
 
 def audit(folder: Path, code: str, *more: str) -> subprocess.CompletedProcess[str]:
@@ -48,7 +49,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD)
+# One of each way to end: by its error, with a process of its own left, for its memory.
+SHORT = ("raises", "forks", "eats memory")
+
+
+@pytest.mark.parametrize("kind", daily(BAD, SHORT))
 def test_a_bad_file_is_one_line_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
     code, words = BAD[kind]
     done = audit(tmp_path, code, "--memory", "1g")

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from nightly import daily
 
 import leakbench
 from leakbench.base.artefacts import open_tensors, read_facts
@@ -87,6 +88,7 @@ def mean_returned(rounds: Rounds, name: str, number: int) -> np.ndarray:
     return rounds.sent[name][number] + np.tensordot(weights, rounds.updates[name][number], 1)
 
 
+@pytest.mark.nightly
 def test_a_deployed_apps_next_model_is_the_mean_of_what_was_recorded(deployment: Path) -> None:
     """What the recorder kept is what Flower's own FedAvg worked with."""
     rounds = read_rounds(deployment)
@@ -139,7 +141,7 @@ def test_a_failed_client_is_said_to_have_failed(simulation: Path, tmp_path: Path
     assert "\x1b" not in line
 
 
-@pytest.mark.parametrize("where", ["FedAvg", "FedProx", "FedAdam", "deployed"])
+@pytest.mark.parametrize("where", daily([*STRATEGIES, "deployed"], STRATEGIES))
 def test_the_attack_finds_a_clients_private_image(
     where: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ def test_the_attack_finds_a_clients_private_image(
         assert (candidates - image).abs().amax(1).min() < 1e-2
 
 
+@pytest.mark.nightly
 def test_an_audit_reads_the_rounds_with_the_apps_own_file(deployment: Path, tmp_path: Path) -> None:
     """Every record of both clients is proven, in both rounds, and counts once."""
     own = str(HERE / "app/quickstart/task.py")

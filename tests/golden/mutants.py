@@ -150,6 +150,9 @@ def by_tests(package: Path, file: str) -> str:
         "-n0",
         "-p",
         "no:cacheprovider",
+        # Those of the night too.
+        "-m",
+        "",
         *(p for *_, p in sorted(near)),
     ]
     environment = os.environ | {"PYTHONPATH": str(package)}

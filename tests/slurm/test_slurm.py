@@ -133,6 +133,19 @@ def queue() -> list[tuple[str, str, str, str]]:
     return [tuple(line.split()[:4]) for line in told.stdout.splitlines()]  # type: ignore[misc]
 
 
+def test_a_job_of_the_pipeline_runs_on_the_cluster(cluster: Path, project: Project, tmp_path: Path) -> None:
+    # Data are fetched on this machine.
+    victim = "results/quick/victims/tiny/tiny/0.safetensors"
+    assert project.snakemake("data/tiny.safetensors").rc == 0
+    log = tmp_path / "log"
+    run = submit(project, log, victim)
+    text = ended(run, log)
+    assert run.returncode == 0, text[-3000:]
+    assert {state for _, state, *_ in queue()} == {"COMPLETED"}
+    assert project.path(victim).is_file()
+
+
+@pytest.mark.nightly
 def test_a_pipeline_that_is_broken_and_cancelled_is_taken_up_again(
     cluster: Path, project: Project, tmp_path: Path
 ) -> None:

@@ -1,12 +1,19 @@
-"""README.md and docs/README.md name every attack, defence and page, and commands that show something."""
+"""Pages name what there is, and the examples of the guides work."""
 
 import re
+import textwrap
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+import yaml
 from project import ROOT
 
+from leakbench.catalogue.schema import Dataset, Victim
 from leakbench.catalogue.workflow import Workflow
+from leakbench.metrics.metric import Metric
 from leakbench.papers import reference
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,3 +74,47 @@ def test_links_lead_somewhere(page: Path) -> None:
             heads = re.findall(r"^#+ (.*)", file.read_text(encoding="utf-8"), re.MULTILINE)
             made = [re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads]
             assert anchor in made, target
+
+
+def blocks(page: str, opening: str) -> list[str]:
+    """Return the indented blocks of a guide whose first line begins with `opening`, dedented."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = re.findall(r"(?:^ {7}.*\n|^\n(?=\n* {7}))+", text, re.MULTILINE)
+    return [code for code in map(textwrap.dedent, found) if code.strip().startswith(opening)]
+
+
+def run(page: str) -> dict[str, Any]:
+    """Run the module that a guide shows; return its names."""
+    (code,) = blocks(page, '"""')
+    names: dict[str, Any] = {}
+    exec(compile(code, page, "exec"), names)
+    return names
+
+
+def test_the_network_of_the_guide_maps_images_to_logits() -> None:
+    network = run("adding-networks.md")["two_layers"]((4, 6, 3), 5, width=7)
+    assert network(torch.rand(2, 3, 4, 6)).shape == (2, 5)
+    (entry,) = blocks("adding-networks.md", "summary:")
+    value = yaml.safe_load(entry)
+    Victim(**value.pop("variants")["trained"] | value)
+
+
+def test_the_data_set_of_the_guide_is_read(tmp_path: Path) -> None:
+    images, labels = np.full((3, 28, 28, 1), 7), np.array([0, 1, 1])
+    for split in ("train", "test"):
+        np.savez(tmp_path / f"{split}.npz", images=images, labels=labels)
+    found = run("adding-datasets.md")["shapes"](tmp_path)
+    assert (found.tensors["test/images"] == images).all()
+    assert found.tensors["test/images"].dtype == np.uint8
+    assert found.tensors["train/labels"].tolist() == [0, 1, 1]
+    (entry,) = blocks("adding-datasets.md", "summary:")
+    dataset = Dataset(**yaml.safe_load(entry))
+    assert (dataset.classes, dataset.shape) == (2, (28, 28, 1))
+
+
+def test_the_metric_of_the_guide_measures_what_it_says() -> None:
+    (metric,) = run("adding-metrics.md")["METRICS"]
+    assert isinstance(metric, Metric)
+    dark, bright = np.full((1, 1, 2, 2), 0.25), np.full((1, 1, 2, 2), 1.0)
+    assert metric.function(dark, bright) == pytest.approx([0.75])
+    assert np.isnan(metric.function(np.full((1, 1, 2, 2), np.nan), bright)).all()

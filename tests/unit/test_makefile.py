@@ -96,6 +96,7 @@ def test_the_environment_is_the_lock_without_what_is_left_out(
         assert line.endswith(f"torch=={versions['torch']} torchvision=={versions['torchvision']}")
 
 
+@pytest.mark.nightly
 def test_torch_computes_without_what_is_left_out(tmp_path: Path) -> None:
     """It decomposes and trains a network on the processor, in a copy of this environment without them."""
     packages = Path(sysconfig.get_path("purelib"))

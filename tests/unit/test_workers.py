@@ -1,5 +1,6 @@
-"""Workers: they end with the process that asked for them, and do not touch what it computes with."""
+"""Workers and leases of GPUs: they end with who asked, and are held by one."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from leakbench.base.errors import UserError
+from leakbench.base.processes.gpu_lease import leased
 from leakbench.base.processes.workers import Work, one_thread, side_by_side
 
 SLEEPING = """
@@ -87,3 +90,121 @@ def test_parts_of_a_work_have_folders_of_their_own(tmp_path: Path) -> None:
     assert two.scratch == tmp_path / "null" / "match-client-0-model-1"
     assert one.workers == two.workers == 3
     assert Work().part("null").scratch is None
+
+
+FORK = multiprocessing.get_context("fork")
+
+
+def two() -> list[str]:
+    return ["GPU-one", "GPU-two"]
+
+
+def hold(folder: Path, device: str, place: Path, done: Path) -> None:
+    with leased(device, two, folder / "leases") as own:
+        place.write_text(own)
+        for _ in range(300):
+            if done.exists():
+                return
+            time.sleep(0.05)
+
+
+def start(
+    folder: Path, count: int, device: str = "cuda"
+) -> tuple[list[multiprocessing.Process], list[Path], Path]:
+    # A file and no multiprocessing.Event, which hangs once one who waited for it was killed.
+    done = folder / os.urandom(4).hex()
+    places = [folder / f"{os.urandom(4).hex()}-{number}" for number in range(count)]
+    jobs = [FORK.Process(target=hold, args=(folder, device, place, done)) for place in places]
+    for job in jobs:
+        job.start()
+    return jobs, places, done
+
+
+def told(places: list[Path], count: int) -> list[str]:
+    """Wait until `count` of the jobs have a device; return theirs."""
+    for _ in range(200):
+        found = [place.read_text() for place in places if place.exists()]
+        if len(found) >= count and all(found):
+            return sorted(found)
+        time.sleep(0.05)
+    raise AssertionError(places)
+
+
+def test_jobs_never_share_a_device(tmp_path: Path) -> None:
+    jobs, places, done = start(tmp_path, 2)
+    assert told(places, 2) == ["cuda:0", "cuda:1"]
+    # A third waits, and is served when one of them ends.
+    (late,), (place,), own = start(tmp_path, 1)
+    time.sleep(0.7)
+    assert not place.exists()
+    done.touch()
+    assert told([place], 1)[0] in ("cuda:0", "cuda:1")
+    own.touch()
+    for job in (*jobs, late):
+        job.join(10)
+        assert job.exitcode == 0
+
+
+def test_a_killed_job_lets_go(tmp_path: Path) -> None:
+    jobs, places, done = start(tmp_path, 2)
+    told(places, 2)
+    assert jobs[0].pid is not None
+    os.kill(jobs[0].pid, signal.SIGKILL)
+    jobs[0].join(10)
+    free = places[0].read_text()
+    with leased("cuda", two, tmp_path / "leases") as own:
+        assert own == free
+    done.touch()
+    jobs[1].join(10)
+
+
+def test_what_is_named_is_not_waited_for_but_kept_from_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "leases"
+    with leased("cuda:0", two, folder) as named:
+        assert named == "cuda:0"
+        with leased("cuda", two, folder) as other:
+            assert other == "cuda:1"
+            with leased("cuda:1", two, folder) as shared:
+                assert shared == "cuda:1"
+    assert "another job computes there too" in capsys.readouterr().err
+
+
+def test_devices_are_told_apart_by_name_not_by_number(tmp_path: Path) -> None:
+    """What one job sees as its first device can be another's second, by CUDA_VISIBLE_DEVICES."""
+    with leased("cuda", two, tmp_path / "leases") as first:
+        assert first == "cuda:0"
+        with leased("cuda", lambda: ["GPU-two", "GPU-one"], tmp_path / "leases") as other:
+            assert other == "cuda:0"
+
+
+def test_an_end_by_error_lets_go_too(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="stop"), leased("cuda", two, tmp_path / "leases"):
+        raise ValueError("stop")
+    with leased("cuda", two, tmp_path / "leases") as own:
+        assert own == "cuda:0"
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:2"])
+def test_absent_devices_are_one_line(device: str, tmp_path: Path) -> None:
+    names = two if device == "cuda:2" else list
+    with pytest.raises(UserError, match=f"--device {device}: torch finds (no|2) CUDA device"):
+        leased(device, names, tmp_path / "leases").__enter__()
+
+
+def test_other_users_can_lease_whatever_the_umask_of_the_first(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with leased("cuda", lambda: ["GPU-1"], tmp_path / "leases"):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "leases" / "GPU-1").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "leases").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_processor_needs_no_lease(tmp_path: Path) -> None:
+    with leased("cpu", two, tmp_path / "leases") as own:
+        assert own == "cpu"
+    assert not (tmp_path / "leases").exists()

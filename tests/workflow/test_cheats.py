@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from nightly import daily
 from project import CELL, DATASET, EXPERIMENT, FEDERATION, Project, Ran
 
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
@@ -105,7 +106,10 @@ def test_private_images_under_another_sets_name_stop_the_run(copied: Project) ->
     assert "Traceback" not in told[0].read_text()
 
 
-@pytest.mark.parametrize("name", ["scratch/train/study.safetensors", f"{QUICK}/studies/study.safetensors"])
+DRAWN = ("scratch/train/study.safetensors", f"{QUICK}/studies/study.safetensors")
+
+
+@pytest.mark.parametrize("name", daily(DRAWN, DRAWN[:1]))
 def test_no_attack_reads_what_a_training_study_drew(name: str, copied: Project) -> None:
     """Its clients' chance has no salt. What is left of it while it runs, and afterwards, is closed."""
     write_tensors(copied.path(name), {"images/0": np.zeros((3, 1), np.int64)}, {"split": "test"})
@@ -142,6 +146,7 @@ def lines(project: Project) -> pd.DataFrame:
     return found.set_index(["attack", "baseline", "metric"]).sort_index()
 
 
+@pytest.mark.nightly
 def test_saying_nan_where_it_is_unsure_counts_as_failures(copied: Project) -> None:
     """From the attack to the verdict: it has the numbers of one that says that it found nothing."""
     cheats = [{"name": f"unsure-{says}", "parameters": {"says": says}} for says in ("nan", "nothing")]
@@ -179,7 +184,7 @@ def test_saying_nan_where_it_is_unsure_counts_as_failures(copied: Project) -> No
         assert reason in card.loc[f"new.unsure-{name}", "reason"]
 
 
-@pytest.mark.parametrize("caught", [True, False])
+@pytest.mark.parametrize("caught", daily([True, False], [True]))
 def test_honesty_on_the_null_run_alone_is_no_success(caught: bool, copied: Project) -> None:
     """It beats every baseline that has a run of its own, and not what it made of another update; without that
     baseline (`caught`: no) the claim would stand."""
@@ -211,6 +216,7 @@ def test_honesty_on_the_null_run_alone_is_no_success(caught: bool, copied: Proje
         assert found["verdict"] == "reproduced"
 
 
+@pytest.mark.nightly
 def test_a_clients_noise_is_drawn_again_by_whoever_has_the_salt_and_by_no_attack(copied: Project) -> None:
     """Given the salt, which no attack can read, the cheat takes the noise off and undoes the defence.
     Without it nothing is better than the honest attack."""

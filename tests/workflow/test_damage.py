@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from nightly import daily
 from project import CELL, Project
 
 from leakbench.base.artefacts import read_facts, read_json, read_tensors, told, write_tensors
@@ -48,8 +49,18 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("damage", [halve, empty, garble, remove])
-@pytest.mark.parametrize(("verb", "part", "name"), INPUTS)
+DAMAGES = (halve, empty, garble, remove)
+
+
+# Every input has one damage each day, another beside its neighbour's, and all of them each night.
+@pytest.mark.parametrize(
+    ("verb", "part", "name", "damage"),
+    [
+        pytest.param(*case, damage, marks=[pytest.mark.nightly] * (place % len(DAMAGES) != number))
+        for place, case in enumerate(INPUTS)
+        for number, damage in enumerate(DAMAGES)
+    ],
+)
 def test_one_line_for_a_damaged_input(
     verb: str,
     part: str,
@@ -110,34 +121,37 @@ def flip(path: Path) -> None:
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def test_a_flipped_bit_is_named_set_aside_and_mended_by_the_next_run(copied: Project) -> None:
+# One each day, and all of them each night.
+FLIPPED = [
+    f"{R}/captures/{CELL}/0.safetensors",
+    f"{R}/guesses/{CELL}/fidel/0.safetensors",
+    f"{R}/records/attack/{CELL}/fidel/0.json",
+    f"{R}/truth/{CELL}/0.safetensors",
+    f"{R}/victims/tiny/tiny/0.safetensors",
+    "data/tiny.safetensors",
+]
+
+
+@pytest.mark.parametrize("name", daily(FLIPPED, FLIPPED[:1]))
+def test_a_flipped_bit_is_named_set_aside_and_mended_by_the_next_run(name: str, copied: Project) -> None:
     """In each file that a score is made of; Snakemake itself has nothing to do for any of them."""
     wanted = f"{R}/scores/{CELL}/0.parquet"
-    names = [
-        f"{R}/guesses/{CELL}/fidel/0.safetensors",
-        f"{R}/records/attack/{CELL}/fidel/0.json",
-        f"{R}/truth/{CELL}/0.safetensors",
-        f"{R}/captures/{CELL}/0.safetensors",
-        f"{R}/victims/tiny/tiny/0.safetensors",
-        "data/tiny.safetensors",
-    ]
-    for name in names:
-        path = copied.path(name)
-        whole = path.read_bytes()
-        flip(path)
-        copied.path(wanted).unlink()
-        if "captures" in name:
-            copied.path(names[0]).unlink()
-        ran = copied.snakemake(wanted)
-        assert ran.rc == 1, name
-        told = [line for line in ran.text.splitlines() if f": {name}: " in line]
-        assert told, ran.text[-3000:]
-        assert "set aside" in told[0]
-        assert path.with_name(f"{path.name}.damaged").is_file()
-        assert not path.exists()
-        again = copied.snakemake(wanted)
-        assert again.rc == 0, again.text[-3000:]
-        assert "records" in name or path.read_bytes() == whole
+    path = copied.path(name)
+    whole = path.read_bytes()
+    flip(path)
+    copied.path(wanted).unlink()
+    if "captures" in name:
+        copied.path(f"{R}/guesses/{CELL}/fidel/0.safetensors").unlink()
+    ran = copied.snakemake(wanted)
+    assert ran.rc == 1
+    told = [line for line in ran.text.splitlines() if f": {name}: " in line]
+    assert told, ran.text[-3000:]
+    assert "set aside" in told[0]
+    assert path.with_name(f"{path.name}.damaged").is_file()
+    assert not path.exists()
+    again = copied.snakemake(wanted)
+    assert again.rc == 0, again.text[-3000:]
+    assert "records" in name or path.read_bytes() == whole
     assert copied.snakemake().rc == 0
     assert "Nothing to be done" in copied.snakemake().text
 

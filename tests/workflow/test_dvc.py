@@ -12,9 +12,6 @@ import pytest
 import yaml
 from project import CELL, EXPERIMENT, FEDERATION, PARTS, ROOT, Project, Ran
 
-from leakbench.catalogue.load import load_kind
-from leakbench.catalogue.schema import Dataset
-
 RECORDED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore")
 NOTHING = "Nothing to be done"
 
@@ -198,6 +195,7 @@ def altered(path: Path, old: bytes, new: bytes) -> None:
     path.chmod(mode)
 
 
+@pytest.mark.nightly
 def test_altered_bytes_of_a_remote_are_refused(story: Story, tmp_path: Path) -> None:
     """Unless it verifies, DVC takes a read-only object of a remote for whole."""
     publisher = story.project
@@ -242,6 +240,7 @@ def test_check_names_each_file_that_is_not_as_recorded(story: Story, tmp_path: P
     assert checked.stderr.startswith("leakbench check: dvc.lock: 3 differences")
 
 
+@pytest.mark.nightly
 def test_an_experiment_runs_what_changed_and_shows_its_counts(story: Story, tmp_path: Path) -> None:
     """`dvc exp run` in the workspace, whose metrics are the scorecard's counts by class and word."""
     project = story.project.copy(tmp_path)
@@ -271,13 +270,6 @@ def test_a_new_digest_of_a_data_set_reruns_what_reads_it(story: Story, tmp_path:
     project = story.project.copy(tmp_path)
     project.path("data/digests/tiny.sha256").write_text("another\n")
     assert {"train", "capture", "score", "table", "scorecard"} <= project.snakemake("--dry-run").verbs
-
-
-def catalogued(path: str) -> Dataset:
-    """Return the catalogue's entry of a data set's file."""
-    entry = load_kind(ROOT / "config", "datasets")[Path(path).stem]
-    assert isinstance(entry, Dataset)
-    return entry
 
 
 def test_recorded_data_sets_are_compared_by_the_digest_beside_them(story: Story) -> None:

@@ -48,6 +48,7 @@ def test_an_entry_has_the_defence_and_its_numbers(entered: Project) -> None:
     assert not entered.path("config/defences/halve.yaml").exists()
 
 
+@pytest.mark.nightly
 def test_an_entry_that_is_run_again_gives_its_numbers_or_is_found_out(
     entered: Project, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from nightly import daily
 from project import CELL, VICTIM, Project, tiny_project
 
 from leakbench.base.artefacts import read_facts, read_table, read_tensors
@@ -44,6 +45,7 @@ def start(project: Project, *command: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.nightly
 def test_a_killed_training_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     project = tiny_project(tmp_path)
     training = VICTIM["training"] | {
@@ -79,6 +81,7 @@ def test_a_killed_training_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     assert list(scratch.glob("*")) == []
 
 
+@pytest.mark.nightly
 def test_a_resumed_training_does_start_from_the_checkpoint(finished: Project, tmp_path: Path) -> None:
     """Guards the test above: a checkpoint of other weights leads to other weights."""
     from leakbench.base.artefacts import write_tensors
@@ -112,7 +115,7 @@ def dawdle(project: Project) -> str:
     return project.logged("capture", "/tiny/").split(" 2> ")[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", daily([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
 def test_a_terminated_job_leaves_nothing_half_written(number: signal.Signals, copied: Project) -> None:
     capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
     capture.unlink()
@@ -155,6 +158,7 @@ def whole_run(project: Project) -> subprocess.Popen[str]:
     return start(project, sys.executable, "-m", "snakemake", "--cores", "2")
 
 
+@pytest.mark.nightly
 def test_a_second_run_is_refused_and_a_killed_one_leaves_nothing_but_its_locks(copied: Project) -> None:
     """Kill -9 of Snakemake: its jobs end by themselves, `--unlock` opens its locks, and the next run makes
     the same bytes."""

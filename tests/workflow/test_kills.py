@@ -3,10 +3,12 @@
 import random
 import shutil
 
+import pytest
 from kills import IDENTICAL, KINDS, LEFT_OVER, Run, compared
 from project import Project
 
 
+@pytest.mark.nightly
 def test_whatever_is_killed_the_bytes_are_the_same_and_nothing_is_left(
     finished: Project, copied: Project
 ) -> None:

@@ -21,8 +21,9 @@ OUT = {
     "figure": ("/tiny", f"{R}/figures/tiny.png"),
     "report": ("/tiny", f"{R}/report.html"),
 }
+SHORT = ("attack", "report")
 LIMITS = [
-    *((verb, "-f 1", FILES) for verb in OUT),
+    *(pytest.param(verb, "-f 1", FILES, marks=[pytest.mark.nightly] * (verb not in SHORT)) for verb in OUT),
     *((verb, "-v 600000", r"too little memory(: .*)? \(.*ulimit -v\)") for verb in ("train", "attack")),
     ("score", "-n 6", r"too many open files \(.*ulimit -n\)"),
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from nightly import daily
 from project import EXPERIMENT, FEDERATION, Project
 
 from leakbench.__main__ import main
@@ -47,7 +48,7 @@ def add(project: Project, kind: str, name: str) -> None:
     assert main(["new", kind, name, "--root", str(project.root)]) == 0
 
 
-@pytest.mark.parametrize("kind", ["objective", "optimiser", "attack"])
+@pytest.mark.parametrize("kind", daily(["objective", "optimiser", "attack"], ["attack"]))
 def test_a_new_part_of_an_attack_runs_alone(kind: str, composed: Project) -> None:
     table(composed, attack=["matching"])
     add(composed, kind, "my-part")

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from nightly import daily
 from project import ROOT, Project
 
 # In a line of its own, indented, or between backticks. A comment or another command ends it.
@@ -31,6 +32,9 @@ COMMANDS = [
 ]
 
 
+PARTS = 3
+
+
 def test_the_readme_shows_commands() -> None:
     assert len(shown(PAGES[0])) > 5
 
@@ -47,8 +51,9 @@ def test_the_published_sizes_are_run_for_a_named_result_alone(words: list[str]) 
     assert "scale=paper" not in words or any(word.startswith("results/paper/") for word in words)
 
 
-def test_every_command_of_the_readme_is_planned(everything: Project) -> None:
-    """Commands that differ in their targets alone are planned as one."""
+@pytest.mark.parametrize("part", daily(range(PARTS), [1]))
+def test_every_command_of_the_readme_is_planned(part: int, everything: Project) -> None:
+    """Commands that differ in their targets alone are planned as one, and a part of them by day."""
 
     def options(words: list[str]) -> list[str]:
         return [word for word in words if not word.startswith("results/")]
@@ -58,7 +63,11 @@ def test_every_command_of_the_readme_is_planned(everything: Project) -> None:
     planned = [
         w for w in shown(ROOT / "README.md") if not {"--touch", "--unlock", "--delete-temp-output"} & {*w}
     ]
-    for command, alike in itertools.groupby(sorted(planned, key=options), options):
+    kinds = [
+        (command, [*alike]) for command, alike in itertools.groupby(sorted(planned, key=options), options)
+    ]
+    assert len(kinds) >= PARTS
+    for command, alike in kinds[part::PARTS]:
         targets = [word for words in alike for word in words if word.startswith("results/")]
         place = command.index("--config") if "--config" in command else len(command)
         ran = everything.run(*command[:place], "-n", *targets, *command[place:])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from nightly import daily
 from project import EXPERIMENT, FEDERATION, ROOT, VICTIM, Project, bare_project
 
 from leakbench.base.artefacts import open_tensors, read_facts
@@ -29,6 +30,9 @@ KNOWN = {
 }
 WORDS = sorted(name for name, entry in KNOWN.items() if entry.labels == "words")
 PICTURES = sorted(name for name, entry in KNOWN.items() if entry.shape and entry.labels == "classes")
+# By day one of each. Where it is there, one with words to train on.
+SHORT_PICTURES = [name for name in PICTURES if name == "lfw"] or PICTURES[:1]
+SHORT_WORDS = [name for name in WORDS if name == "synth90k"] or WORDS[:1]
 
 pytestmark = pytest.mark.skipif(
     not KNOWN, reason="no samples of data: neither ../shared/data nor LEAKBENCH_DATA holds a known set"
@@ -36,8 +40,13 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a project where every set was attacked, or trained on, as far as it goes; all in quick caps."""
+def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a project where every set was attacked, or trained on, as far as it goes; all in quick caps.
+
+    By day it is one set of pictures and one of words.
+    """
+    night = any(item.get_closest_marker("nightly") for item in request.session.items)
+    pictures, words = (PICTURES, WORDS) if night else (SHORT_PICTURES, SHORT_WORDS)
     made = Project(
         bare_project(tmp_path_factory.mktemp("samples")), None, {"LEAKBENCH_DATA": ":".join(map(str, SEARCH))}
     )
@@ -50,22 +59,22 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "attacks": {"*/dlg-adam": {"parameters.iterations": 1}},
         "federations": {"imagenet/agic-gradient": {"rounds": 1}}}})  # fmt: skip
     cells = [
-        {"dataset": PICTURES, "victim": ["tiny", "raw"], "federation": ["few"], "attack": ["fidel"]},
+        {"dataset": pictures, "victim": ["tiny", "raw"], "federation": ["few"], "attack": ["fidel"]},
         # ImageNet's own network, and more private images than a sample has.
-        {"dataset": [name for name in PICTURES if name == "imagenet"], "victim": ["resnet50"],
+        {"dataset": [name for name in pictures if name == "imagenet"], "victim": ["resnet50"],
          "federation": ["agic-gradient"], "attack": ["dlg-adam"]},
     ]  # fmt: skip
     cells = [each for each in cells if each["dataset"]]
     if cells:
         metrics = ["pearson", "psnr", "lpips_alex"]
         made.write("experiments/samples", EXPERIMENT | {"cells": cells, "metrics": metrics})
-    if WORDS:
+    if words:
         made.write("trainings/short", {
             "summary": "a round of words", "task": "recognition", "optimiser": "adadelta", "lr": 1.0,
             "batch_size": 16, "rounds": 1, "validation": 0.1, "images": 48, "evaluate": 40,
-            "tested_on": WORDS,
+            "tested_on": words,
         })  # fmt: skip
-        trainings = [{"dataset": WORDS, "victim": ["crnn"], "training": ["short"]}]
+        trainings = [{"dataset": words, "victim": ["crnn"], "training": ["short"]}]
         entry = {key: EXPERIMENT[key] for key in ("item", "title", "shows")}
         figure = {"drawing": "dots", "y": ["training"], "metrics": ["accuracy"]}
         made.write("experiments/words", entry | {"trainings": trainings, "figure": figure})
@@ -89,7 +98,7 @@ def read(project: Project, name: str) -> tuple[pd.DataFrame, dict[str, str]]:
     return table[table["baseline"] == ""], reasons
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", daily(PICTURES, SHORT_PICTURES))
 def test_pictures_are_attacked_with_and_without_training_images(project: Project, name: str) -> None:
     table, reasons = read(project, "samples")
     own = table[(table["dataset"] == name) & (table["metric"] == "psnr")]
@@ -105,13 +114,14 @@ def test_pictures_are_attacked_with_and_without_training_images(project: Project
         assert "lpips_alex" in set(table.loc[table["dataset"] == name, "metric"])
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif("imagenet" not in PICTURES, reason="no samples of ImageNet")
 def test_a_network_for_imagenet_is_attacked_in_the_memory_of_a_laptop(project: Project) -> None:
     record = "results/quick/records/attack/imagenet/resnet50/agic-gradient/none/dlg-adam/0.json"
     assert json.loads(project.path(record).read_text())["peak_memory_mb"] < 6_000
 
 
-@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("name", daily(WORDS, SHORT_WORDS))
 def test_words_are_read_and_trained_on_where_there_are_training_words(project: Project, name: str) -> None:
     table, reasons = read(project, "words")
     there = splits(project, name)

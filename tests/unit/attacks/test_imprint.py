@@ -1,6 +1,7 @@
 """Reading the bins of an imprint block."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,39 +105,48 @@ def pictures(count: int) -> torch.Tensor:
     return (255 * bright * torch.rand(count, 3, 6, 6, generator=rng)).round() / 255
 
 
-def sums(together: bool, seed: int = 0) -> tuple[Observation, torch.Tensor, torch.Tensor]:
-    """Return what a server sees of clients to which it sent models of their own, the samples [clients, each,
-    …], and which of these are alone in their bins [clients, each]."""
+def served(seed: int, settings: dict[str, Any], **more: Any) -> tuple[Any, ...]:
+    """Return a victim's parameters, the victim as a server wrote it, what each client is sent besides, and
+    the samples [clients, each, …]."""
     torch.manual_seed(seed)
-    parameters = {"bins": 30, "clients": CLIENTS}
+    parameters = {"bins": 30, "clients": CLIENTS} | more
     model = victims.build("imprinted", COLOURED, 5, parameters).eval()
     own = pictures(4000)
     held = Held((3, 6, 6), CLIENTS * EACH, torch.Generator(), own[1000:], [EACH] * CLIENTS)
-    written = servers.build("loki", {})(model, held)
+    each = servers.build("loki", settings)(model, held).each
     samples = own[CLIENTS * EACH * seed :][: CLIENTS * EACH].unflatten(0, (CLIENTS, EACH))
-    named, updates, places = dict(model.named_parameters()), [], []
-    model.dense1.register_forward_hook(lambda _, inputs, output: places.append((output > 0).sum(1)))
-    for client in range(CLIENTS):
-        model.load_state_dict(
-            {"convolution.weight": written.each["convolution.weight"][client]}, strict=False
-        )
-        loss = cross_entropy(model(samples[client]), torch.arange(EACH) % 5)
-        updates.append(torch.autograd.grad(loss, list(named.values())))
-    stacked = {
-        name: torch.stack(every) for name, every in zip(named, zip(*updates, strict=True), strict=True)
-    }
+    return parameters, model, each, samples
+
+
+def seen_of(
+    updates: list[dict[str, torch.Tensor]], together: bool, parameters: Any, sent: Any, each: Any, **more: Any
+) -> Observation:
+    """Return what a server sees of clients' updates: their mean, or one by one."""
+    stacked = {name: torch.stack([one[name] for one in updates]) for name in updates[0]}
     seen = {name: value.mean(0, keepdim=True) if together else value for name, value in stacked.items()}
-    observation = Observation(
+    return Observation(
         network={"module": "imprinted", "parameters": parameters, "shape": list(COLOURED), "classes": 5},
-        weights={name: value.detach().numpy()[None] for name, value in model.state_dict().items()},
+        weights={name: value.detach().numpy()[None] for name, value in sent.items()},
         updates={name: value.numpy()[None] for name, value in seen.items()},
         origin=np.zeros(1, np.int64),
         clients=[CLIENTS * EACH] if together else [EACH] * CLIENTS,
-        kind="gradient",
-        each={name: value.numpy()[None] for name, value in written.each.items()},
+        each={name: value.numpy()[None] for name, value in each.items()},
+        **{"kind": "gradient"} | more,
     )
+
+
+def sums(together: bool, seed: int = 0) -> tuple[Observation, torch.Tensor, torch.Tensor]:
+    """Return what a server sees of clients to which it sent models of their own, the samples [clients, each,
+    …], and which of these are alone in their bins [clients, each]."""
+    parameters, model, each, samples = served(seed, {})
+    named, updates, places = dict(model.named_parameters()), [], []
+    model.dense1.register_forward_hook(lambda _, inputs, output: places.append((output > 0).sum(1)))
+    for client in range(CLIENTS):
+        model.load_state_dict({"convolution.weight": each["convolution.weight"][client]}, strict=False)
+        loss = cross_entropy(model(samples[client]), torch.arange(EACH) % 5)
+        updates.append(dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True)))
     alone = torch.stack([torch.bincount(place, minlength=31)[place] == 1 for place in places])
-    return observation, samples, alone
+    return seen_of(updates, together, parameters, model.state_dict(), each), samples, alone
 
 
 def came_out(images: torch.Tensor, samples: torch.Tensor) -> torch.Tensor:
@@ -200,19 +210,12 @@ def after_steps(together: bool, factor: float, seed: int) -> tuple[Observation, 
     """Return what a server sees of clients that took nine local steps on pairs of samples, the samples
     [clients, each, …], and which of these were alone in a bin that their mini-batch opened first [clients,
     each]."""
-    torch.manual_seed(seed)
-    parameters = {"bins": 30, "clients": CLIENTS, "bounded": True}
-    model = victims.build("imprinted", COLOURED, 5, parameters).eval()
-    own = pictures(4000)
-    held = Held((3, 6, 6), CLIENTS * EACH, torch.Generator(), own[1000:], [EACH] * CLIENTS)
     settings = {"closing": True, "factor": factor, "step": 2}
-    written = servers.build("loki", settings)(model, held)
-    samples = own[CLIENTS * EACH * seed :][: CLIENTS * EACH].unflatten(0, (CLIENTS, EACH))
+    parameters, model, each, samples = served(seed, settings, bounded=True)
     sent = {name: value.clone() for name, value in model.state_dict().items()}
     updates, firsts = [], []
     for client in range(CLIENTS):
-        kernels = {"convolution.weight": written.each["convolution.weight"][client]}
-        begin = sent | kernels
+        begin = sent | {"convolution.weight": each["convolution.weight"][client]}
         model.load_state_dict(begin)
         out: list[torch.Tensor] = []
         hook = model.dense1.register_forward_hook(lambda _, inputs, output, out=out: out.append(output))
@@ -229,18 +232,8 @@ def after_steps(together: bool, factor: float, seed: int) -> tuple[Observation, 
                 cross_entropy(model(samples[client, part]), part % 5).backward()
                 optimiser.step()
         updates.append({name: value - begin[name] for name, value in model.state_dict().items()})
-    stacked = {name: torch.stack([each[name] for each in updates]) for name in sent}
-    seen = {name: value.mean(0, keepdim=True) if together else value for name, value in stacked.items()}
-    observation = Observation(
-        network={"module": "imprinted", "parameters": parameters, "shape": list(COLOURED), "classes": 5},
-        weights={name: value.numpy()[None] for name, value in sent.items()},
-        updates={name: value.numpy()[None] for name, value in seen.items()},
-        origin=np.zeros(1, np.int64),
-        clients=[CLIENTS * EACH] if together else [EACH] * CLIENTS,
-        kind="model",
-        local={"lr": 0.1, "batch_size": 2, "epochs": 3},
-        each={name: value.numpy()[None] for name, value in written.each.items()},
-    )
+    local = {"lr": 0.1, "batch_size": 2, "epochs": 3}
+    observation = seen_of(updates, together, parameters, sent, each, kind="model", local=local)
     return observation, samples, torch.stack(firsts)
 
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from leakbench import defences
 from leakbench.attacks.adaptive.ats import ats as known
-from leakbench.base.errors import UserError
-from leakbench.defences.ats import TRANSFORMS, Step, applied, parsed, shifted, transformed, ways
+from leakbench.defences.ats import TRANSFORMS, Step, parsed, shifted, transformed, ways
 
 COLOUR = torch.randint(0, 256, (4, 3, 12, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 GREY = COLOUR[:, :1]
@@ -112,20 +111,6 @@ def test_what_is_trained_on_is_among_the_alternatives() -> None:
     every = torch.stack(list(known().alternatives(images)))  # type: ignore[misc]
     assert ((every - out).flatten(2).abs().amax(2) == 0).any(0).all()
     assert (every - images).flatten(2).abs().amax(2).min() > 0.1
-
-
-@pytest.mark.parametrize(
-    ("policies", "says"), [("3-x", "are no policies"), ("", "are no policies"), ("3-50", "no transform 50")]
-)
-def test_policies_that_there_are_not_are_refused(policies: str, says: str) -> None:
-    with pytest.raises(UserError, match=rf"defence.parameters.policies: .*{says}"):
-        defences.build("ats", {"policies": policies})
-
-
-@pytest.mark.parametrize("shape", [(2, 1, 1, 108), (2, 2, 8, 8)])
-def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UserError, match="a sample here is"):
-        applied(torch.rand(shape), [])
 
 
 def test_images_are_moved_before_their_policy() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from invented import ROOT, invent, planned
 from layout import faults
+from nightly import daily, first_of_each
 
 from leakbench.base.artefacts import read_csv, read_facts
 from leakbench.jobs.figure import fullest
@@ -20,7 +21,14 @@ QUICK = ROOT / "results" / "quick"
 EXPERIMENTS = sorted(planned().experiments)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+def _drawings(name: str) -> tuple[str, ...]:
+    return tuple(part.drawing for part in planned().definitions[name].figure)
+
+
+SHORT = first_of_each(EXPERIMENTS, _drawings)
+
+
+@pytest.mark.parametrize("name", daily(EXPERIMENTS, SHORT))
 def test_a_figure_of_invented_results_has_no_fault(name: str) -> None:
     figure = draw(invent(name))
     assert figure is not None
@@ -34,7 +42,7 @@ def test_a_map_draws_what_its_experiment_measures(name: str) -> None:
     assert set(asked) <= set(experiment.metrics or ())
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", daily(EXPERIMENTS, SHORT))
 def test_a_figure_of_the_finished_run_has_no_fault(name: str) -> None:
     table, exhibit = QUICK / "tables" / f"{name}.csv", QUICK / "exhibits" / f"{name}.safetensors"
     spec = QUICK / "specs" / "figure" / f"{name}.json"

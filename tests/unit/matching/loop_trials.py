@@ -3,10 +3,12 @@ bit."""
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import Tensor
 from trial_networks import CLASSES, group, ones, terms
 
+from leakbench.attacks.matching import loop
 from leakbench.attacks.matching.loop import Outcome
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
@@ -68,3 +70,31 @@ def lenet(known: bool = False, dtype: torch.dtype = torch.float32) -> tuple[dict
     return {name: value.to(dtype) for name, value in drawn.items()}, Objective(
         of, terms("squares", ones, 0.01)
     )
+
+
+class Killed(Exception):
+    pass
+
+
+def due_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
+
+
+def killing(
+    evaluate: Callable[[Tensor], Evaluate], after: int
+) -> tuple[Callable[[Tensor], Evaluate], list[int]]:
+    """Return `evaluate` that raises Killed after so many calls, and the list of its calls."""
+    calls: list[int] = []
+
+    def made(rows: Tensor) -> Evaluate:
+        inner = evaluate(rows)
+
+        def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            calls.append(len(rows))
+            if len(calls) > after:
+                raise Killed
+            return inner(unknowns)
+
+        return evaluated
+
+    return made, calls

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from cmaes import CMA
+from loop_trials import Killed, due_always, killing
 from torch import Tensor
 
 from leakbench.attacks.matching import loop
@@ -76,34 +77,17 @@ def test_a_trial_does_not_depend_on_the_others_nor_on_chunks() -> None:
     assert len({tuple(value) for value in several}) == TRIALS
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("after", [1, 5, 11])
 def test_a_killed_evolution_goes_on_to_the_same_bits(
     after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
-    calls: list[int] = []
-
-    def dying(rows: Tensor) -> Evaluate:
-        inner = bowls(rows)
-
-        def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
-            calls.append(1)
-            if len(calls) > after:
-                raise Killed
-            return inner(unknowns)
-
-        return evaluated
-
+    due_always(monkeypatch)
     expected = run(12)
+    dying, _ = killing(bowls, after)
     with pytest.raises(Killed):
         run(12, dying, work=Work(scratch=tmp_path))
-    calls.clear()
-    after = 10**9
-    found = run(12, dying, work=Work(scratch=tmp_path))
+    counted, calls = killing(bowls, 10**9)
+    found = run(12, counted, work=Work(scratch=tmp_path))
     assert len(calls) < 12
     assert torch.equal(found.unknowns["latents"], expected.unknowns["latents"])
     torch.testing.assert_close(found.losses, expected.losses, rtol=0, atol=0, equal_nan=True)

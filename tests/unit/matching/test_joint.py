@@ -1,5 +1,8 @@
-"""Joint problems: which unknown stands where, and Eqn 5 against autograd, one problem at a time."""
+"""Joint problems, and how images of consecutive epochs are paired."""
 
+import itertools
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,6 +13,14 @@ from leakbench.attacks.matching.joint import JointObjective, Part, Problems, one
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.attacks.matching.trials import Group
+from leakbench.attacks.matching.update_matching import (
+    Looks,
+    chains,
+    greedy,
+    partners,
+    share_a_label,
+    squared_errors,
+)
 
 SHAPE, BATCH, UPDATES = (8, 8, 2), 3, 4
 
@@ -121,3 +132,146 @@ def test_a_later_epoch_of_weight_zero_says_nothing() -> None:
     torch.testing.assert_close(losses, alone, rtol=1e-12, atol=0)
     assert not slopes["images"][:, 3:].any()
     assert slopes["images"][:, :3].flatten(2).any(2).all()
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def by_hand(errors: Tensor, allowed: Tensor) -> list[int]:
+    """Return the greedy pairs by looking at all pairs again for every choice."""
+    partner = [-1] * errors.shape[1]
+    rows, columns = set(range(len(errors))), set(range(errors.shape[1]))
+    while True:
+        left = [
+            (float(errors[i, j]), i, j) for i, j in itertools.product(rows, columns) if bool(allowed[i, j])
+        ]
+        if not left:
+            return partner
+        _, i, j = min(left)
+        partner[j] = i
+        rows.remove(i)
+        columns.remove(j)
+
+
+@pytest.mark.parametrize("pooling", [False, True])
+@pytest.mark.parametrize("shape", [(3, 4, 6), (1, 5, 5)])
+def test_errors_are_mean_squares_of_every_pair(pooling: bool, shape: tuple[int, int, int]) -> None:
+    a, b = drawn(3, *shape), drawn(5, *shape, seed=1)
+
+    def seen(image: Tensor) -> np.ndarray:
+        x = image.numpy().astype(np.float64)
+        if not pooling:
+            return x
+        rows, columns = x.shape[1] // 2, x.shape[2] // 2
+        return x[:, : 2 * rows, : 2 * columns].reshape(len(x), rows, 2, columns, 2).mean((2, 4))
+
+    found = squared_errors(a, b, pooling)
+    assert found.shape == (3, 5)
+    for i, j in itertools.product(range(3), range(5)):
+        expected = np.square(seen(a[i]) - seen(b[j])).mean()
+        assert float(found[i, j]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_an_image_is_no_distance_from_itself() -> None:
+    a = drawn(40, 3, 32, 32)
+    assert squared_errors(a, a, False).diagonal().abs().max() == 0
+
+
+@pytest.mark.parametrize("size", [(1, 1), (4, 4), (3, 6), (6, 3), (7, 7)])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("ties", [False, True])
+def test_greedy_is_the_nearest_free_pair_each_time(size: tuple[int, int], share: float, ties: bool) -> None:
+    for seed in range(20):
+        errors = drawn(*size, seed=seed).double()
+        if ties:
+            errors = (errors * 3).floor()
+        allowed = drawn(*size, seed=seed + 100) < share
+        partner = greedy(errors, allowed).tolist()
+        assert partner == by_hand(errors, allowed)
+        made = [row for row in partner if row >= 0]
+        assert len(set(made)) == len(made)
+        if share == 1:
+            assert len(made) == min(size)
+
+
+def test_greedy_is_not_the_least_total() -> None:
+    errors = torch.tensor([[1.0, 2.0], [2.0, 9.0]])
+    assert greedy(errors, torch.ones(2, 2, dtype=torch.bool)).tolist() == [0, 1]
+
+
+def test_lists_are_filtered_by_a_label_in_common() -> None:
+    earlier, later = torch.tensor([[1, 2], [3, 3], [0, 9]]), torch.tensor([[2, 9], [4, 5], [3, 1], [1, 1]])
+    found = share_a_label(earlier, later)
+    for i, j in itertools.product(range(3), range(4)):
+        assert bool(found[i, j]) == bool(set(earlier[i].tolist()) & set(later[j].tolist()))
+
+
+def test_of_batches_of_one_only_equal_labels_are_paired() -> None:
+    images = drawn(4, 1, 1, 4, 4)
+    labels = torch.tensor([[5], [5], [7], [2]])
+    order = torch.tensor([2, 3, 1, 0])
+    # The images of the second epoch are those of the first, but the label of one was inferred wrongly.
+    told = labels[order].clone()
+    told[1] = 8
+    epochs = [Looks(images, labels), Looks(images[order], told)]
+    assert partners(epochs, False, True)[1].flatten().tolist() == [2, -1, 1, 0]
+    assert partners(epochs, False, False)[1].flatten().tolist() == order.tolist()
+    assert partners(epochs, False, True)[0].flatten().tolist() == [-1] * 4
+
+
+def test_images_of_larger_batches_are_filtered_by_their_updates_lists() -> None:
+    images = torch.arange(4.0)[:, None, None, None].expand(4, 1, 2, 2)
+    first = Looks(images.unflatten(0, (2, 2)), torch.tensor([[0, 1], [2, 3]]))
+    # Image 3, whose own label is 3, may go with any image of an update that lists 2 or 3.
+    second = Looks(images[[3, 0, 1, 2]].unflatten(0, (2, 2)), torch.tensor([[0, 2], [1, 1]]))
+    assert partners([first, second], True, False)[1].tolist() == [[3, 0], [1, 2]]
+    assert partners([first, second], True, True)[1].tolist() == [[3, 0], [1, -1]]
+
+
+def test_pooling_takes_out_noise_of_single_pixels() -> None:
+    rng = torch.Generator().manual_seed(0)
+    images = torch.rand(12, 1, 3, 4, 4, generator=rng).repeat_interleave(2, -1).repeat_interleave(2, -2)
+    checks = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(4, 4)
+
+    def noisy() -> Tensor:
+        return images + checks * torch.randn(12, 1, 3, 1, 1, generator=rng)
+
+    labels = torch.zeros(12, 1, dtype=torch.int64)
+    epochs = [Looks(noisy(), labels), Looks(noisy(), labels)]
+    true = list(range(12))
+    assert partners(epochs, True, True)[1].flatten().tolist() == true
+    assert partners(epochs, False, True)[1].flatten().tolist() != true
+
+
+def test_samples_follow_their_partners_through_the_epochs() -> None:
+    found = chains(
+        [torch.tensor([[-1], [-1], [-1]]), torch.tensor([[2], [-1], [0]]), torch.tensor([[1], [0], [-1]])]
+    )
+    assert {seen: samples.tolist() for seen, samples in found.items()} == {
+        range(0, 1): [[1]],
+        range(0, 2): [[0, 2]],
+        range(0, 3): [[2, 0, 1]],
+        range(1, 3): [[1, 0]],
+        range(2, 3): [[2]],
+    }
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 4])
+def test_every_image_belongs_to_one_sample(epochs: int) -> None:
+    looks = [
+        Looks(drawn(5, 2, 1, 4, 4, seed=epoch), (drawn(5, 2, seed=epoch + 9) * 6).long())
+        for epoch in range(epochs)
+    ]
+    found = partners(looks, True, True)
+    images = [
+        (epoch, image)
+        for seen, samples in chains(found).items()
+        for sample in samples.tolist()
+        for epoch, image in zip(seen, sample, strict=True)
+    ]
+    assert sorted(images) == list(itertools.product(range(epochs), range(10)))
+    for seen, samples in chains(found).items():
+        for sample in samples.tolist():
+            for epoch, (before, after) in zip(seen[1:], itertools.pairwise(sample), strict=True):
+                assert int(found[epoch].flatten()[after]) == before

@@ -8,20 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from loop_trials import TRIALS, bowls, lenet, nothing, same, start, steady
+from loop_trials import TRIALS, Killed, bowls, due_always, killing, lenet, nothing, same, start, steady
 from torch import Tensor
 
-from leakbench.attacks.matching import loop
 from leakbench.attacks.matching.loop import DIVERGED, ENDED, RUNNING, Outcome, Schedule, match
 from leakbench.attacks.matching.optimiser import Evaluate
 from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.attacks.matching.optimisers.lbfgs import LBFGS
 from leakbench.base.artefacts import read_facts
 from leakbench.base.processes.workers import Work
-
-
-class Killed(Exception):
-    pass
 
 
 @pytest.mark.parametrize("workers", [2, 3, 9])
@@ -79,30 +74,6 @@ def test_the_error_of_a_worker_is_met() -> None:
 
     with pytest.raises(ZeroDivisionError):
         match(start(), broken, steady, nothing, Schedule(9), 1, Work(workers=2))
-
-
-def due_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
-
-
-def killing(
-    evaluate: Callable[[Tensor], Evaluate], after: int
-) -> tuple[Callable[[Tensor], Evaluate], list[int]]:
-    """Return `evaluate` that raises Killed after so many calls, and the list of its calls."""
-    calls: list[int] = []
-
-    def made(rows: Tensor) -> Evaluate:
-        inner = evaluate(rows)
-
-        def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-            calls.append(len(rows))
-            if len(calls) > after:
-                raise Killed
-            return inner(unknowns)
-
-        return evaluated
-
-    return made, calls
 
 
 # Two trials at a time make 57 evaluations of it, five at a time 20: kills within, between and in the last

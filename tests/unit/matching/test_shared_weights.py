@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from trial_networks import CASES, CLASSES, IDS, Weigh, group, met, ones, terms
+from trial_networks import CLASSES, VICTIMS, Weigh, group, met, ones, terms
 
 from leakbench.attacks.matching.composition import Composition
 from leakbench.attacks.matching.engines import own_gradient
@@ -61,7 +61,7 @@ def agree(of: Group, distance: str = "cosine", weights: Weigh = ones) -> None:
         assert float(apart) < 1e-9, name
 
 
-@pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
+@pytest.mark.parametrize(("module", "parameters"), VICTIMS)
 def test_both_engines_agree_on_every_victim(module: str, parameters: dict[str, Any]) -> None:
     of = trials(module, parameters)
     if not fits(of.model, of.shape):

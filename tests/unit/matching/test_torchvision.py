@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 import torchvision.models as zoo
+from nightly import daily
 from test_any_module import drawn, holds
 from torch import nn
 from torchvision.models.convnext import CNBlockConfig
@@ -93,7 +94,11 @@ def made(family: str) -> tuple[nn.Module, int]:
     return network.eval().requires_grad_(False), side
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# Plain layers, joined features, attention and gates by squeezing.
+SHORT = ("alexnet", "densenet", "regnet_y", "resnext", "swin")
+
+
+@pytest.mark.parametrize("family", daily(FAMILIES, SHORT))
 def test_a_classifier_as_it_comes(family: str) -> None:
     model, side = made(family)
     holds(model, *drawn(2, 1, side, 3), tolerance=1e-6)

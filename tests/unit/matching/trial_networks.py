@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -47,7 +48,16 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
     "vgg": [{"width": 4, "hidden": 16, "batch_norm": True, "dropout": 0.0}],
 }
 CASES = [(name, parameters) for name in NETWORKS for parameters in SMALLER.get(name, [{}])]
-IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in CASES]
+# ResNets have no smaller width: each costs as much as all others together.
+VICTIMS = [
+    pytest.param(
+        name,
+        own,
+        id="-".join([name, *map(str, own.values())]),
+        marks=[pytest.mark.nightly] * (name == "resnet"),
+    )
+    for name, own in CASES
+]
 
 
 def network(

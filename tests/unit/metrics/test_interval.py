@@ -233,13 +233,6 @@ def test_a_trial_without_a_score_leaves_its_cluster() -> None:
     assert (found["ci_low"], found["ci_high"]) == interval(values[~failures], clusters[~failures])
 
 
-def test_there_is_one_cluster_for_each_value() -> None:
-    with pytest.raises(ValueError, match="4 values but 3 clusters"):
-        summary(np.zeros(4), np.zeros(4, dtype=bool), clusters=np.zeros(3))
-    with pytest.raises(ValueError, match="2 values but 3 clusters"):
-        interval(np.array([0.0, 1.0]), np.zeros(3))
-
-
 def scores(values: np.ndarray) -> dict[int, float]:
     return dict(enumerate(map(float, values)))
 

@@ -1,4 +1,4 @@
-"""The images of a study: of one data set or several, and the words that the published rule counts."""
+"""The images of a study: which sets, how they are divided, and how batches are made of them."""
 
 from pathlib import Path
 
@@ -8,8 +8,9 @@ import torch
 
 from leakbench.base.artefacts import write_tensors
 from leakbench.base.errors import UserError
+from leakbench.federation.training.batches import PADDING, flip_crop, to_size
 from leakbench.federation.training.sets import examined, told_apart, training_images
-from leakbench.federation.training.shares import divide
+from leakbench.federation.training.shares import divide, hold_out
 
 
 def write(path: Path, level: int, count: int = 4, **more: np.ndarray) -> Path:
@@ -101,3 +102,86 @@ def test_small_images_of_three_owners_are_told_apart() -> None:
     owners = np.repeat([0, 1, 2], 20)
     images = torch.from_numpy((owners[:, None, None, None] * 40 + np.zeros((1, 2, 3, 1))).astype(np.uint8))
     assert told_apart(images, owners) >= 2 / 3
+
+
+LABELS = np.repeat(np.arange(5), 60)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_what_is_held_out_is_not_trained_on() -> None:
+    kept, held = hold_out(200, 0.1, rng())
+    assert (len(kept), len(held)) == (180, 20)
+    assert sorted([*kept, *held]) == list(range(200))
+
+
+@pytest.mark.parametrize(("split", "alpha"), [("iid", None), ("dirichlet", 0.5)])
+def test_every_image_is_some_clients_once(split: str, alpha: float | None) -> None:
+    shares = divide(LABELS, 3, split, alpha, rng())
+    assert sorted(np.concatenate(shares)) == list(range(len(LABELS)))
+
+
+def skew(alpha: float) -> float:
+    """Mean over clients and draws of the share of a client's commonest class."""
+    found = [
+        np.bincount(LABELS[share], minlength=5).max() / len(share)
+        for seed in range(20)
+        for share in divide(LABELS, 3, "dirichlet", alpha, rng(seed))
+    ]
+    return float(np.mean(found))
+
+
+def test_a_smaller_concentration_makes_clients_less_alike() -> None:
+    assert skew(0.1) > skew(1.0) + 0.1 > skew(1000.0) + 0.1
+    assert skew(1000.0) == pytest.approx(0.2, abs=0.03)
+
+
+def test_shares_alike_have_one_size() -> None:
+    assert {len(share) for share in divide(LABELS, 3, "iid", None, rng())} == {100}
+
+
+def test_a_split_by_client_is_the_data_sets_own() -> None:
+    owners = np.array([1, 0, 1, 1, 0])
+    shares = divide(LABELS[:5], 2, "by-client", None, rng(), owners)
+    assert [share.tolist() for share in shares] == [[1, 4], [0, 2, 3]]
+    for clients in (1, 3):
+        with pytest.raises(UserError, match="are of 2 clients"):
+            divide(LABELS[:5], clients, "by-client", None, rng(), owners)
+    with pytest.raises(UserError, match="does not say whose"):
+        divide(LABELS, 2, "by-client", None, rng())
+
+
+def test_images_are_in_the_unit_range_with_channels_first() -> None:
+    x = to_size(torch.tensor([[[[0, 51, 255]]]], dtype=torch.uint8), None)
+    assert x.shape == (1, 3, 1, 1)
+    torch.testing.assert_close(x.flatten(), torch.tensor([0.0, 0.2, 1.0]))
+
+
+def test_a_constant_image_stays_itself_at_any_size() -> None:
+    x = to_size(torch.full((2, 8, 8, 3), 102, dtype=torch.uint8), 20)
+    assert x.shape == (2, 3, 20, 20)
+    torch.testing.assert_close(x, torch.full_like(x, 0.4))
+
+
+def test_each_image_is_a_moved_or_mirrored_copy() -> None:
+    """Every place of the result holds what one of the 2 × 9 × 9 variants has there."""
+    rng = torch.Generator().manual_seed(0)
+    x = torch.rand(40, 2, 6, 5, generator=rng) + 1
+    found = flip_crop(x, rng)
+    seen = set()
+    for image, varied in zip(x, found, strict=True):
+        hits = []
+        for flipped in (False, True):
+            own = image.flip(-1) if flipped else image
+            padded = torch.nn.functional.pad(own, [PADDING] * 4)
+            for down in range(2 * PADDING + 1):
+                for right in range(2 * PADDING + 1):
+                    if torch.equal(padded[:, down : down + 6, right : right + 5], varied):
+                        hits.append((flipped, down, right))
+        # Where next to nothing of an image is left, several variants may agree.
+        assert hits or not varied.any()
+        seen |= set(hits[:1])
+    assert {flipped for flipped, *_ in seen} == {False, True}
+    assert len(seen) > 20

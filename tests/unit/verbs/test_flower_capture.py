@@ -261,11 +261,6 @@ def test_a_reply_that_cannot_be_kept_is_a_failed_client(tmp_path: Path, state: S
     assert "node 2 failed ('its reply says no number of samples (num-examples)')" in str(refused.value)
 
 
-def test_only_a_strategy_is_recorded() -> None:
-    with pytest.raises(UserError, match="str has no configure_train and aggregate_train"):
-        record("FedAvg", "rounds")
-
-
 @pytest.mark.parametrize(
     ("facts", "says"),
     [

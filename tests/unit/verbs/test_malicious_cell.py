@@ -95,10 +95,9 @@ def test_clients_remember_the_honest_rounds_that_a_federation_begins_with(tmp_pa
     assert 0 < moved < 1
 
 
-@pytest.mark.parametrize(("server", "told"), [("robbing-the-fed", "give the server auxiliary ones")])
-def test_a_server_that_does_not_fit_is_one_line_with_the_file(tmp_path: Path, server: str, told: str) -> None:
-    with pytest.raises(UserError, match=told) as refused:
-        play(tmp_path, {"module": server, "parameters": {}, "threat": "F", "auxiliary": None})
+def test_a_server_that_does_not_fit_is_one_line_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="give the server auxiliary ones") as refused:
+        play(tmp_path, {"module": "robbing-the-fed", "parameters": {}, "threat": "F", "auxiliary": None})
     assert str(refused.value).startswith(str(tmp_path / "spec.json"))
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "capture.safetensors").exists()

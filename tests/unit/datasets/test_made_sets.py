@@ -1,0 +1,238 @@
+"""Drawn points, rendered words and tables of records."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from catalogued import available, spec
+from torch import from_numpy
+
+from leakbench.base.artefacts import open_tensors
+from leakbench.base.errors import UserError
+from leakbench.datasets import fetch, rendered
+from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.columns import columns_of, decode, encode
+from leakbench.datasets.records import records
+from leakbench.datasets.words import codes, spelt
+from leakbench.federation.training.batches import to_size
+
+
+def drawn(tmp_path: Path, name: str = "a", **parameters: object) -> dict[str, np.ndarray]:
+    entry = spec("gaussians")
+    entry["parameters"] |= parameters
+    out = tmp_path / f"{name}.safetensors"
+    fetch(entry, out, [tmp_path], tmp_path / "scratch")
+    tensors, facts = open_tensors(out)
+    assert facts["source"] == "drawn by leakbench"
+    return tensors
+
+
+def test_points_have_the_means_and_deviations_of_the_catalogue(tmp_path: Path) -> None:
+    entry = spec("gaussians")
+    tensors = drawn(tmp_path)
+    for split, count in entry["counts"].items():
+        points, labels, owners = (tensors[f"{split}/{name}"] for name in ("images", "labels", "clients"))
+        assert (points.shape, points.dtype) == ((count, 1, 2, 1), np.float32)
+        for client in (0, 1):
+            for label in (0, 1):
+                own = points[(owners == client) & (labels == label)].reshape(-1, 2)
+                assert len(own) == count / 4
+                wanted = (entry["parameters"][key][client][label] for key in ("means", "deviations"))
+                mean, deviation = map(np.array, wanted)
+                assert (np.abs(own.mean(0) - mean) < 5 * deviation / np.sqrt(len(own))).all()
+                assert np.abs(own.std(0) / deviation - 1).max() < 0.08
+
+
+def test_a_prefix_is_of_all_clients_and_classes(tmp_path: Path) -> None:
+    tensors = drawn(tmp_path)
+    for name in ("labels", "clients"):
+        assert abs(tensors[f"train/{name}"][:1000].mean() - 0.5) < 0.1
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    first, again, other = (drawn(tmp_path, str(n), samples=50, seed=seed) for n, seed in enumerate((1, 1, 2)))
+    assert np.array_equal(first["train/images"], again["train/images"])
+    assert not np.array_equal(first["train/images"], other["train/images"])
+
+
+def test_no_folder_of_the_users_offers_it(tmp_path: Path) -> None:
+    (tmp_path / "gaussians").mkdir()
+    assert not available("gaussians", [tmp_path, tmp_path / "gaussians"])
+
+
+def test_coordinates_reach_the_network_as_they_are(tmp_path: Path) -> None:
+    points = np.array(drawn(tmp_path, samples=50)["train/images"])
+    assert to_size(from_numpy(points), None).flatten(1).tolist() == points.reshape(-1, 2).tolist()
+
+
+GROUNDS = ["plain", "photographs"]
+
+
+def drawn_words(ground: Any, **changes: int) -> dict[str, np.ndarray]:
+    return rendered.rendered(Path(), **{"ground": ground, "train": 40, "test": 20, **changes}).tensors
+
+
+WORDS = rendered.words()
+
+
+def test_the_list_is_of_plain_words() -> None:
+    assert len(WORDS) > 1000
+    assert all(len(codes(word)) == len(word) <= 25 and word.islower() for word in WORDS)
+
+
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_a_seed_draws_the_same_again(ground: str) -> None:
+    first, again, other = drawn_words(ground), drawn_words(ground), drawn_words(ground, seed=7)
+    for name, array in first.items():
+        assert np.array_equal(array, again[name]), name
+    assert not np.array_equal(first["train/labels"], other["train/labels"])
+    assert not np.array_equal(first["train/labels"][:20], first["test/labels"])
+    # More of a split begin as fewer do.
+    assert np.array_equal(drawn_words(ground, train=10)["train/images"], first["train/images"][:10])
+
+
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_words_and_numbers_are_drawn(ground: str) -> None:
+    tensors = drawn_words(ground)
+    assert tensors["train/images"].shape == (40, 32, 100, 3)
+    texts = [spelt(label).lower() for label in tensors["train/labels"]]
+    assert all(text in WORDS or (text.isdigit() and len(text) <= 4) for text in texts)
+    assert tensors["train/lengths"].tolist() == [len(text) for text in texts]
+    assert any(text.isdigit() for text in texts)
+    # Every picture shows something.
+    assert tensors["train/images"].std(axis=(1, 2, 3)).min() > 5
+    # A longer word is wider.
+    assert np.corrcoef(tensors["train/widths"], tensors["train/lengths"])[0, 1] > 0.7
+
+
+def test_the_same_word_looks_the_same_and_another_does_not() -> None:
+    """Two drawings of a word in black on white, of one font and margins, differ by nothing; those of two
+    words do."""
+    masks = [
+        np.asarray(rendered.mask(text, "DejaVuSans", np.random.default_rng(0), 0))
+        for text in ("STATION", "STATION", "STATIQN")
+    ]
+    assert np.array_equal(masks[0], masks[1])
+    assert masks[0].shape != masks[2].shape or np.abs(masks[0].astype(int) - masks[2]).max() > 100
+    # Nothing of the word is cut off: its margins are dark.
+    assert masks[0][[0, -1]].max() == masks[0][:, [0, -1]].max() == 0
+    assert masks[0].max() == 255
+
+
+def test_the_two_sets_are_told_apart_at_a_glance() -> None:
+    plain, photos = (drawn_words(ground)["train/images"].astype(float) for ground in GROUNDS)
+    assert (plain == plain[..., :1]).all()
+    colour = np.ptp(photos, axis=3).mean((1, 2))
+    assert (colour > 10).mean() > 0.9
+    # A word on plain ground has most of its pixels at the level of the ground.
+    edge = [np.abs(image[0] - image[-1]).mean() for image in plain]
+    assert np.mean(edge) < np.mean([np.abs(image[0] - image[-1]).mean() for image in photos])
+
+
+@pytest.mark.parametrize("name", ["words-plain", "words-over-photos"])
+def test_they_are_fetched_without_any_folder_and_called_stand_ins(name: str, tmp_path: Path) -> None:
+    from leakbench.base.artefacts import open_tensors
+
+    drawing = spec(name)
+    drawing["parameters"] |= {"train": 4, "test": 3}
+    fetch(drawing, tmp_path / "out.safetensors", [tmp_path], tmp_path / "scratch")
+    tensors, facts = open_tensors(tmp_path / "out.safetensors")
+    assert len(tensors["train/images"]) == 4
+    assert str(facts["source"]).startswith("drawn by leakbench")
+    assert "a stand-in, not a published set" in str(facts["source"])
+
+
+def test_another_list_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "list.txt").write_text("other words\n")
+    monkeypatch.setattr(rendered, "_LIST", tmp_path / "list.txt")
+    rendered.words.cache_clear()
+    with pytest.raises(UserError, match="write the new one into rendered"):
+        rendered.words()
+
+
+COLUMNS: list[dict[str, list[float | str]]] = [
+    {"age": [17, 90, 1]},
+    {"work": ["Private", "State-gov", "?"]},
+    {"rate": [0, 0.4268, 0.0000001]},
+]
+CLASSES = [["<=50K", "<=50K."], [">50K", ">50K."]]
+GIVEN = {"columns": COLUMNS, "classes": CLASSES, "files": {"train": "a.data"}}
+SOUND = "|a comment\n39, State-gov, 0.3001, <=50K\n\n17, ?, 0, >50K.\n90,Private,0.4268,<=50K\n"
+
+
+def made(folder: Path, text: str, **changes: object) -> dict[str, np.ndarray]:
+    (folder / "a.data").write_text(text)
+    return records(folder, **(GIVEN | changes)).tensors  # type: ignore[arg-type]
+
+
+def test_a_record_is_read_as_it_would_be_by_hand(tmp_path: Path) -> None:
+    found = made(tmp_path, SOUND)
+    by_hand = [[22 / 73, 0, 1, 0, 0.3001 / 0.4268], [0, 0, 0, 1, 0], [1, 1, 0, 0, 1]]
+    assert found["train/images"].shape == (3, 1, 5, 1)
+    np.testing.assert_allclose(found["train/images"][:, 0, :, 0], by_hand, rtol=1e-6)
+    assert found["train/labels"].tolist() == [0, 1, 0]
+    every = made(tmp_path, "a header\n" + SOUND, held_out=2, header=1)
+    assert every["test/labels"].tolist() == [0, 0]
+    assert every["train/labels"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("39, State-gov, 0.3\n", "line 1: 3 values, not 4"),
+        (SOUND + "39, State-gov, 0.3, <=50K, 1\n", "line 6: 5 values, not 4"),
+        (SOUND + "91, State-gov, 0.3, <=50K\n", "line 6: age is not a number from 17 to 90: '91'"),
+        (SOUND + "nan, State-gov, 0.3, <=50K\n", "line 6: age is not a number"),
+        ("39, Nowhere, 0.3, <=50K\n", "line 1: work is not one of 3 categories: 'Nowhere'"),
+        ("39, Private, " + "x" * 999 + ", <=50K\n", "line 1: rate is not a number from 0 to 0.4268: 'x"),
+        (SOUND + "39, Private, 0.3, 50K\n", "line 6: the class is not known: '50K'"),
+        ("|only a comment\n\n", "a table without records"),
+        ("39, Private\x00, 0.3, <=50K\n", "line 1"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named_by_its_line(tmp_path: Path, text: str, refusal: str) -> None:
+    with pytest.raises(Damaged) as caught:
+        made(tmp_path, text)
+    told = str(caught.value)
+    assert refusal in told
+    assert str(tmp_path / "a.data") in told
+    assert len(told) < len(str(tmp_path)) + 200
+    assert len(told.splitlines()) == 1
+
+
+def test_bytes_that_are_no_text_and_files_without_end_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.data").write_bytes(b"39, \xff\xfe, 0.3, <=50K\n")
+    with pytest.raises(Damaged, match="a table"):
+        records(tmp_path, **GIVEN)  # type: ignore[arg-type]
+    monkeypatch.setattr("leakbench.datasets.records.MOST", 10)
+    with pytest.raises(Damaged, match="more than 10 bytes"):
+        made(tmp_path, SOUND)
+
+
+def test_what_was_encoded_is_decoded_to_the_same_values() -> None:
+    rng, columns = np.random.default_rng(0), columns_of(COLUMNS)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(17, 91, 500).astype(float),
+            "work": rng.choice(["Private", "State-gov", "?"], 500),
+            "rate": np.round(rng.uniform(0, 0.4268, 500), 7),
+        }
+    )
+    again = decode(encode(table, columns), columns)
+    pd.testing.assert_frame_equal(again, table, check_exact=True, check_dtype=False)
+
+
+def test_categories_that_look_like_numbers_stay_categories() -> None:
+    (column,) = columns_of([{"grade": ["1", "2", "10"]}])
+    assert column.values == ("1", "2", "10")
+
+
+@pytest.mark.parametrize("name", ["adult", "breast-cancer"])
+def test_the_shape_in_the_catalogue_is_that_of_its_columns(name: str) -> None:
+    entry = spec(name)
+    assert entry["shape"] == (1, columns_of(entry["parameters"]["columns"])[-1].place.stop, 1)
+    assert entry["classes"] == len(entry["parameters"]["classes"])

@@ -1,0 +1,239 @@
+"""IDX, PGM and pickle files: what is read of them, and what is refused."""
+
+import codecs
+import gzip
+import os
+import pickle
+import re
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from catalogued import place
+
+from leakbench.datasets import orl
+from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.idx import read_idx
+from leakbench.datasets.unpickle import read_pickle
+
+
+def made(shape: tuple[int, ...], body: bytes, kind: int = 8) -> bytes:
+    return struct.pack(f">HBB{len(shape)}I", 0, kind, len(shape), *shape) + body
+
+
+def test_reads_big_endian_shape_and_bytes_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "images"
+    file.write_bytes(made((2, 3, 1), bytes([1, 2, 3, 250, 251, 252])))
+    assert read_idx(file).tolist() == [[[1], [2], [3]], [[250], [251], [252]]]
+    assert read_idx(file).dtype == np.uint8
+
+
+def test_reads_gzip_like_plain(tmp_path: Path) -> None:
+    file = tmp_path / "labels.gz"
+    file.write_bytes(gzip.compress(made((3,), bytes([7, 0, 9]))))
+    assert read_idx(file).tolist() == [7, 0, 9]
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (made((2, 2), bytes(3)), "3 bytes of the 4"),
+        (made((2, 2), bytes(5)), "5 bytes of the 4"),
+        (made((2,), bytes(2), kind=0x0D), "no IDX header"),
+        (made((2, 2), bytes(4))[:7], "no IDX header"),
+        (b"", "no IDX header"),
+    ],
+)
+def test_refuses_what_is_not_a_whole_file(tmp_path: Path, content: bytes, what: str) -> None:
+    file = tmp_path / "images"
+    file.write_bytes(content)
+    with pytest.raises(Damaged, match=what):
+        read_idx(file)
+
+
+@pytest.mark.parametrize("keep", [1, 12, 200, -9, -4, -1])
+def test_refuses_truncated_gzip(tmp_path: Path, keep: int) -> None:
+    file = tmp_path / "images.gz"
+    noise = np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8).tobytes()
+    file.write_bytes(gzip.compress(made((600,), noise))[:keep])
+    with pytest.raises(Damaged, match="gzip"):
+        read_idx(file)
+
+
+def test_refuses_altered_gzip(tmp_path: Path) -> None:
+    file = tmp_path / "images.gz"
+    noise = np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8).tobytes()
+    data = bytearray(gzip.compress(made((600,), noise)))
+    data[300] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(Damaged, match="gzip"):
+        read_idx(file)
+
+
+HEADER = b"P5\n92 112\n255\n"
+
+
+def face(seed: int = 0) -> np.ndarray:
+    """A smooth picture with a dark stripe where some pixels are line feeds (10), none carriage returns."""
+    rows, columns = np.mgrid[:112, :92]
+    picture = (120 + 60 * np.sin(rows / 9 + seed) + 60 * np.cos(columns / 7)).astype(np.uint8)
+    picture[picture == 13] = 14
+    picture[:, 48:53] = 12
+    picture[40:44, 50] = 10
+    return picture
+
+
+def test_reads_a_plain_file(tmp_path: Path) -> None:
+    (tmp_path / "1.pgm").write_bytes(HEADER + face().tobytes())
+    assert np.array_equal(orl.read_face(tmp_path / "1.pgm"), face())
+
+
+def test_undoes_converted_line_ends(tmp_path: Path) -> None:
+    converted = (HEADER + face().tobytes()).replace(b"\n", b"\r\n")
+    assert len(converted) > len(HEADER) + 112 * 92 + 3
+    (tmp_path / "1.pgm").write_bytes(converted)
+    assert np.array_equal(orl.read_face(tmp_path / "1.pgm"), face())
+
+
+@pytest.mark.parametrize("row", [5, 38, 46, 70])
+def test_keeps_the_pair_that_belonged_to_the_picture(tmp_path: Path, row: int) -> None:
+    picture = face()
+    picture[row, 49], picture[row, 50] = 13, 10
+    whole = HEADER + picture.tobytes()
+    converted = re.sub(rb"(?<!\r)\n", b"\r\n", whole)
+    (tmp_path / "1.pgm").write_bytes(converted)
+    assert np.array_equal(orl.read_face(tmp_path / "1.pgm"), picture)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (HEADER + face().tobytes()[:-1], "10303 pixels of 10304"),
+        (b"P5\n91 112\n255\n" + bytes(91 * 112), "no header"),
+        ((HEADER + face().tobytes()).replace(b"\n", b"\r\n")[:-7], "cannot be restored"),
+    ],
+)
+def test_refuses_a_damaged_file(tmp_path: Path, data: bytes, what: str) -> None:
+    (tmp_path / "1.pgm").write_bytes(data)
+    with pytest.raises(Damaged, match=what):
+        orl.read_face(tmp_path / "1.pgm")
+
+
+def test_splits_each_person_eight_to_two(tmp_path: Path) -> None:
+    for person in range(1, 41):
+        (tmp_path / "orl" / f"s{person}").mkdir(parents=True)
+        for image in range(1, 11):
+            picture = np.full((112, 92), 20 + person * 5 + image, np.uint8)
+            (tmp_path / "orl" / f"s{person}" / f"{image}.pgm").write_bytes(HEADER + picture.tobytes())
+    home = place("orl", tmp_path)
+    assert home is not None
+    tensors = orl.orl(home).tensors
+    assert tensors["train/images"].shape == (320, 112, 92, 1)
+    assert tensors["test/images"].shape == (80, 112, 92, 1)
+    first = tensors["test/images"][:, 0, 0, 0]
+    assert first.tolist() == [20 + person * 5 + image for person in range(1, 41) for image in (9, 10)]
+    assert tensors["test/labels"].tolist() == [person for person in range(40) for _ in range(2)]
+    assert np.bincount(tensors["train/labels"]).tolist() == [8] * 40
+    (tmp_path / "orl" / "s7" / "10.pgm").unlink()
+    with pytest.raises(Damaged, match=r"s7/10\.pgm"):
+        orl.orl(home)
+
+
+def written(tmp_path: Path, data: bytes) -> Path:
+    file = tmp_path / "a pickle"
+    file.write_bytes(data)
+    return file
+
+
+class Evil:
+    def __init__(self, *call: Any) -> None:
+        self.call = call
+
+    def __reduce__(self) -> Any:
+        return self.call[0], self.call[1:]
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(6, dtype=np.uint8).reshape(2, 3),
+        np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
+        np.arange(4, dtype=">i4"),
+        np.ones((1, 5)),
+    ],
+)
+def test_reads_arrays_as_numpy_wrote_them(tmp_path: Path, protocol: int, value: np.ndarray) -> None:
+    content = {"data": value, "labels": [1, 2], "nested": {"pair": (value, "text", None, 1.5)}}
+    read = read_pickle(written(tmp_path, pickle.dumps(content, protocol)))
+    assert read["labels"] == [1, 2]
+    assert read["nested"]["pair"][1:] == ("text", None, 1.5)
+    for array in (read["data"], read["nested"]["pair"][0]):
+        assert array.dtype == value.dtype
+        assert np.array_equal(array, value)
+
+
+def test_reads_an_array_of_python_2(tmp_path: Path) -> None:
+    text = (
+        b"\x80\x02}q\x00U\x04dataq\x01cnumpy.core.multiarray\n_reconstruct\nq\x02cnumpy\nndarray\nq\x03K\x00\x85"
+        b"U\x01b\x87Rq\x04(K\x01K\x01K\x03\x86cnumpy\ndtype\nq\x05U\x02u1K\x00K\x01\x87Rq\x06(K\x03U\x01|NNNJ"
+        b"\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89U\x03\x01\x80\xfftbs."
+    )
+    read = read_pickle(written(tmp_path, text))
+    assert read["data"].tolist() == [[1, 128, 255]]
+    assert read["data"].dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        (os.system, "touch run"),
+        (eval, "open('run', 'w')"),
+        (np.load, "x", None, True),
+        (codecs.decode, b"x", "bz2"),
+        (np.ndarray, (10**12,)),
+        (codecs.encode, "x", "rot13"),
+    ],
+)
+def test_refuses_a_pickle_that_runs_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: tuple[Any, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path, pickle.dumps({"data": Evil(*call)}, 2))
+    with pytest.raises(Damaged) as caught:
+        read_pickle(file)
+    assert not (tmp_path / "run").exists()
+    assert "\n" not in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_refuses_object_arrays_and_forged_shapes(tmp_path: Path) -> None:
+    with pytest.raises(Damaged):
+        read_pickle(written(tmp_path, pickle.dumps(np.array([{}, None], object), 2)))
+    data = pickle.dumps(np.arange(6, dtype=np.uint8), 2)
+    forged = data.replace(b"K\x06\x85", b"K\x16\x85")
+    assert forged != data
+    with pytest.raises(Damaged, match="bytes and shape"):
+        read_pickle(written(tmp_path, forged))
+
+
+def test_refuses_every_truncation(tmp_path: Path) -> None:
+    data = pickle.dumps({"data": np.arange(3, dtype=np.uint8)}, 2)
+    for keep in range(len(data)):
+        with pytest.raises(Damaged):
+            read_pickle(written(tmp_path, data[:keep]))
+
+
+def test_no_room_is_made_for_a_number_beyond_the_file(tmp_path: Path) -> None:
+    """Python's own reader asks for gigabytes to keep a value as number 200 million."""
+    number = struct.pack("<I", 200_000_000)
+    for text in (b"\x80\x02]r" + number + b".", b"]p200000000\n."):
+        tracemalloc.start()
+        with pytest.raises(Damaged, match="keeps a value as number 200000000"):
+            read_pickle(written(tmp_path, text))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        tracemalloc.stop()
+    assert read_pickle(written(tmp_path, b"\x80\x02]q\x01.")) == []

@@ -1,0 +1,237 @@
+"""Which samples clients hold, and what a server holds beside them."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from federations import LABELS, federation
+from pydantic import ValidationError
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakbench.base.errors import Unfit, UserError
+from leakbench.catalogue.schema import Federation
+from leakbench.defences import Defence
+from leakbench.federation import Truth, candidates, local_update, play, private_samples
+from leakbench.networks import victims
+
+settings = partial(federation, clients=[4], rounds=50, distinct_labels=True)
+
+
+def test_no_two_samples_of_an_update_share_a_label() -> None:
+    truth = private_samples(settings(), LABELS, ("made", "federation", 0))
+    (images,), (labels,) = truth.images, truth.labels
+    assert images.shape == labels.shape == (50, 4)
+    assert images.min() >= 20
+    assert images.max() < 50
+    assert np.array_equal(labels, LABELS[images])
+    assert all(len(set(row)) == 4 for row in labels.tolist())
+    # Rounds differ, labels are in no order, and without the key labels do repeat.
+    assert len(set(map(tuple, images.tolist()))) > 45
+    assert any(row != sorted(row) for row in labels.tolist())
+    (free,) = private_samples(settings(distinct_labels=False), LABELS, ("made", "federation", 0)).labels
+    assert any(len(set(row)) < 4 for row in free.tolist())
+
+
+def test_every_label_and_image_has_its_turn() -> None:
+    (images,) = private_samples(settings(rounds=600), LABELS, ("made", "federation", 0)).images
+    assert set(images.ravel().tolist()) == set(range(20, 50))
+
+
+def test_more_samples_than_labels_is_a_mistake_that_names_the_key() -> None:
+    with pytest.raises(
+        UserError, match="distinct_labels: the private images have 5 labels, an update needs 6"
+    ):
+        private_samples(settings(clients=[6]), LABELS, ("made", "federation", 0))
+
+
+@pytest.mark.parametrize("update", ["gradient", "model"])
+@pytest.mark.parametrize("server", ["frozen", "fedavg"])
+def test_batch_norms_statistics_are_those_sent_and_stay_as_they_are(update: str, server: str) -> None:
+    federation = settings(update=update, server=server, rounds=2, clients=[3])
+    torch.manual_seed(0)
+    model = victims.build("resnet20-4", (16, 16, 3), 5, {"width": 8})
+    for name, value in model.named_buffers():
+        if name.endswith(("running_mean", "running_var")):
+            value.uniform_(0.5, 2)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    images = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8))
+    truth = private_samples(federation, LABELS, ("made", "federation", 0))
+    seen: dict[int, dict[str, torch.Tensor]] = {}
+
+    def sink(part: slice, client: int, found: dict[str, torch.Tensor]) -> None:
+        for offset, turn in enumerate(range(*part.indices(2))):
+            seen[turn] = {name: value[offset] for name, value in found.items()}
+
+    sent = play(model, [start], images, truth, federation, Defence(), 0, sink)
+    trained = dict(model.named_parameters())
+    assert all(set(found) == set(trained) for found in seen.values())
+    for weights in sent:
+        assert set(weights) == set(start)
+        assert all(torch.equal(weights[n], value) for n, value in start.items() if n not in trained)
+    for turn, found in seen.items():
+        model.load_state_dict(sent[turn] if server == "fedavg" else sent[0])
+        x = images[torch.from_numpy(truth.images[0][turn])].permute(0, 3, 1, 2).contiguous().float() / 255
+        loss = cross_entropy(model.eval()(x), torch.from_numpy(truth.labels[0][turn]))
+        scale = 1.0 if update == "gradient" else -0.2
+        for (name, _), slope in zip(
+            model.named_parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True
+        ):
+            torch.testing.assert_close(found[name], scale * slope, rtol=1e-3, atol=1e-5)
+
+
+settings_of_passes = partial(federation, clients=[3], rounds=8, passes=2, server="fedavg")
+
+
+def drawn(**changes: Any) -> np.ndarray:
+    return private_samples(settings_of_passes(**changes), LABELS, ("made", "federation", 0)).images[0]
+
+
+def test_shuffled_passes_hold_the_same_samples_in_another_order() -> None:
+    first, second = drawn().reshape(2, 12)
+    assert len(set(first.tolist())) == 12
+    assert sorted(first.tolist()) == sorted(second.tolist())
+    assert first.tolist() != second.tolist()
+
+
+def test_passes_of_a_fixed_set_have_the_same_batches_in_the_same_order() -> None:
+    first, second, third = drawn(local_set="fixed", passes=3, rounds=12).reshape(3, 4, 3)
+    assert len(set(first.ravel().tolist())) == 12
+    assert np.array_equal(first, second)
+    assert np.array_equal(first, third)
+
+
+def test_batches_of_a_fixed_set_may_be_free_of_repeated_labels() -> None:
+    images = drawn(local_set="fixed", distinct_labels=True)
+    assert len(set(images[:4].ravel().tolist())) == 12
+    assert all(len(set(LABELS[row])) == 3 for row in images.tolist())
+
+
+def test_shuffled_passes_cannot_promise_labels() -> None:
+    with pytest.raises(ValidationError, match="distinct_labels does not hold for shuffled passes"):
+        settings_of_passes(distinct_labels=True)
+
+
+@pytest.mark.parametrize(("update", "second"), [("model", 1 + 4 * 0.25), ("gradient", 1 - 0.2 * 4 * 0.25)])
+def test_the_model_moves_after_a_pass_by_all_its_updates(
+    monkeypatch: pytest.MonkeyPatch, update: str, second: float
+) -> None:
+    def quarter(model: nn.Module, sent: dict[str, Tensor], images: Tensor, *_: Any) -> dict[str, Tensor]:
+        return {"weight": torch.full((len(images), 1), 0.25)}
+
+    monkeypatch.setitem(play.__globals__, "local_update", quarter)
+    federation = settings_of_passes(update=update)
+    truth = private_samples(federation, LABELS, ("made", "federation", 0))
+    images = torch.zeros(60, 2, 2, 1, dtype=torch.uint8)
+    rounds: list[range] = []
+
+    def sink(part: slice, client: int, update: dict[str, Tensor]) -> None:
+        rounds.append(range(*part.indices(8)))
+
+    start = {"weight": torch.tensor([1.0])}
+    sent = play(nn.Linear(1, 1), [start], images, truth, federation, Defence(), 0, sink)
+    assert [model["weight"].item() for model in sent] == pytest.approx([1.0, second])
+    assert [turn for part in rounds for turn in part] == list(range(8))
+
+
+skewed = partial(federation, clients=[6], rounds=300)
+
+
+def largest(**settings: float) -> float:
+    """Return the mean share of an update's most frequent class."""
+    truth = private_samples(skewed(**settings), LABELS, ("made", "federation", 0))
+    (images,), (labels,) = truth.images, truth.labels
+    assert images.min() >= 20
+    assert images.max() < 50
+    assert np.array_equal(labels, LABELS[images])
+    assert all(len(set(row)) == 6 for row in images.tolist())
+    return float(np.mean([np.bincount(row).max() / 6 for row in labels]))
+
+
+def test_a_small_concentration_skews_the_classes_and_a_large_one_does_not() -> None:
+    even = largest()
+    assert largest(alpha=0.1) > even + 0.3
+    assert abs(largest(alpha=1000.0) - even) < 0.05
+
+
+def test_what_cannot_be_skewed_is_refused() -> None:
+    for more in ({"distinct_labels": True}, {"passes": 2}):
+        with pytest.raises(ValidationError, match="alpha"):
+            Federation.model_validate(
+                {"summary": "", "clients": [4], "rounds": 2, "alpha": 0.1, "local": {"lr": 0.1}}
+                | {"private": {"split": "test", "stop": 9}}
+                | more
+            )
+
+
+DRAWN = {"seed": 55726, "of": 16}
+ONE = {"clients": [5], "rounds": 1, "drawn": DRAWN}
+
+
+def test_the_update_has_the_first_of_the_images_that_the_seed_draws() -> None:
+    whole = {"split": "train", "start": 0, "stop": 100}
+    found = private_samples(federation(**ONE, private=whole), LABELS, ("made", "federation", 0))
+    wanted = np.random.default_rng(55726).choice(60, size=16, replace=False)[:5]
+    assert found.images[0].tolist() == [wanted.tolist()]
+    assert found.labels[0].tolist() == [LABELS[wanted].tolist()]
+
+
+@pytest.mark.parametrize("change", [{"rounds": 2}, {"clients": [5, 5]}, {"clients": [17]}, {"alpha": 1.0}])
+def test_such_a_draw_is_of_one_update(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="drawn"):
+        federation(**ONE | change)
+
+
+def test_no_other_federation_has_the_key() -> None:
+    assert "drawn" not in federation(clients=[5], rounds=1)
+
+
+FEDERATION: dict[str, Any] = {"private": {"split": "test", "start": 10, "stop": 60}, "candidates": 30}
+PRIVATE = Truth([np.array([[10, 11], [12, 13]]), np.array([[11], [59]])], [])
+
+
+def held(**changes: Any) -> np.ndarray:
+    return candidates(FEDERATION | changes, PRIVATE, 100, ("set", "federation", 0, "salt"))
+
+
+def test_private_images_are_among_them_once_and_others_are_of_the_private_range() -> None:
+    found = held()
+    assert len(found) == len(set(found)) == 30 + 5
+    assert set(found) >= {10, 11, 12, 13, 59}
+    assert set(found) <= set(range(10, 60))
+
+
+def test_the_order_is_by_chance_and_repeats() -> None:
+    found = held()
+    np.testing.assert_array_equal(found, held())
+    places = np.flatnonzero(np.isin(found, [10, 11, 12, 13, 59]))
+    assert places.max() - places.min() > 5
+    other = candidates(FEDERATION, PRIVATE, 100, ("set", "federation", 1, "salt"))
+    assert not np.array_equal(found, other)
+
+
+def test_without_the_key_there_are_none() -> None:
+    federation = {"private": FEDERATION["private"]}
+    assert len(candidates(federation, PRIVATE, 100, ("set",))) == 0
+
+
+def test_too_few_images_are_refused() -> None:
+    with pytest.raises(Unfit, match="has 45 images beside the private ones, the federation needs 46"):
+        held(candidates=46)
+    with pytest.raises(Unfit, match="has 6 images"):
+        candidates(FEDERATION, PRIVATE, 20, ("set",))
+
+
+def test_a_round_is_normalised_by_its_own_batch() -> None:
+    torch.manual_seed(0)
+    model = victims.build("resnet20-4", (16, 16, 3), 10, {"width": 8, "statistics": "batch"}).double().eval()
+    images, labels = torch.rand(3, 2, 3, 16, 16).double(), torch.randint(0, 10, (3, 2))
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    assert not dict(model.named_buffers())
+    found = local_update(model, weights, images, labels, {}, 1.0, None, 1, "gradient", {})
+    for row in range(3):
+        alone = torch.autograd.grad(cross_entropy(model(images[row]), labels[row]), list(model.parameters()))
+        for (name, _), value in zip(model.named_parameters(), alone, strict=True):
+            torch.testing.assert_close(found[name][row], value, rtol=1e-8, atol=1e-12)

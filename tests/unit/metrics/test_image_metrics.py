@@ -1,0 +1,274 @@
+"""Metrics of images, each against its formula, another library or numbers worked out by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from skimage.metrics import mean_squared_error, peak_signal_noise_ratio
+
+from leakbench.base.pixels import pixels
+from leakbench.metrics.channels import channel_pearson
+from leakbench.metrics.coarseness import coarse_error, colour_error
+from leakbench.metrics.images import displayed, to_uint8, undisplayable
+from leakbench.metrics.mse import mse, mse_matrix, rmse_255
+from leakbench.metrics.psnr import psnr, psnr_of_rmse, psnr_uint8_wrap
+from leakbench.metrics.ssim import ssim
+from leakbench.metrics.total_variation import total_variation, tv_ratio
+
+
+def test_values_outside_the_range_are_clamped_and_bad_images_become_nan_whole() -> None:
+    images = np.full((3, 1, 2, 2), 0.25)
+    images[0, 0, 0] = (-3.0, 7.0)
+    images[1, 0, 1, 1] = np.inf
+    shown = displayed(images)
+    assert shown[0, 0].tolist() == [[0.0, 1.0], [0.25, 0.25]]
+    assert np.isnan(shown[1]).all()
+    assert undisplayable(shown, displayed(np.zeros((3, 1, 2, 2)))).tolist() == [False, True, False]
+
+
+def test_all_256_levels_survive_the_way_to_float_and_back() -> None:
+    stored = np.arange(256, dtype=np.uint8).reshape(2, 8, 16, 1)
+    images = pixels(stored)
+    assert images.shape == (2, 1, 8, 16)
+    assert images.dtype == np.float32
+    assert np.array_equal(to_uint8(images)[:, 0], stored[..., 0])
+
+
+def test_bytes_are_rounded_to_the_nearest_level() -> None:
+    levels = np.array([-4.0, 0.4, 0.6, 99.4, 99.6, 254.6, 300.0, np.nan])
+    assert to_uint8(levels / 255).tolist() == [0, 0, 1, 99, 100, 255, 255, 0]
+
+
+def test_mse_by_hand() -> None:
+    black = np.zeros((2, 1, 2, 2))
+    other = np.array([[[[0.0, 0.5], [0.5, 1.0]]], [[[0.1, 0.1], [0.1, 0.1]]]])
+    assert mse(other, black) == pytest.approx([1.5 / 4, 0.01])
+    assert rmse_255(other, black) == pytest.approx([255 * np.sqrt(0.375), 25.5])
+
+
+def test_mse_equals_scikit_image_image_by_image(photographs: np.ndarray) -> None:
+    shuffled = photographs[[1, 2, 0]]
+    expected = [mean_squared_error(a, b) for a, b in zip(photographs, shuffled, strict=True)]
+    assert mse(photographs, shuffled) == pytest.approx(expected, rel=1e-12)
+    levels = [mean_squared_error(a * 255, b * 255) ** 0.5 for a, b in zip(photographs, shuffled, strict=True)]
+    assert rmse_255(photographs, shuffled) == pytest.approx(levels, rel=1e-12)
+
+
+def test_identical_images_and_bad_images() -> None:
+    images = np.full((2, 3, 8, 8), 0.3, dtype=np.float32)
+    assert mse(images, images).tolist() == [0.0, 0.0]
+    broken = images.copy()
+    broken[1, 0, 0, 0] = np.nan
+    scores = mse(broken, images)
+    assert scores[0] == 0.0
+    assert np.isnan(scores[1])
+    assert scores.dtype == np.float64
+
+
+def test_matrix_holds_every_pair(photographs: np.ndarray) -> None:
+    rng = np.random.default_rng(1)
+    guesses = rng.random((4, 3, 64, 64))
+    matrix = mse_matrix(guesses, photographs)
+    assert matrix.shape == (4, 3)
+    expected = [[np.mean((guess - truth) ** 2) for truth in photographs] for guess in guesses]
+    assert matrix == pytest.approx(np.array(expected), abs=1e-12)
+    assert mse_matrix(guesses[:0], photographs).shape == (0, 3)
+
+
+def test_matrix_is_never_negative_and_keeps_a_diverged_row_apart(photographs: np.ndarray) -> None:
+    guesses = photographs.copy()
+    guesses[1] = np.inf
+    matrix = mse_matrix(guesses, photographs)
+    assert np.isnan(matrix[1]).all()
+    assert (matrix[[0, 2]] >= 0).all()
+    assert matrix[0, 0] == pytest.approx(0, abs=1e-12)
+
+
+# The mean of d² mod 256 over all differences d of two bytes is 105.5.
+FLOOR = 10 * np.log10(255**2 / 105.5)
+
+
+def test_psnr_by_hand() -> None:
+    truth = np.full((3, 1, 8, 8), 0.5)
+    guess = truth + np.array([0.1, 0.01, 0.5])[:, None, None, None]
+    assert psnr(guess, truth) == pytest.approx([20.0, 40.0, 20 * np.log10(2)])
+    assert psnr_of_rmse(guess, truth) == pytest.approx(10 * np.log10([65025 / 25.5, 65025 / 2.55, 510]))
+
+
+def test_psnr_equals_scikit_image(photographs: np.ndarray) -> None:
+    noisy = np.clip(photographs + np.random.default_rng(0).normal(0, 0.1, photographs.shape), 0, 1)
+    expected = [peak_signal_noise_ratio(b, a, data_range=1) for a, b in zip(noisy, photographs, strict=True)]
+    assert psnr(noisy, photographs) == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.001, 1.0))
+def test_true_psnr_is_twice_the_printed_one_less_48_dB_for_one_image(seed: int, size: float) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.random((1, 3, 8, 8))
+    guess = np.clip(truth + size * (rng.random(truth.shape) - 0.5), 0, 1)
+    printed = psnr_of_rmse(guess, truth)
+    assert psnr(guess, truth) == pytest.approx(2 * printed - 20 * np.log10(255), abs=1e-9)
+    assert psnr(guess, truth) == pytest.approx(2 * printed - 48.13, abs=0.001)
+
+
+def test_the_relation_fails_for_a_mean_over_unequal_images() -> None:
+    """Jensen: conventions cannot be converted after averaging, which is why both are computed per image."""
+    truth = np.zeros((2, 1, 8, 8))
+    guess = truth + np.array([1e-4, 0.9])[:, None, None, None]
+    pooled = 10 * np.log10(1 / np.mean((guess - truth) ** 2))
+    assert psnr(guess, truth).mean() > pooled + 30
+
+
+def test_identical_images_are_infinitely_good_in_every_convention(photographs: np.ndarray) -> None:
+    for metric in (psnr, psnr_of_rmse, psnr_uint8_wrap):
+        assert metric(photographs, photographs).tolist() == [np.inf] * 3
+
+
+def test_wrapped_squares_by_hand() -> None:
+    truth = np.array([[[[0, 10, 200, 0]]], [[[0, 0, 0, 0]]]]) / 255
+    guess = np.array([[[[15, 0, 10, 255]]], [[[16, 32, 128, 240]]]]) / 255
+    # 15² = 225; (−10)² = 100; 190² = 36100 = 141·256 + 4; 255 = −1, squared 1. Multiples of 16 give 0.
+    expected = 10 * np.log10(255**2 / np.mean([225, 100, 4, 1]))
+    assert psnr_uint8_wrap(guess, truth) == pytest.approx([expected, np.inf])
+
+
+def test_it_is_the_wrapped_square_that_matters_not_the_wrapped_difference(photographs: np.ndarray) -> None:
+    a, b = np.rint(photographs * 255).astype(int), np.rint(photographs[::-1] * 255).astype(int)
+    only_square_wraps = ((a - b) ** 2 % 256).mean(axis=(1, 2, 3))
+    assert psnr_uint8_wrap(photographs, photographs[::-1])[0] == pytest.approx(
+        10 * np.log10(255**2 / only_square_wraps[0])
+    )
+
+
+def test_unrelated_images_lie_on_the_floor_whatever_they_show(photographs: np.ndarray) -> None:
+    assert pytest.approx(27.90, abs=0.005) == FLOOR
+    rng = np.random.default_rng(3)
+    noise = rng.integers(0, 256, (2, 20, 3, 32, 32)) / 255
+    assert psnr_uint8_wrap(noise[0], noise[1]) == pytest.approx(np.full(20, FLOOR), abs=0.3)
+    assert psnr_uint8_wrap(noise[0], noise[1]).mean() == pytest.approx(FLOOR, abs=0.05)
+    unrelated = psnr_uint8_wrap(photographs, photographs[[1, 2, 0]])
+    assert unrelated == pytest.approx(np.full(3, FLOOR), abs=0.5)
+    assert (psnr(photographs, photographs[[1, 2, 0]]) < 15).all()
+
+
+def test_differences_below_16_levels_do_not_wrap(photographs: np.ndarray) -> None:
+    rng = np.random.default_rng(4)
+    levels = np.clip(np.rint(photographs * 255) + rng.integers(-15, 16, photographs.shape), 0, 255) / 255
+    assert psnr_uint8_wrap(levels, photographs) == pytest.approx(psnr(levels, photographs), abs=1e-9)
+
+
+def test_a_diverged_image_has_no_psnr() -> None:
+    truth = np.zeros((1, 1, 8, 8))
+    for metric in (psnr, psnr_of_rmse, psnr_uint8_wrap):
+        assert np.isnan(metric(np.full_like(truth, np.nan), truth)).all()
+
+
+def ssim_written_out(a: np.ndarray, b: np.ndarray) -> float:
+    """SSIM of [C, H, W]: every 7×7 window that fits, sample (co)variances, K1 = 0.01, K2 = 0.03, range 1."""
+    c1, c2 = 0.01**2, 0.03**2
+    channels, height, width = a.shape
+    scores = []
+    for c in range(channels):
+        for i in range(height - 6):
+            for j in range(width - 6):
+                x, y = a[c, i : i + 7, j : j + 7].ravel(), b[c, i : i + 7, j : j + 7].ravel()
+                (xx, xy), (_, yy) = np.cov(x, y)
+                mx, my = x.mean(), y.mean()
+                luminance = (2 * mx * my + c1) / (mx**2 + my**2 + c1)
+                scores.append(luminance * (2 * xy + c2) / (xx + yy + c2))
+    return float(np.mean(scores))
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 7), (1, 12, 9), (3, 16, 16)])
+def test_ssim_equals_the_formula(shape: tuple[int, ...], photographs: np.ndarray) -> None:
+    truth = photographs[:, : shape[0], 20 : 20 + shape[1], 20 : 20 + shape[2]]
+    noisy = np.clip(truth + np.random.default_rng(0).normal(0, 0.1, truth.shape), 0, 1)
+    expected = [ssim_written_out(a, b) for a, b in zip(noisy, truth, strict=True)]
+    assert ssim(noisy, truth) == pytest.approx(expected, abs=1e-9)
+
+
+def test_identical_unrelated_and_inverted_images(photographs: np.ndarray) -> None:
+    assert ssim(photographs, photographs) == pytest.approx([1.0] * 3)
+    assert (ssim(np.random.default_rng(0).random(photographs.shape), photographs) < 0.1).all()
+    assert (ssim(1 - photographs, photographs) < 0).all()
+
+
+def test_more_noise_is_less_similar(photographs: np.ndarray) -> None:
+    noise = np.random.default_rng(1).normal(0, 1, photographs.shape)
+    scores = np.array([ssim(photographs + size * noise, photographs) for size in (0.02, 0.05, 0.1, 0.3)])
+    assert (np.diff(scores, axis=0) < 0).all()
+
+
+def test_a_diverged_image_is_nan_and_leaves_the_others_alone(photographs: np.ndarray) -> None:
+    guess = photographs.copy()
+    guess[1, 0, 0, 0] = np.nan
+    assert np.isnan(ssim(guess, photographs)).tolist() == [False, True, False]
+
+
+def wave(down: int, across: int, size: int = 32) -> np.ndarray:
+    """Return one cosine of the transform as an image [1, 1, size, size] around 0.5."""
+    place = (np.arange(size) + 0.5) * np.pi / size
+    return 0.5 + 0.3 * (np.cos(down * place)[:, None] * np.cos(across * place))[None, None]
+
+
+@pytest.mark.parametrize(
+    ("down", "across", "share"), [(0, 1, 1.0), (7, 7, 1.0), (8, 0, 0.0), (0, 8, 0.0), (20, 3, 0.0)]
+)
+def test_a_wave_is_coarse_or_fine(down: int, across: int, share: float) -> None:
+    plain = np.full((1, 1, 32, 32), 0.5)
+    assert coarse_error(wave(down, across), plain) == pytest.approx(share, abs=1e-12)
+
+
+def test_shares_add_up_over_waves_and_channels() -> None:
+    plain = np.full((1, 3, 32, 32), 0.5)
+    waves = np.concatenate([wave(1, 1), wave(20, 20), wave(3, 25)], 1)
+    assert coarse_error(waves, plain) == pytest.approx(1 / 3)
+
+
+def test_no_error_has_no_share_and_no_image_no_value() -> None:
+    images = np.random.default_rng(0).random((2, 3, 8, 8))
+    assert np.isnan(coarse_error(images, images)).all()
+    nothing = np.full_like(images, np.nan)
+    assert np.isnan(coarse_error(nothing, images)).all()
+    assert np.isnan(colour_error(nothing, images)).all()
+
+
+def test_colours_are_means_of_channels() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((4, 3, 8, 8)), rng.random((4, 3, 8, 8))
+    for i, found in enumerate(colour_error(a, b)):
+        assert found == pytest.approx(np.linalg.norm(a[i].mean((1, 2)) - b[i].mean((1, 2))))
+    shuffled = rng.permutation(a.reshape(4, 3, -1), axis=2).reshape(a.shape)
+    np.testing.assert_allclose(colour_error(shuffled, a), 0, atol=1e-12)
+
+
+def test_total_variation_of_a_ramp_and_a_checkerboard() -> None:
+    ramp = np.tile(np.linspace(0, 1, 5), (5, 1))[None, None]
+    board = (np.indices((4, 4)).sum(0) % 2)[None, None].astype(float)
+    assert total_variation(ramp) == pytest.approx(0.25)
+    assert total_variation(board) == pytest.approx(2.0)
+
+
+def test_noise_raises_and_blur_lowers_the_ratio() -> None:
+    rng = np.random.default_rng(0)
+    image = rng.random((3, 1, 16, 16))
+    blurred = (image + np.roll(image, 1, -1) + np.roll(image, 1, -2)) / 3
+    noisy = np.clip(image * 0.5 + rng.random(image.shape) * 0.5, 0, 1)
+    flat = np.full_like(image, 0.5)
+    assert (tv_ratio(blurred, image) < 1).all()
+    assert tv_ratio(image, image) == pytest.approx(1)
+    assert (tv_ratio(image, blurred) > 1).all()
+    assert (tv_ratio(flat, image) == 0).all()
+    assert np.isnan(tv_ratio(noisy, flat)).all()
+
+
+def test_channels_that_copy_or_invert_the_image_show_it() -> None:
+    rng = np.random.default_rng(0)
+    image = np.kron(rng.random((2, 1, 7, 7)), np.ones((1, 1, 2, 2)))
+    small = image[..., ::2, ::2]
+    both = np.concatenate([small, 1 - small], axis=1)
+    half = np.concatenate([small, np.zeros_like(small)], axis=1)
+    other = rng.random(both.shape)
+    assert (channel_pearson(both, image) > 0.9).all()
+    assert channel_pearson(half, image) == pytest.approx(channel_pearson(small, image) / 2)
+    assert (channel_pearson(other, image) < 0.5).all()

@@ -1,0 +1,293 @@
+"""Metrics of labels and of who is recognised, and how guesses are matched to private images."""
+
+from itertools import permutations
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leakbench.metrics import METRICS, measure
+from leakbench.metrics.baselines import constant_labels
+from leakbench.metrics.identification import identified
+from leakbench.metrics.labels import label_accuracy, label_counts, label_presence, labels_matched
+from leakbench.metrics.matching import best, match
+from leakbench.metrics.reidentification import top
+from leakbench.metrics.scoring import labels as scoring
+from leakbench.metrics.update_matching import matching_success
+
+
+def least_cost(cost: np.ndarray) -> float:
+    n, k = cost.shape
+    if n >= k:
+        return min(
+            sum(cost[row, column] for column, row in enumerate(rows)) for rows in permutations(range(n), k)
+        )
+    return least_cost(cost.T)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_no_permutation_is_cheaper(n: int, k: int, seed: int) -> None:
+    cost = np.random.default_rng(seed).random((n, k))
+    index = match(cost)
+    assert index.shape == (k,)
+    matched = np.flatnonzero(index >= 0)
+    assert len(matched) == min(n, k)
+    assert len(set(index[matched])) == len(matched)
+    assert (index[index < 0] == -1).all()
+    assert cost[index[matched], matched].sum() == pytest.approx(least_cost(cost), abs=1e-12)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_a_shuffled_batch_is_put_back_in_order(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(n)
+    cost = np.abs(np.arange(n)[order][:, None] - np.arange(n)[None, :])
+    assert np.array_equal(order[match(cost)], np.arange(n))
+
+
+@settings(deadline=None)
+@given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.sampled_from([np.nan, np.inf]))
+def test_a_diverged_reconstruction_gets_the_last_place(n: int, seed: int, bad: float) -> None:
+    cost = np.random.default_rng(seed).random((n, n))
+    cost[0] = bad
+    index = match(cost)
+    assert sorted(index) == list(range(n))
+    good = index != 0
+    assert cost[index[good], np.flatnonzero(good)].sum() == pytest.approx(least_cost(cost[1:]), abs=1e-12)
+    spare = np.vstack([cost, np.random.default_rng(seed + 1).random((1, n)) + 10])
+    assert 0 not in match(spare)
+
+
+def test_batches_with_nothing_to_match() -> None:
+    assert match(np.zeros((0, 3))).tolist() == [-1, -1, -1]
+    assert match(np.zeros((3, 0))).tolist() == []
+    assert sorted(match(np.full((2, 2), np.nan))) == [0, 1]
+    with pytest.raises(ValueError, match=r"expected \[n, k\]"):
+        match(np.zeros(3))
+
+
+def test_best_chooses_for_each_image_on_its_own() -> None:
+    similarity = np.array([[0.9, 0.8, np.nan, -0.5], [0.1, 0.2, np.nan, np.nan]])
+    index, value = best(similarity)
+    assert index.tolist() == [0, 0, -1, 0]
+    assert value[[0, 1, 3]].tolist() == [0.9, 0.8, -0.5]
+    assert np.isnan(value[2])
+
+
+@settings(deadline=None)
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_best_equals_a_loop_over_the_batch(n: int, k: int, seed: int) -> None:
+    similarity = np.random.default_rng(seed).random((3, n, k))
+    index, value = best(similarity)
+    for batch in range(3):
+        for column in range(k):
+            values = similarity[batch, :, column].tolist()
+            assert value[batch, column] == max(values)
+            assert index[batch, column] == values.index(max(values))
+
+
+def test_best_of_no_reconstructions() -> None:
+    index, value = best(np.zeros((2, 0, 3)))
+    assert index.tolist() == [[-1] * 3] * 2
+    assert np.isnan(value).all()
+
+
+def test_presence_counts_and_instances_by_hand() -> None:
+    truth, guess = np.array([0, 0, 0, 2]), np.array([0, 0, 1, 1])
+    # Of five classes 0, 3 and 4 are told rightly, and as many as there are of 3 and 4 alone.
+    assert label_presence(guess, truth, 5) == pytest.approx(3 / 5)
+    assert label_counts(guess, truth, 5) == pytest.approx(2 / 5)
+    assert label_accuracy(guess, truth) == pytest.approx(2 / 4)
+
+
+def test_absent_classes_flatter_presence() -> None:
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(0, 100, 24), rng.integers(0, 100, 24)) for _ in range(200)]
+    assert np.mean([label_presence(g, t, 100) for g, t in pairs]) > 0.6
+    assert np.mean([label_accuracy(g, t) for g, t in pairs]) < 0.3
+
+
+def test_the_constant_answer_has_the_shares_of_the_classes() -> None:
+    assert constant_labels(np.array([0.5, 0.3, 0.2]), 10).tolist() == [0] * 5 + [1] * 3 + [2] * 2
+    assert constant_labels(np.array([0.4, 0.35, 0.25]), 3).tolist() == [0, 1, 2]
+
+
+def test_each_update_has_a_row_and_its_null_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "read_facts", lambda _: {"network": {"classes": 4}})
+    truth = np.array([[0, 1], [2, 2], [3, 0]])
+    hidden = SimpleNamespace(
+        secret={
+            "labels/0": truth, "images/0": np.arange(6).reshape(3, 2),
+            "checkpoint": np.array([0, 0, 5]), "pass": np.zeros(3, int),
+        },
+        facts={"split": "test"}, arrays={"train/labels": np.array([0, 1, 2, 3])}, victim=Path("v"),
+    )  # fmt: skip
+    guesses = {"labels": truth[:, None], "null/labels": np.array([[[1, 1]]])}
+    frames = list(scoring.label_rows(guesses, hidden, 0, np.random.default_rng(0)))  # type: ignore[arg-type]
+    assert [frame["baseline"].iloc[0] for frame in frames] == [
+        "", "random-gradient", "label-prior", "label-constant",
+    ]  # fmt: skip
+    own, null, _, constant = frames
+    assert own["label_accuracy"].tolist() == own["label_counts"].tolist() == [1, 1, 1]
+    assert own["checkpoint"].tolist() == [0, 0, 5]
+    assert null["label_accuracy"].tolist() == [0.5]
+    assert constant["label_accuracy"].tolist() == [1.0, 0.0, 0.5]
+
+
+def test_what_is_no_class_is_counted_for_none() -> None:
+    truth = np.array([0, 1, 1])
+    assert label_presence(np.array([-1, 1, 9]), truth, 4) == 0.75
+    assert label_counts(np.array([-1, 1, 9]), truth, 4) == 0.5
+
+
+labels = st.lists(st.integers(0, 4), min_size=1, max_size=6)
+
+
+@given(labels, labels)
+def test_overlap_is_the_best_any_permutation_reaches(guesses: list[int], truths: list[int]) -> None:
+    padded = guesses + [-1] * max(0, len(truths) - len(guesses))
+    hits = max(sum(g == t for g, t in zip(order, truths, strict=False)) for order in permutations(padded))
+    assert label_accuracy(np.array(guesses), np.array(truths)) == pytest.approx(hits / len(truths))
+
+
+@given(st.permutations([0, 0, 1, 3, 3, 3]))
+def test_order_is_immaterial(order: list[int]) -> None:
+    assert label_accuracy(np.array(order), np.array([3, 0, 3, 1, 0, 3])) == 1.0
+
+
+@given(labels, st.integers(0, 2**32 - 1))
+def test_matched_labels_equal_a_loop_and_never_beat_the_overlap(truths: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    guesses = rng.integers(0, 5, len(truths))
+    index = rng.permutation(len(truths))
+    index[rng.random(len(truths)) < 0.3] = -1
+    expected = [i >= 0 and bool(guesses[i] == truth) for i, truth in zip(index, truths, strict=True)]
+    assert labels_matched(guesses, np.array(truths), index).tolist() == expected
+    assert np.mean(expected) <= label_accuracy(guesses, np.array(truths)) + 1e-12
+
+
+def test_nothing_guessed_and_nothing_asked() -> None:
+    nothing = np.array([], dtype=int)
+    assert label_accuracy(nothing, np.array([1, 2])) == 0.0
+    assert np.isnan(label_accuracy(np.array([1]), nothing))
+    with pytest.raises(ValueError, match="2 labels but 1"):
+        labels_matched(np.array([1]), np.array([1, 2]), np.array([0]))
+
+
+RNG = np.random.default_rng(0)
+POOL = RNG.random((50, 3, 6, 6))
+
+
+def test_a_reconstruction_nearest_to_its_own_image_is_identified() -> None:
+    noisy = POOL[:5] + RNG.normal(0, 0.05, (5, 3, 6, 6))
+    assert identified(noisy, POOL[:5], POOL).tolist() == [1] * 5
+    assert identified(POOL[1:6], POOL[:5], POOL).tolist() == [0] * 5
+
+
+def test_the_image_itself_need_not_be_in_the_pool() -> None:
+    outside = RNG.random((2, 3, 6, 6))
+    assert identified(outside, outside, POOL).tolist() == [1, 1]
+    grey = np.full((2, 3, 6, 6), 0.5)
+    distance = ((grey[0] - POOL) ** 2).mean((1, 2, 3)).min()
+    own = ((grey - outside) ** 2).mean((1, 2, 3))
+    assert identified(grey, outside, POOL).tolist() == (own <= distance).astype(float).tolist()
+
+
+def test_chance_is_one_in_the_size_of_the_pool() -> None:
+    noise, truths = RNG.random((400, 3, 6, 6)), POOL[RNG.integers(0, 50, 400)]
+    assert 0 < identified(noise, truths, POOL).mean() < 0.1
+
+
+def test_no_reconstruction_identifies_nothing() -> None:
+    broken = POOL[:2].copy()
+    broken[1, 0, 0, 0] = np.nan
+    found = identified(broken, POOL[:2], POOL)
+    assert found[0] == 1
+    assert np.isnan(found[1])
+
+
+JUDGES = {"resnet18": "judge_resnet18_faces", "densenet121": "judge_densenet121_faces"}
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_the_label_is_among_the_highest_answers(judge: str, count: int) -> None:
+    rng = np.random.default_rng(count)
+    images, labels = rng.random((200, 3, 4, 4)), rng.integers(0, 12, 200)
+    answers = rng.standard_normal((200, 12))
+    # Somewhat better than chance.
+    answers[np.arange(200), labels] += 1
+    other = {need: rng.standard_normal((200, 12)) for need in JUDGES.values()}
+    name = f"top{count}_{judge}"
+    found = measure([name], images, images, other | {"labels": labels, JUDGES[judge]: answers})[name]
+    assert set(found) == {0.0, 1.0}
+    first = torch.from_numpy(answers).topk(count).indices.numpy()
+    assert found.tolist() == [float(label in row) for label, row in zip(labels, first, strict=True)]
+    assert METRICS[name].needs == ("labels", JUDGES[judge])
+
+
+def test_a_tie_is_no_identification() -> None:
+    images, labels = np.zeros((2, 1, 4, 4)), np.array([1, 1])
+    answers = np.array([[0.0, 0.0, -1.0], [0.0, 0.1, 0.0]])
+    assert top(1)(images, images, labels=labels, judge=answers).tolist() == [0, 1]
+    assert top(3)(images, images, labels=labels, judge=answers).tolist() == [1, 1]
+
+
+def test_what_is_no_image_has_no_person() -> None:
+    images = np.zeros((2, 3, 4, 4))
+    images[0, 0, 0, 0] = np.nan
+    found = top(1)(images, images, labels=np.array([0, 0]), judge=np.array([[1.0, 0.0], [1.0, 0.0]]))
+    assert np.isnan(found[0])
+    assert found[1] == 1
+
+
+NAN = float("nan")
+# Two passes of two rounds, two candidates each; candidates are numbered 0 … 7.
+IMAGES = np.array([[10, 11], [12, 13], [13, 10], [11, 12]])
+PASSES = np.array([0, 0, 1, 1])
+IN_ORDER = np.tile([0, 1], (4, 1))
+RIGHT = np.array([[-1, -1], [-1, -1], [3, 0], [1, 2]])
+
+
+def test_the_first_pass_has_nothing_before_it() -> None:
+    found = matching_success(RIGHT, IN_ORDER, IMAGES, PASSES)
+    np.testing.assert_array_equal(found, [[NAN, NAN], [NAN, NAN], [1, 1], [1, 1]])
+    assert np.isnan(matching_success(RIGHT, IN_ORDER, IMAGES, np.zeros(4, int))).all()
+
+
+def test_a_wrong_partner_and_none_are_failures() -> None:
+    partner = RIGHT.copy()
+    partner[2, 0], partner[3, 1] = 2, -1
+    assert matching_success(partner, IN_ORDER, IMAGES, PASSES)[2:].tolist() == [[0, 1], [1, 0]]
+
+
+def test_candidates_in_any_order_are_told_by_the_scorers_match() -> None:
+    # Candidates of the second round and of the last stand the other way round, and so do their partners.
+    match = np.array([[0, 1], [1, 0], [0, 1], [1, 0]])
+    partner = np.array([[-1, -1], [-1, -1], [2, 0], [3, 1]])
+    assert matching_success(partner, match, IMAGES, PASSES)[2:].tolist() == [[1, 1], [1, 1]]
+    assert matching_success(partner, IN_ORDER, IMAGES, PASSES)[2:].tolist() == [[0, 1], [0, 0]]
+
+
+def test_an_image_that_no_candidate_is_was_not_recognised() -> None:
+    match = IN_ORDER.copy()
+    match[2, 0], match[0, 1] = -1, -1
+    assert matching_success(RIGHT, match, IMAGES, PASSES)[2:].tolist() == [[0, 1], [0, 1]]
+
+
+def test_candidates_beyond_a_small_clients_images_do_not_shift_the_numbers() -> None:
+    images, passes = np.array([[4], [5], [5], [4]]), PASSES
+    partner = np.array([[-1, -1, -1], [-1, -1, -1], [3, -1, -1], [0, -1, -1]])
+    found = matching_success(partner, np.zeros((4, 1), int), images, passes)
+    assert found[2:].tolist() == [[1], [1]]
+
+
+def test_each_way_of_matching_is_a_metric_that_needs_no_images() -> None:
+    for way in ("", "_no_labels", "_no_pooling", "_plain"):
+        assert METRICS[f"matching_success{way}"].of == "updates"

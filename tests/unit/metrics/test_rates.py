@@ -1,0 +1,216 @@
+"""Rates of success, membership and records, prices, and the attackers who know nothing."""
+
+import math
+
+import numpy as np
+import pytest
+
+from leakbench.datasets.columns import columns_of
+from leakbench.metrics import METRICS, measure
+from leakbench.metrics.baselines import blank, dataset_mean, random_noise, typical_record, unrelated_pairs
+from leakbench.metrics.membership import (
+    false_acceptances,
+    members_accepted,
+    membership_auc,
+    tpr_at_fpr_0,
+    tpr_at_fpr_0_001,
+)
+from leakbench.metrics.mse import mse
+from leakbench.metrics.pearson import pearson
+from leakbench.metrics.prices import of_rounds
+from leakbench.metrics.records import TOLERANCE
+from leakbench.metrics.success import THRESHOLDS, successes
+
+
+@pytest.mark.parametrize("metric", ["psnr", "ssim", "mse"])
+def test_the_share_of_good_images_is_that_of_a_plain_loop(metric: str) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.uniform(0, 60, 50) if metric == "psnr" else rng.uniform(-0.1, 1, 50)
+    values[3] = math.nan
+    values[4] = math.inf if metric == "psnr" else values[4]
+    failures = rng.random(50) < 0.2
+    shares = successes(values, failures, metric).mean(axis=1)
+    assert len(shares) == 21
+    for step, share in enumerate(shares):
+        good = 0
+        for value, failed in zip(values, failures, strict=True):
+            if failed or math.isnan(value):
+                continue
+            if metric == "psnr":
+                good += value >= step / 20 * 20 * math.log10(255)
+            elif metric == "ssim":
+                good += value >= step / 20
+            else:
+                good += value <= step / 20
+        assert share == pytest.approx(good / 50, abs=1e-12)
+
+
+def test_a_threshold_that_is_met_exactly_counts() -> None:
+    nothing_failed = np.zeros(1, bool)
+    at = THRESHOLDS.index(0.35)
+    for metric in ("ssim", "mse"):
+        assert successes(np.array([0.35]), nothing_failed, metric)[at, 0]
+    assert successes(np.array([math.inf]), nothing_failed, "psnr").all()
+
+
+def test_what_did_not_come_out_is_no_success_at_any_threshold() -> None:
+    failed = np.array([True, False])
+    for metric in ("psnr", "ssim", "mse"):
+        assert not successes(np.array([0.5, math.nan]), failed, metric).any()
+
+
+MEMBERS = np.array([True, True, False, False, False, False])
+NOBODY = np.zeros(6, bool)
+
+
+@pytest.mark.parametrize(
+    ("scores", "auc", "found"),
+    [
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 1.0, 1.0),
+        ([0.1, 0.35, 0.3, 0.4, 0.5, 0.6], 7 / 8, 0.5),
+        ([0.9, 0.8, 0.3, 0.4, 0.5, 0.6], 0.0, 0.0),
+        # Who is as near as a member is a false alarm.
+        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 0.5, 0.0),
+    ],
+)
+def test_members_should_be_nearer(scores: list[float], auc: float, found: float) -> None:
+    given = np.array(scores), MEMBERS, NOBODY
+    assert membership_auc(*given) == auc
+    assert tpr_at_fpr_0(*given) == found
+
+
+def test_one_in_a_thousand_may_be_a_false_alarm() -> None:
+    members = np.arange(1003) < 3
+    scores = np.where(members, 0.5, 1.0)
+    scores[3] = 0.4
+    assert tpr_at_fpr_0(scores, members, members) == 0.0
+    assert tpr_at_fpr_0_001(scores, members, members) == 1.0
+    scores[4] = 0.4
+    assert tpr_at_fpr_0_001(scores, members, members) == 0.0
+    # Of fewer than a thousand none may be one.
+    assert tpr_at_fpr_0_001(scores[:900], members[:900], members[:900]) == 0.0
+
+
+def test_an_attacks_own_decision_is_counted() -> None:
+    accepted = np.array([True, False, True, False, False, True])
+    assert members_accepted(np.zeros(6), MEMBERS, accepted) == 0.5
+    assert false_acceptances(np.zeros(6), MEMBERS, accepted) == 2.0
+
+
+def test_without_members_or_others_there_is_nothing_to_tell() -> None:
+    scores, everybody = np.arange(6.0), np.ones(6, bool)
+    for members in (NOBODY, everybody):
+        assert np.isnan(membership_auc(scores, members, NOBODY))
+        assert np.isnan(tpr_at_fpr_0(scores, members, NOBODY))
+    assert np.isnan(members_accepted(scores, NOBODY, NOBODY))
+
+
+COLUMNS = columns_of([{"age": [0, 100, 1]}, {"work": ["a", "b", "c"]}, {"rate": [0, 1, 0.001]}])
+DEVIATIONS = np.array([0.1, 0.4, 0.4, 0.4, 0.2])
+TRUTH = [0.5, 0, 1, 0, 0.25]
+
+
+def scored(*guesses: list[float]) -> tuple[list[float], list[float]]:
+    guessed = np.array(guesses, np.float32)[:, None, None]
+    truths = np.broadcast_to(np.array(TRUTH, np.float32), guessed.shape)
+    needs = {"columns": COLUMNS, "deviations": DEVIATIONS}
+    found = measure(["feature_accuracy", "exact_record"], guessed, truths, needs)
+    return found["feature_accuracy"].round(6).tolist(), found["exact_record"].tolist()
+
+
+def test_a_number_is_right_within_its_tolerance_and_exact_within_half_a_step() -> None:
+    near, far = 0.5 + 0.99 * TOLERANCE * 0.1, 0.5 + 1.01 * TOLERANCE * 0.1
+    features, exact = scored(
+        TRUTH,
+        [0.5049, 0, 1, 0, 0.2504],
+        [0.5051, 0, 1, 0, 0.25],
+        [0.5, 0, 1, 0, 0.2506],
+        [near, 0, 1, 0, 0.25],
+        [far, 0, 1, 0, 0.25],
+    )
+    assert features == [1, 1, 1, 1, 1, round(2 / 3, 6)]
+    assert exact == [1, 1, 0, 0, 0, 0]
+
+
+def test_a_category_is_right_if_its_place_alone_holds_the_largest_number() -> None:
+    features, exact = scored(
+        [0.5, 0.3, 0.31, 0.1, 0.25], [0.5, 0.31, 0.31, 0.1, 0.25], [0.5, 0.9, 0.31, 0.1, 0.25]
+    )
+    assert features == [1, round(2 / 3, 6), round(2 / 3, 6)]
+    assert exact == [1, 0, 0]
+
+
+def test_what_is_no_number_is_wrong() -> None:
+    features, exact = scored([np.nan] * 5, [np.inf, 0, 1, 0, 0.25])
+    assert (features, exact) == ([0, 0], [0, 0])
+
+
+def test_the_typical_record_has_medians_and_the_most_frequent_categories() -> None:
+    train = np.array(
+        [[0.1, 1, 0, 0, 0.0], [0.2, 1, 0, 0, 0.0], [0.9, 0, 1, 0, 0.5], [0.3, 0, 0, 1, 0.6]], np.float32
+    )
+    np.testing.assert_allclose(typical_record(train, COLUMNS), [0.25, 1, 0, 0, 0.25])
+
+
+def test_every_image_of_a_round_bears_its_rounds_price() -> None:
+    found = of_rounds(np.array([10, 30, 20]), 2)
+    assert found.dtype == np.float64
+    assert found.tolist() == [10, 10, 30, 30, 20, 20]
+
+
+def test_accuracy_is_of_models_and_bytes_are_of_updates() -> None:
+    assert (METRICS["accuracy"].of, METRICS["accuracy"].higher_is_better) == ("models", True)
+    assert (METRICS["update_bytes"].of, METRICS["update_bytes"].higher_is_better) == ("updates", False)
+
+
+def test_noise_is_uniform_and_seeded() -> None:
+    noise = random_noise((50, 3, 16, 16), np.random.default_rng(0))
+    assert noise.shape == (50, 3, 16, 16)
+    assert noise.min() >= 0
+    assert noise.max() < 1
+    assert noise.mean() == pytest.approx(0.5, abs=0.01)
+    assert noise.var() == pytest.approx(1 / 12, abs=0.002)
+    assert np.array_equal(noise, random_noise((50, 3, 16, 16), np.random.default_rng(0)))
+
+
+def test_noise_against_noise_has_the_error_and_correlation_of_independence() -> None:
+    a, b = random_noise((2, 40, 3, 32, 32), np.random.default_rng(1))
+    assert mse(a, b).mean() == pytest.approx(1 / 6, abs=0.002)
+    assert np.abs(pearson(a, b)).max() < 0.1
+
+
+def test_the_mean_of_bytes_and_of_floats_is_one_image() -> None:
+    stored = np.random.default_rng(2).integers(0, 256, (30, 3, 8, 8), dtype=np.uint8)
+    mean = dataset_mean(stored)
+    assert mean.shape == (3, 8, 8)
+    assert mean.dtype == np.float32
+    assert mean == pytest.approx(dataset_mean(stored / 255), abs=1e-6)
+    assert mean[1, 2, 3] == pytest.approx(stored[:, 1, 2, 3].sum() / 30 / 255, abs=1e-6)
+    with pytest.raises(ValueError, match="no images"):
+        dataset_mean(stored[:0])
+
+
+def test_no_constant_guess_has_less_squared_error_than_the_mean(photographs: np.ndarray) -> None:
+    def error(guess: np.ndarray) -> float:
+        return float(mse(np.broadcast_to(guess, photographs.shape), photographs).mean())
+
+    least = error(dataset_mean(photographs))
+    assert least < error(blank(photographs.shape[1:]))
+    for other in photographs:
+        assert least < error(other)
+
+
+def test_blank_images_are_grey() -> None:
+    assert (blank((2, 1, 3, 3)) == 0.5).all()
+
+
+def test_unrelated_pairs_are_two_different_images_and_any_is_as_likely() -> None:
+    pairs = unrelated_pairs(5, 40_000, np.random.default_rng(3))
+    assert pairs.shape == (40_000, 2)
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+    counts = np.zeros((5, 5))
+    np.add.at(counts, (pairs[:, 0], pairs[:, 1]), 1)
+    # Twenty ordered pairs of 2000 each, give or take a standard deviation of 44.
+    assert np.abs(counts[~np.eye(5, dtype=bool)] - 2000).max() < 220
+    with pytest.raises(ValueError, match="1 images make no pair"):
+        unrelated_pairs(1, 3, np.random.default_rng(0))
