@@ -11,6 +11,8 @@ from cell import STEM, Cell, make_cell, make_table, write_guesses
 
 from leakbench.base.artefacts import read_table, read_tensors, write_table
 from leakbench.base.errors import Altered
+from leakbench.catalogue.cell import Cell as Parsed
+from leakbench.catalogue.experiment import Exhibit
 from leakbench.networks.layers import dense_input
 from leakbench.networks.victims.file import load_victim
 from leakbench.results.tables.pictures import panel_of
@@ -37,7 +39,7 @@ def graded(tmp_path: Path) -> Cell:
 def show(cell: Cell, rule: str, **changes: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     shown = {"rule": rule, "rounds": 1, "reconstructions": 24} | changes
     scored = read_table(cell.scores)[0] if cell.scores.is_file() else pd.DataFrame()
-    panel = panel_of(STEM, cell.files(), scored, shown, 0)
+    panel = panel_of(Parsed.parse(STEM), cell.files(), scored, Exhibit(**shown), 0)
     assert panel[0]["rule"] == rule
     return panel
 
