@@ -112,10 +112,11 @@ class Dataset(Part):
         "`counts` of each split are kept. Grey images get three equal channels where `shape` "
         "has three.",
     )
-    labels: Literal["classes", "words"] = Field(
+    labels: Literal["classes", "words", "tokens"] = Field(
         "classes",
         description="What the label of an image is: one of the `classes`, or a word whose characters are "
-        "the classes. Only training studies can use words.",
+        "the classes, or for each token of a sentence the one that follows. Only training studies can use "
+        "words.",
     )
     sources: list[Source] = Field(
         [],
@@ -185,7 +186,7 @@ class Generator(Part):
 
 
 class Local(Strict):
-    """A client's local training, by plain gradient descent."""
+    """A client's local training."""
 
     lr: float = Field(gt=0, description="The client's learning rate.")
     batch_size: Positive | None = Field(
@@ -197,6 +198,11 @@ class Local(Strict):
         ge=0,
         exclude_if=lambda value: value == 0,
         description="In each local step the gradient has this share of the weights added to it.",
+    )
+    optimiser: Literal["sgd", "adamw"] = Field(
+        "sgd",
+        exclude_if=lambda value: value == "sgd",
+        description="Plain gradient descent, or AdamW with torch's defaults, for a client that sends its model.",
     )
     reshuffled: bool = Field(
         False,
