@@ -170,6 +170,11 @@ class Budget(Strict):
         description="Experiments that are paid before all others. Without them a work whose trials are all "
         "dear would have no evidence.",
     )
+    beside: dict[Name, Annotated[float, Field(gt=0)]] = Field(
+        {},
+        description="Core-minutes that an experiment has for itself, beside the total, so that it takes "
+        "nothing from the others.",
+    )
 
 
 class Scale(Strict):

@@ -57,7 +57,9 @@ def _rouge(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: int, siz
     return np.array(out, np.float64)
 
 
-METRICS = tuple(
-    Metric(each.__name__, each, "standard", higher_is_better=True, needs=("vocabulary",))
-    for each in (token_accuracy, exact_sentence, rouge_1, rouge_2)
+METRICS = (
+    Metric("token_accuracy", token_accuracy, "standard", higher_is_better=True, needs=("vocabulary",)),
+    Metric("exact_sentence", exact_sentence, "standard", higher_is_better=True, needs=("vocabulary",)),
+    Metric("rouge_1", rouge_1, "standard", higher_is_better=True, needs=("vocabulary",)),
+    Metric("rouge_2", rouge_2, "standard", higher_is_better=True, needs=("vocabulary",)),
 )
