@@ -13,9 +13,9 @@ from leakbench.observations.reconstruction import Reconstruction
 def token_span(observation: Observation, rng: torch.Generator) -> Reconstruction:
     """Measure for each token of the vocabulary how far it is from the span of the first block's update.
 
-    The first block reads a token at its place: LN(E[v] + P[t]). A token counts at its nearest place. Where the
-    embedding is frozen, as under adapters, what the block reads stands still, and the test holds after any
-    number of steps of plain gradient descent. AdamW scales each weight by itself and leaves no span; the
+    The first block reads a token at its place: LN(E[v] + P[t]). A token counts at its nearest place. Where
+    the embedding is frozen, as under adapters, what the block reads stands still, and the test holds after
+    any number of steps of plain gradient descent. AdamW scales each weight by itself and leaves no span; the
     distances are then a ranking alone.
 
     Raises Unfit where `exact.attention.heard` does.

@@ -115,9 +115,9 @@ FILTERED = 80
 DIVIDED, IMAGINED = 2000, 240
 # An exact attack: millions of operations for the span of one update, and as many for each million weights.
 SPANNED = 8000
-# The tests of text, in millions of operations: for each token of an update, with the whole vocabulary at every
-# place (TESTED); and for each million weights for each token of a candidate (HELD), and for each pair of tokens
-# of an update when sentences are grown (GROWN). Timed with 1, 4 and 8 sentences of 16 tokens.
+# The tests of text, in millions of operations: for each token of an update, with the whole vocabulary at each
+# place (TESTED); and for each million weights for each token of a candidate (HELD), and for each pair of
+# tokens of an update when sentences are grown (GROWN). Timed with 1, 4 and 8 sentences of 16 tokens.
 TESTED, HELD, GROWN = 250, 5, 4
 # SPEAR: millions of operations for each million weights. The term of its proofs (PROOF) grows with the square
 # of the batch, that of its searches (SEARCH) with the cube. The searches take SETTLED more for each thousand

@@ -202,7 +202,8 @@ class Local(Strict):
     optimiser: Literal["sgd", "adamw"] = Field(
         "sgd",
         exclude_if=lambda value: value == "sgd",
-        description="Plain gradient descent, or AdamW with torch's defaults, for a client that sends its model.",
+        description="Plain gradient descent, or AdamW with torch's defaults for a client that sends its "
+        "model.",
     )
     reshuffled: bool = Field(
         False,

@@ -28,7 +28,7 @@ def agreement(guesses: np.ndarray, truths: np.ndarray, vocabulary: int) -> np.nd
 
 
 def token_accuracy(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Return the share of tokens that are right at their place, float64 [N], of sentences [N, 1, 1, length]."""
+    """Return the share of tokens that are right at their place, float64 [N]; sentences [N, 1, 1, length]."""
     guessed, true = (numbers(each, vocabulary) for each in pair(reconstructions, truths))
     return np.asarray((guessed == true).mean(1))
 
@@ -39,20 +39,21 @@ def exact_sentence(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: 
 
 
 def rouge_1(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Return ROUGE-1 of tokens (Lin, 2004), float64 [N]: the share that both sentences have, at any place."""
+    """Return ROUGE-1 of tokens (Lin, 2004), float64 [N]: the share of tokens that both sentences have."""
     return _rouge(reconstructions, truths, vocabulary, 1)
 
 
 def rouge_2(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Return ROUGE-2 of tokens (Lin, 2004), float64 [N]: the share of pairs of neighbours in both sentences."""
+    """Return ROUGE-2 of tokens (Lin, 2004), float64 [N]: the share of neighbours that both sentences have."""
     return _rouge(reconstructions, truths, vocabulary, 2)
 
 
 def _rouge(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: int, size: int) -> np.ndarray:
-    """Return the F measure of runs of `size` tokens. Both sentences have equally many, so it is their recall."""
+    """Return the F measure of runs of `size` tokens, of equally many in both sentences: their recall."""
     out = []
-    for both in zip(*(numbers(each, vocabulary).tolist() for each in pair(reconstructions, truths)), strict=True):
-        guessed, true = (Counter(tuple(row[i : i + size]) for i in range(len(row) - size + 1)) for row in both)
+    guesses, wanted = (numbers(each, vocabulary).tolist() for each in pair(reconstructions, truths))
+    for both in zip(guesses, wanted, strict=True):
+        guessed, true = (Counter(zip(*(row[i:] for i in range(size)), strict=False)) for row in both)
         out.append((guessed & true).total() / true.total())
     return np.array(out, np.float64)
 

@@ -6,7 +6,8 @@ rows of A's span the vectors x themselves, and those of B's the images A x. A's 
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,7 @@ class Test(NamedTuple):
     through: Tensor | None
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return how far vectors [n, width] are outside the span, [n], and whether that is noise, bool [n]."""
+        """Return how far vectors [n, width] are outside the span, [n], and whether noise explains it, [n]."""
         read = x if self.through is None else x @ self.through.T
         apart = distances(self.found, read)
         return apart, within(self.found, read, apart)
@@ -52,7 +53,7 @@ class Heard(NamedTuple):
 
     round: int
     client: int
-    model: nn.Module
+    model: Any
     tests: list[Test]
     still: bool
 
@@ -63,32 +64,41 @@ def heard(observation: Observation, attack: str) -> Iterator[Heard]:
     observation: what the server saw.
     attack: the name that an error gives.
 
-    Raises Unfit for another network than a transformer, and where the update has as many tokens as its
-    layers (or adapters) have dimensions, because every vector then lies in the span.
+    Raises Unfit for another network than a transformer, and where an update has as many tokens as its layers
+    (or adapters) have dimensions, because every vector then lies in the span.
     """
     length = observation.network["shape"][1] - 1
     for number, origin in enumerate(observation.origin.tolist()):
         model = observation.model(origin).double()
         embedding_of(model, attack)
         for client, batch in enumerate(observation.clients):
-
-            def sent(name: str, number: int = number, client: int = client) -> Tensor | None:
-                if name not in observation.updates:
-                    return None
-                value = observation.update(name, slice(number, number + 1))[0, client].double()
-                weight = model.get_parameter(name).detach()
-                if observation.kind != "model" or not observation.local.get("weight_decay") or not weight.any():
-                    return value
-                moved = without_decay(value, weight, tokens)
-                return moved if moved.abs().max() > ROUNDED * weight.abs().max() else torch.zeros_like(moved)
-
-            tokens = batch * length
+            sent = partial(_sent, observation, model, number, client, batch * length)
             tests = [
-                _test(block, f"blocks.{n}", sent, tokens, f"attack: {attack}")
+                _test(block, f"blocks.{n}", sent, batch * length, f"attack: {attack}")
                 for n, block in enumerate(model.blocks)  # type: ignore[arg-type]
             ]
-            steps = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
-            yield Heard(number, client, model, tests, steps and "optimiser" not in observation.local)
+            once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
+            plain = observation.local.get("optimiser", "sgd") == "sgd"
+            yield Heard(number, client, model, tests, once and plain)
+
+
+def _sent(
+    observation: Observation, model: nn.Module, number: int, client: int, tokens: int, name: str
+) -> Tensor | None:
+    """Return one update of a parameter without weight decay; None where clients do not send it.
+
+    number: the round of the update.
+    tokens: the largest rank that the rest of the update can have.
+    """
+    if name not in observation.updates:
+        return None
+    value = observation.update(name, slice(number, number + 1))[0, client].double()
+    weight = model.get_parameter(name).detach()
+    decays = observation.kind == "model" and bool(observation.local.get("weight_decay"))
+    if not decays or not weight.any():
+        return value
+    moved = without_decay(value, weight, tokens)
+    return moved if moved.abs().max() > ROUNDED * weight.abs().max() else torch.zeros_like(moved)
 
 
 def embedding_of(model: nn.Module, attack: str) -> nn.Embedding:
@@ -99,9 +109,7 @@ def embedding_of(model: nn.Module, attack: str) -> nn.Embedding:
     return found
 
 
-def _test(
-    block: nn.Module, name: str, sent: Callable[[str], Tensor | None], tokens: int, where: str
-) -> Test:
+def _test(block: nn.Module, name: str, sent: Callable[[str], Tensor | None], tokens: int, where: str) -> Test:
     """Return the test of a block.
 
     block: the block that was sent.
@@ -122,6 +130,6 @@ def _test(
         raise Unfit(f"{where} needs the update of a query, key or value, or of an adapter on the value")
     if min(rows.shape) <= tokens:
         raise Unfit(
-            f"{where} needs fewer tokens than dimensions (an update has {tokens}, the layer {min(rows.shape)})"
+            f"{where} needs fewer tokens than dimensions (an update has {tokens}, {name} {min(rows.shape)})"
         )
     return Test(span(rows, tokens, clear=1.0), through)

@@ -57,8 +57,8 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
     One-to-one matching minimises the squared error of images. Features have no range of their own, so r
     decides there.
 
-    Returns `match`, `pearson` (of sentences the share of equal tokens), `neurons` (candidates with r ≥ 0.98) and `false_accepted` (usable candidates
-    that are no private image), each [rounds, k].
+    Returns `match`, `pearson` (of sentences the share of equal tokens), `neurons` (candidates with r ≥ 0.98)
+    and `false_accepted` (usable candidates that are no private image), each [rounds, k].
     """
     rounds, k = truth.shape[:2]
     n, width = candidates.images.shape[1], truth[0, 0].size

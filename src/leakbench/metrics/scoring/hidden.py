@@ -68,7 +68,10 @@ class Hidden:
             counts = self.token_counts()
             frequent = np.argsort(-counts.sum(1), kind="stable")[: counts.shape[1]]
             guesses = {TYPICAL: counts.argmax(0), FREQUENT: frequent}
-            return {name: (each / self.vocabulary).astype(np.float32)[None, None] for name, each in guesses.items()}
+            return {
+                name: (each / self.vocabulary).astype(np.float32)[None, None]
+                for name, each in guesses.items()
+            }
         out = {DATASET_MEAN: dataset_mean(self.known).transpose(2, 0, 1)}
         if self.columns:
             records = np.array(self.known).reshape(len(self.known), -1)
@@ -83,7 +86,7 @@ class Hidden:
         return int(read_facts(self.victim)["network"]["classes"])
 
     def token_counts(self) -> np.ndarray:
-        """Return how often each token stands at each place of the publicly known text, int64 [tokens, places]."""
+        """Return how often each token stands at each place of publicly known text, int64 [tokens, places]."""
         tokens = numbers(np.array(self.known)[:, 0, None, None, :, 0], self.vocabulary)
         return np.stack([np.bincount(place, minlength=self.vocabulary) for place in tokens.T], 1)
 

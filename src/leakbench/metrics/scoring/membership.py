@@ -18,13 +18,13 @@ def membership_rows(
     """Return what the metrics say of each update of a client, and of each null update.
 
     Members of an update are the candidates that its client held in that round. All others count as others,
-    also those of other rounds and clients. Of text, members may be the tokens of the vocabulary that occur.
+    also those of other rounds and clients. Of text, members may be the tokens that occur.
 
     tensors: the attack's guesses.
     secret: the truth.
     client: the number of the client.
     names: the metrics.
-    members_of: maps a client's samples in a round to which of the things asked about are members, bool [n]. By
+    members_of: maps a client's samples in a round to which things asked about are members, bool [n]. By
     default these are the candidates.
     blind: null baseline → the scores [n] and the decisions [n] of an attacker who saw no update.
     """
@@ -38,7 +38,9 @@ def membership_rows(
     if others is not None:
         answers[OTHER_UPDATE] = own[0][others], own[1][others]
     for name, (scores, accepted) in (blind or {}).items():
-        answers[name] = tuple(np.broadcast_to(each, (len(null[0]), *each.shape)) for each in (scores, accepted))
+        answers[name] = tuple(
+            np.broadcast_to(each, (len(null[0]), *each.shape)) for each in (scores, accepted)
+        )
     for baseline, (scores, accepted) in answers.items():
         for number, (score, taken) in enumerate(zip(scores, accepted, strict=True)):
             held = secret[f"images/{client}"][number]

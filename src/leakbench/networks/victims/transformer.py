@@ -83,9 +83,9 @@ class Transformer(nn.Module):
         return out
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits [n, vocabulary, length - 1] of sentences [n, 1, 1, length], as `datasets.text` has them.
+        """Return logits [n, vocabulary, length - 1] of sentences [n, 1, 1, length] (`datasets.text`).
 
-        The last token is only predicted, so no layer reads it.
+        The last token is only predicted, and no layer reads it.
         """
         x = self.embedded(tokens(x, self.embedding.num_embeddings)[:, :-1])
         for block in self.blocks:

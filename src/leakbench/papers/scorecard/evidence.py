@@ -28,7 +28,8 @@ from leakbench.papers.work import Paper, published_for
 # Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
 DEFAULTS = {"baseline": "", "convention": "standard"}
 # The null baselines: a successful attack is better than each of them.
-NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update")
+NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update",
+         "frequent-tokens")  # fmt: skip
 # Columns whose values are parts of the stem of a cell or study.
 PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
 # The columns that name a cell: rows with these and a metric are the same trials in every table.
