@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 import torch
+from observations import observe
+from texts import VOCABULARY, observe_text
 from torch import Tensor
 
 from leakbench.attacks.sentence_membership import sentence_membership
@@ -12,8 +14,6 @@ from leakbench.attacks.token_span import token_span
 from leakbench.attacks.tokens import tokens
 from leakbench.base.errors import Unfit
 from leakbench.observations.reconstruction import Reconstruction
-from observations import observe
-from texts import VOCABULARY, observe_text
 
 RNG = torch.Generator().manual_seed(0)
 LORA: dict[str, Any] = {"rank": 16}
@@ -95,7 +95,8 @@ def test_the_span_names_no_token_of_adamw_but_ranks_them() -> None:
     settings = LORA | {"kind": "model", "epochs": 20, "optimiser": "adamw", "lr": 0.001, "decay": 0.01}
     seen, true = observe_text(**settings)
     result = token_span(seen, RNG)
-    assert not found(result) and result.span_distance is not None
+    assert not found(result)
+    assert result.span_distance is not None
     members = torch.isin(torch.arange(VOCABULARY), torch.tensor(sorted(read(true))))
     distance = result.span_distance[0, 0]
     assert distance[members].mean() < distance[~members].mean()
@@ -116,7 +117,9 @@ def test_sentences_come_back_whole_from_one_step(settings: dict[str, Any]) -> No
 @pytest.mark.parametrize("settings", [LORA, LORA | {"up": 0.1}, LORA | {"down": False}, {"tied": True}])
 def test_without_the_head_all_but_the_last_token_come_back(settings: dict[str, Any]) -> None:
     seen, true = observe_text(**settings)
-    assert {each[:-1] for each in written(sentences(seen, RNG))} == {tuple(each[:-1]) for each in true.tolist()}
+    assert {each[:-1] for each in written(sentences(seen, RNG))} == {
+        tuple(each[:-1]) for each in true.tolist()
+    }
 
 
 @pytest.mark.parametrize(
