@@ -91,7 +91,7 @@ def local_update(
 
 
 class _Moments:
-    """What AdamW (Loshchilov and Hutter, ICLR 2019) remembers of a round's gradients."""
+    """What AdamW remembers of a round's gradients."""
 
     def __init__(self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
         self.betas, self.eps, self.steps = betas, eps, 0

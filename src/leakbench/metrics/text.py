@@ -39,12 +39,12 @@ def exact_sentence(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: 
 
 
 def rouge_1(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Return ROUGE-1 of tokens (Lin, 2004), float64 [N]: the share of tokens that both sentences have."""
+    """Return ROUGE-1 of tokens, float64 [N]: the share of tokens that both sentences have."""
     return _rouge(reconstructions, truths, vocabulary, 1)
 
 
 def rouge_2(reconstructions: np.ndarray, truths: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Return ROUGE-2 of tokens (Lin, 2004), float64 [N]: the share of neighbours that both sentences have."""
+    """Return ROUGE-2 of tokens, float64 [N]: the share of neighbours that both sentences have."""
     return _rouge(reconstructions, truths, vocabulary, 2)
 
 

@@ -1,4 +1,4 @@
-"""A small transformer that predicts the next token of a sentence, built like GPT-2 (Radford et al., 2019)."""
+"""A small transformer that predicts the next token of a sentence, built like GPT-2."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from leakbench.networks.layers import freeze, tokens
 
 
 class Adapted(nn.Linear):
-    """A dense layer with a low-rank adapter: W x + b + B A x (LoRA, arXiv:2106.09685; its alpha is the rank).
+    """A dense layer with a low-rank adapter: W x + b + B A x (LoRA, whose alpha is the rank).
 
     down: [rank, inputs], the matrix A.
     up: [outputs, rank], the matrix B, zero at the start.
@@ -114,8 +114,7 @@ def transformer(
     tied: whether the head's weights are those of the embedding, as in GPT-2.
     rank: the rank of adapters on the query and the value of each block. Clients then train these alone, and
     all other weights are frozen. With 0 there are none, and clients train all weights.
-    down: whether clients train the matrices A of the adapters too; without it only the matrices B (FFA-LoRA,
-    arXiv:2403.12313).
+    down: whether clients train the matrices A of the adapters too; without it only the matrices B (FFA-LoRA).
     begun: whether the adapters were trained together with the network before; else their B is zero.
     """
     if width % heads or shape[0] != 1 or shape[2] != 1 or shape[1] < 3:
