@@ -14,6 +14,7 @@ from leakbench.base.cellname import CELL, of_lines
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine
+from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan
 from leakbench.jobs.again import affected, files_behind, measured
@@ -144,22 +145,28 @@ def _sampled(asked: Plan, experiment: str, rng: random.Random) -> list[str]:
 
 
 def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> list[str]:
-    """Return cells of at least FEWEST recorded trials that follow from files with raised numerics.
+    """Return cells of one attack that follow from files with raised numerics.
 
-    There are as many as have ENOUGH trials together, or all. Only their own attacks run again.
+    The attack is one that has ENOUGH recorded trials, if there is any, and there are as many cells as have
+    ENOUGH together, or all. Only their own attacks run again.
     """
+    cells = list(map(Cell.parse, affected(asked, table.stem, numerics_of(asked, table.stem))))
     many: dict[str, int] = {}
     if "attack" in kept:
-        trials = kept["cluster"].groupby(of_lines(kept)).nunique()
-        many = {str(name): int(count) for name, count in trials.items() if count >= FEWEST}
-    cells = affected(asked, table.stem, numerics_of(asked, table.stem))
-    cells = [cell for cell in cells if cell.rsplit("/", 1)[0] in many]
-    if not cells:
-        raise UserError(f"{table}: no cell of {FEWEST} trials to pair (record the table again)")
-    rng.shuffle(cells)
+        stems = of_lines(kept) + "/" + kept["cluster"].astype(str).str.partition("/")[0]
+        many = {str(stem): int(n) for stem, n in kept["cluster"].groupby(stems).nunique().items()}
+    of: dict[str, list[Cell]] = {}
+    for cell in cells:
+        of.setdefault(cell.attack, []).append(cell)
+    trials = {attack: sum(many.get(cell.stem, 0) for cell in own) for attack, own in sorted(of.items())}
+    most = min(ENOUGH, max(trials.values(), default=0))
+    if most < FEWEST:
+        raise UserError(f"{table}: no attack of {FEWEST} trials to pair (record the table again)")
+    left = of[rng.choice([attack for attack, n in trials.items() if n >= most])]
+    rng.shuffle(left)
     chosen: list[str] = []
-    while cells and sum(many[cell.rsplit("/", 1)[0]] for cell in chosen) < ENOUGH:
-        chosen.append(cells.pop())
+    while left and sum(many.get(stem, 0) for stem in chosen) < ENOUGH:
+        chosen.append(left.pop().stem)
     return chosen
 
 

@@ -202,7 +202,7 @@ def test_the_paired_difference_is_of_the_same_trials(cell: Cell, recorded: Path)
 def test_too_few_trials_show_nothing(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     NUMERICS["peel"] = 2
     monkeypatch.setattr(module, "FEWEST", 1000)
-    with pytest.raises(UserError, match=r"x\.csv: no cell of 1000 trials to pair"):
+    with pytest.raises(UserError, match=r"x\.csv: no attack of 1000 trials to pair"):
         recheck(cell.root, "quick", equivalent=True)
     recorded.with_suffix(".parquet").unlink()
     recorded.write_text(
