@@ -150,16 +150,21 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
     """
     many: dict[str, int] = {}
     if "attack" in kept:
-        trials = kept["cluster"].groupby(of_lines(kept)).nunique()
-        many = {str(name): int(count) for name, count in trials.items() if count >= FEWEST}
+        stems = of_lines(kept) + "/" + kept["cluster"].astype(str).str.partition("/")[0]
+        many = {str(stem): int(n) for stem, n in kept["cluster"].groupby(stems).nunique().items()}
     cells = affected(asked, table.stem, numerics_of(asked, table.stem))
-    cells = [cell for cell in cells if cell.rsplit("/", 1)[0] in many]
-    if not cells:
-        raise UserError(f"{table}: no cell of {FEWEST} trials to pair (record the table again)")
-    rng.shuffle(cells)
+    of: dict[str, list[str]] = {}
+    for cell in cells:
+        of.setdefault(cell.split("/")[-2], []).append(cell)
+    trials = {attack: sum(many.get(cell, 0) for cell in own) for attack, own in sorted(of.items())}
+    most = min(ENOUGH, max(trials.values(), default=0))
+    if most < FEWEST:
+        raise UserError(f"{table}: no attack of {FEWEST} trials to pair (record the table again)")
+    left = of[rng.choice([attack for attack, n in trials.items() if n >= most])]
+    rng.shuffle(left)
     chosen: list[str] = []
-    while cells and sum(many[cell.rsplit("/", 1)[0]] for cell in chosen) < ENOUGH:
-        chosen.append(cells.pop())
+    while left and sum(many.get(stem, 0) for stem in chosen) < ENOUGH:
+        chosen.append(left.pop())
     return chosen
 
 
