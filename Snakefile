@@ -15,7 +15,9 @@ sys.path.insert(0, str(ROOT / "src"))
 from leakbench.catalogue.settings import checked
 from leakbench.catalogue.workflow import Workflow
 from leakbench.base.errors import UserError
+from leakbench.base.processes.blinding import refuse_attacks
 
+refuse_attacks()
 try:
     settings = checked(config)
     flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd(), settings.only)
