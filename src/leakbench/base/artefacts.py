@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.base.errors import Altered, raise_unless_file
-from leakbench.base.whole import AT_ONCE, SEAL, UNSEALED, replacing, sealing, whole
+from leakbench.base.whole import AT_ONCE, SEAL, UNSEALED, beside, listing, replacing, sealing, whole
 
 Facts = dict[str, Any]
 _KEY = "leakbench"
@@ -57,6 +57,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically as UTF-8."""
     write_bytes(path, text.encode())
+
+
+def write_listed(path: Path, text: str) -> None:
+    """Write `text` as `write_text` does, and its digest beside it."""
+    with listing(path) as temporary:
+        temporary.write_bytes(text.encode())
 
 
 def to_json(value: Any) -> str:
@@ -98,7 +104,7 @@ def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
         raise Altered(path, f"not {what}: {problem}", mend) from problem
     if not isinstance(value, dict):
         raise Altered(path, f"not {what}", mend)
-    if value.pop(SEAL, None):
+    if value.pop(SEAL, None) or beside(path).exists():
         whole(path)
     return value
 
@@ -147,8 +153,7 @@ def creating(
     path: where the file appears when the block ends without an error.
     layout: tensor name → (shape, dtype name).
     facts: what the file's metadata say.
-    digested: whether the file gets its digest here. Otherwise another process gives it one
-    (`leakbench.base.whole.taken_over`).
+    digested: whether the file gets its digest. One that another process takes up at once needs none.
 
     Yields tensor name → an object to whose indices (integers and slices of leading axes, or `...`) values are
     assigned. A file that is larger than memory thus costs only its chunks. Values that were not assigned are
@@ -319,7 +324,7 @@ def read_table(path: Path) -> tuple[Any, Facts]:
 
 
 def read_csv(path: Path, **options: Any) -> Any:
-    """Read a CSV that `write_text` wrote, as a pandas frame.
+    """Read a CSV that `write_text` or `write_listed` wrote, as a pandas frame.
 
     `options` go to `pandas.read_csv`. Raises UserError if the file is missing, cut short or no table.
     """
@@ -327,7 +332,8 @@ def read_csv(path: Path, **options: Any) -> Any:
 
     raise_unless_file(Path(path))
     try:
-        text = Path(path).read_text()
+        whole(Path(path))
+        text = Path(path).read_text(encoding="utf-8")
         if text.endswith("\n"):
             return pd.read_csv(io.StringIO(text), **options)
     except ValueError as problem:

@@ -9,9 +9,10 @@ from leakbench.base.errors import UserError
 from leakbench.base.yamls import suggest
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan
+from leakbench.catalogue.strays import PAGES
 
 # Below a run's folder: folders with one file for each experiment → the suffix of the files (_SHOWN), folders
-# of specs and of what is made for cells and studies (_OF_CELLS), and single files (_PAGES).
+# of specs and of what is made for cells and studies (_OF_CELLS), and single files (PAGES).
 _SHOWN = {
     "tables": "csv", "exhibits": "safetensors", "trials": "parquet", "figures": "png", "notebooks": "ipynb",
 }  # fmt: skip
@@ -19,7 +20,6 @@ _OF_CELLS = (
     "specs", "records", "victims", "generators", "studies", "captures", "oracle", "truth", "guesses",
     "scores",
 )  # fmt: skip
-_PAGES = ("report.html", "scorecard.csv", "scorecard.json", "seeds.csv", "verified.csv", "verified.json")
 
 
 def check(words: Iterable[str], plan: Plan, root: Path, home: Path) -> None:
@@ -66,8 +66,8 @@ def _check_target(path: Path, plan: Plan, root: Path, own: bool) -> None:
             settings = f"scale={scale}" + (f" seed={seed}" if seed else "")
             raise UserError(f"{path}: belongs to another run (add --config {settings})")
         case ("results", _, page) if "." in page:
-            _refuse_unless(path, page, _PAGES)
-        case (page,) if "." in page and (near := difflib.get_close_matches(page, _PAGES, 1, 0.7)):
+            _refuse_unless(path, page, PAGES)
+        case (page,) if "." in page and (near := difflib.get_close_matches(page, PAGES, 1, 0.7)):
             raise UserError(f"{path}: no rule makes it (write results/{plan.run}/{near[0]})")
         case ("results", _, kind, _, *_):
             _refuse_unless(path, kind, [*_SHOWN, *_OF_CELLS])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, write_text
+from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, write_listed
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine, read_spec
@@ -102,16 +102,16 @@ def scorecard(
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
     works = read_papers(papers)
     card = Card(works, scales, run, published_costs(root), missing).frame()
-    write_text(out, to_csv(card))
+    write_listed(out, to_csv(card))
     counts = pd.crosstab(card["class"], card["verdict"])
-    write_text(summary, counts.to_json(orient="index", indent=1) + "\n")
+    write_listed(summary, counts.to_json(orient="index", indent=1) + "\n")
     raised: dict[str, dict[int, Evidence]] = {}
     for each in _recorded(recorded_tables(seeded or []), root, known, described["attacks"]):
         scale, seed = run_of(each.scale)
         raised.setdefault(scale, {})[seed or 0] = replace(each, scale=scale)
     judged = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
     rows = pd.concat(judged) if judged else pd.DataFrame(columns=COLUMNS)
-    write_text(seeds, rows.to_csv(index=False, float_format="%.6g"))
+    write_listed(seeds, rows.to_csv(index=False, float_format="%.6g"))
 
 
 def _named(device: str) -> str:

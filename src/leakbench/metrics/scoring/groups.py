@@ -1,5 +1,7 @@
 """What is scored of one attack: its reconstructions, null baselines, and intermediate reconstructions."""
 
+import hashlib
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -20,6 +22,8 @@ from leakbench.metrics.scoring.candidates import Candidates, Measures, rows_of
 from leakbench.metrics.scoring.resources import judged
 
 GAPS = ("gap", "snapshot_gaps")
+# The draws of partners before shifts of the rounds are tried.
+_DRAWS = 100
 
 
 def groups(
@@ -62,16 +66,21 @@ def groups(
 def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
     """Return for each of the first rounds another round that shares no image with it, int [count].
 
+    The partners are drawn from all rounds by the private images, whose choice is salted. An attack thus
+    cannot know which of its rounds will be shown beside another round's images.
+
     index: [rounds, k], the private images of each round.
     count: the number of rounds that are asked for.
 
-    Returns None where no shift of the rounds does so for all of them.
+    Returns None where neither a draw nor a shift of the rounds does so for all of them.
     """
-    rounds = np.arange(count)
-    for shift in range(1, len(index)):
-        others = (rounds + shift) % len(index)
+    drawn = hashlib.sha256(np.ascontiguousarray(index, np.int64).tobytes()).hexdigest()
+    rng = np.random.Generator(np.random.PCG64(stream("partners", drawn)))
+    shifts = np.arange(count) + rng.permutation(np.arange(1, len(index)))[:, None]
+    draws = (rng.permutation(len(index))[:count] for _ in range(_DRAWS))
+    for others in itertools.chain(draws, shifts % len(index)):
         if all(np.isin(index[one], index[other], invert=True).all() for one, other in enumerate(others)):
-            return others
+            return np.asarray(others)
     return None
 
 
