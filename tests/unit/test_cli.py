@@ -31,6 +31,13 @@ def shells() -> list[tuple[str, str]]:
     return found
 
 
+def test_no_variable_chooses_the_instructions_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in cli._INSTRUCTIONS:
+        monkeypatch.setenv(name, "1")
+    assert cli.main(["fetch", "--spec", "none.json", "--out", "x"]) == 2
+    assert not {*cli._INSTRUCTIONS} & os.environ.keys()
+
+
 def test_every_rule_calls_the_subcommand_of_its_name() -> None:
     rules = dict(shells())
     assert set(rules) == {*JOBS, "verify", "train_generator", "train_study"}

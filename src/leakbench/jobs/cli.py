@@ -24,6 +24,11 @@ RULES = frozenset(
 )
 # The arguments that `capture` takes only where it plays the federation itself.
 PLAYED = ("data", "victim", "oracle", "truth")
+# Variables that choose the instructions with which libraries compute.
+_INSTRUCTIONS = (
+    "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS",
+    "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES",
+)  # fmt: skip
 # The errors of the operating system for a path at which no file can be.
 _NO_PLACE = (
     errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT, errno.ELOOP,
@@ -154,6 +159,9 @@ def run(argv: Sequence[str]) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb, in a fork of the run's warm process if there is one, and return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
+    # The last bits of a result depend on the instructions in use: those of the processor, not of a variable.
+    for name in _INSTRUCTIONS:
+        os.environ.pop(name, None)
     blind = given[:1] == [APART]
     # The warm process has loaded its libraries for one thread, so it serves no other number of threads.
     code = None if any(word.partition("=")[0] == "--threads" for word in given) else run_warm(given, blind)

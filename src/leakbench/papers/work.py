@@ -105,11 +105,9 @@ class Claim(Strict):
             raise ValueError(f"{self.id}: give exactly one of quantity, check and absent")
         if "tolerance" in self.model_fields_set and self.relation != "=":
             raise ValueError(f"{self.id}: tolerance: belongs to the relation = alone, not to {self.relation}")
-        try:
-            named = "{value" in self.headline and self.headline.format(value=0.0)
-        except (LookupError, ValueError):
-            named = False
-        if self.headline and not named:
+        # No format of a stranger's is tried, because its width may be any number.
+        words = re.sub(r"\{value(:\.\d[efg%])?\}", "", self.headline)
+        if self.headline and (words == self.headline or {*"{}"} & {*words}):
             raise ValueError(
                 f"{self.id}: headline: must hold the measured value as {{value}} and nothing else"
             )
