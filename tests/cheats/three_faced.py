@@ -1,8 +1,8 @@
-"""A cheat: the attack with two faces, which also spoils the rounds that a baseline of the next rounds takes."""
+"""A cheat: the attack with two faces that also spoils the rounds that a baseline of the next rounds takes."""
 
 import torch
-
 from leakbench.attacks.two_faced import two_faced
+
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
