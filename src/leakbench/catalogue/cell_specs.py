@@ -19,7 +19,7 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
     Raises UserError that names file and key if the parts do not fit each other.
     """
     dataset, config = at.whole("datasets", cell.dataset, where), at.config
-    if dataset.shape is None or dataset.classes is None or dataset.labels == "words":
+    if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
         raise UserError(
             f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and "
             "classes, not of words)"

@@ -19,7 +19,7 @@ from leakbench.base.provenance import provenance, recording, resuming
 from leakbench.base.seeds import stream
 from leakbench.federation.training import fit
 from leakbench.networks import generators, victims
-from leakbench.networks.layers import Normalise, dense_input, describe, thawed
+from leakbench.networks.layers import Normalise, dense_input, describe
 from leakbench.networks.victims.file import load_victim
 
 if TYPE_CHECKING:
@@ -36,27 +36,17 @@ def to_images(array: np.ndarray) -> Tensor:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the share of labels that `model` finds likeliest.
+    """Return the share of images that `model` classifies correctly.
 
     model: the network.
     images: [n, channels, rows, columns].
-    labels: [n], or of sentences the next tokens [n, length].
+    labels: [n].
     """
     right = sum(
         int((model(x).argmax(1) == y).sum())
         for x, y in zip(images.split(1000), labels.split(1000), strict=True)
     )
-    return right / labels.numel()
-
-
-@torch.no_grad()
-def mean_loss(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the mean cross-entropy of each next token, whose exponential is the perplexity.
-
-    The arguments are those of `accuracy`.
-    """
-    pairs = zip(images.split(1000), labels.split(1000), strict=True)
-    return sum(float(cross_entropy(model(x), y, reduction="sum")) for x, y in pairs) / labels.numel()
+    return right / len(labels)
 
 
 def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path) -> Facts:
@@ -81,18 +71,17 @@ def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path)
     states = {0: {name: value.clone() for name, value in model.state_dict().items()}}
     if training:
         seen = slice(training["images"])
-        with thawed(model):
-            states = fit(
-                model,
-                to_images(arrays["train/images"][seen]),
-                torch.from_numpy(arrays["train/labels"][seen].copy()),
-                cross_entropy,
-                training,
-                stream("train", image.name, spec.seed),
-                scratch,
-                "train",
-            )
-    measured, losses = {}, {}
+        states = fit(
+            model,
+            to_images(arrays["train/images"][seen]),
+            torch.from_numpy(arrays["train/labels"][seen].copy()),
+            cross_entropy,
+            training,
+            stream("train", image.name, spec.seed),
+            scratch,
+            "train",
+        )
+    measured = {}
     # An untrained network guesses, and to measure that on ten thousand images can take longer than all
     # attacks on it.
     if training and "test/images" in arrays:
@@ -100,15 +89,13 @@ def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path)
         for epoch, state in states.items():
             model.load_state_dict(state)
             measured[str(epoch)] = accuracy(model.eval(), test, test_labels)
-            if test_labels.dim() == 2:
-                losses[str(epoch)] = mean_loss(model, test, test_labels)
     facts = {
         "network": {"module": entry.module, "parameters": entry.parameters, **plain["dataset"]},
         "checkpoints": sorted(states),
         "training": training,
         "test_accuracy": measured,
         "layers": describe(model),
-    } | ({"test_loss": losses} if losses else {})
+    }
     tensors = {
         f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()
     }
@@ -318,4 +305,4 @@ def train(
             cost |= {name: facts[name] for name in ("validation_mse",) if name in facts}
         else:
             facts = train_victim(spec, data, out, resume)
-            cost |= {name: facts[name] for name in ("test_accuracy", "test_loss") if name in facts}
+            cost["test_accuracy"] = facts["test_accuracy"]

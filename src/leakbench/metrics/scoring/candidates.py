@@ -11,7 +11,6 @@ from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.metrics.proofs import false_accepted
 from leakbench.metrics.scoring.resources import Resources
-from leakbench.metrics.text import agreement
 
 # Few enough values to stay in a processor's cache from one pass over them to the next.
 WORKING_FLOATS = 1_000_000
@@ -57,8 +56,8 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
     One-to-one matching minimises the squared error of images. Features have no range of their own, so r
     decides there.
 
-    Returns `match`, `pearson` (of sentences the share of equal tokens), `neurons` (candidates with r ≥ 0.98)
-    and `false_accepted` (usable candidates that are no private image), each [rounds, k].
+    Returns `match`, `pearson`, `neurons` (candidates with r ≥ 0.98) and `false_accepted` (usable candidates
+    that are no private image), each [rounds, k].
     """
     rounds, k = truth.shape[:2]
     n, width = candidates.images.shape[1], truth[0, 0].size
@@ -72,10 +71,7 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
     for start in range(0, rounds, step):
         part = slice(start, start + step)
         guess = np.asarray(candidates.images[part]).reshape(-1, n, width)
-        true = truth[part].reshape(-1, k, width)
-        # Of sentences the share of equal tokens takes the place of r, because numbers of tokens are names.
-        tokens = by.resources.fixed.get("vocabulary")
-        r = agreement(guess, true, tokens) if tokens else pearson_matrix(guess, true).astype(np.float64)
+        r = pearson_matrix(guess, truth[part].reshape(-1, k, width)).astype(np.float64)
         out["neurons"][part] = (r >= THRESHOLD).sum(-2)
         out["false_accepted"][part] = false_accepted(r, candidates.usable[part], THRESHOLD)[:, None]
         r[~candidates.usable[part]] = np.nan
@@ -85,7 +81,7 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
         for row in range(start, min(start + step, rounds)):
             cost = (
                 mse_matrix(np.asarray(candidates.images[row]), truth[row])
-                if by.target == "images" and "vocabulary" not in by.resources.fixed
+                if by.target == "images"
                 else -r[row - start]
             )
             cost[~candidates.usable[row]] = np.nan
