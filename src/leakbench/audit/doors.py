@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from leakbench.audit.audit import Audit, of_client, of_observations, of_round
@@ -160,6 +159,8 @@ def _state(path: Path, own: Tensors) -> Tensors:
             with np.load(path, allow_pickle=False) as file:
                 found: Any = {name: torch.from_numpy(file[name]) for name in file.files}
         elif path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
             found = load_file(path)
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)

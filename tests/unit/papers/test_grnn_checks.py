@@ -8,7 +8,9 @@ from grnn_tables import WORK, Line, card, line, named, value, word
 
 
 @pytest.mark.parametrize(
-    ("grnn", "dlg", "expected"), [(0.02, 0.01, "differs"), (0.5, 0.6, "differs"), (0.5, 0.4, "reproduced")]
+    ("grnn", "dlg", "expected"),
+    # The thesis states no length, so that no failure refutes it.
+    [(0.02, 0.01, "inconclusive"), (0.5, 0.6, "inconclusive"), (0.5, 0.4, "reproduced")],
 )
 def test_faces_must_beat_chance_and_dlg(grnn: float, dlg: float, expected: str) -> None:
     lines = named("vgg-face-32", dlg=dlg, grnn=grnn)

@@ -151,6 +151,7 @@ def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser
     )
     found = window.eval_on_selector_all(".summary tbody tr:first-child td[data-word]", script)
     assert [word for word, _, seen in found if seen] == [
+        "reproduced success",
         "reproduced",
         "direction",
         "differs",

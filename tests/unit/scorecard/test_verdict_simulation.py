@@ -99,7 +99,7 @@ def test_one_network_says_little_of_others() -> None:
 def test_an_unfinished_schedule_makes_no_word_wrong() -> None:
     assert drawing.unfinished(10, True, 200, np.random.default_rng(0)) == 0
     # The same runs mislead a rule that does not know of the fall to come.
-    assert drawing.unfinished(10, False, 200, np.random.default_rng(0)) > 0.5
+    assert drawing.unfinished(10, False, 200, np.random.default_rng(0)) > 0.4
 
 
 @pytest.mark.parametrize("n", [5, 10, 20])
