@@ -45,7 +45,7 @@ BAD = {
         "neither returned (model, loss, batch) nor took a step of an optimiser",
     ),
     "two inputs": (apps.TWO_INPUTS, "the batch has several inputs or targets: such models are not audited"),
-    "eats memory": (apps.EATS_MEMORY, "more than 1 (raise --memory)"),
+    "eats memory": (apps.EATS_MEMORY, "more than 1 GB (raise --memory)"),
 }
 
 
