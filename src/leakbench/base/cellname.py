@@ -1,6 +1,6 @@
 """The name of a cell: the five names that its path is made of and that tables have as columns."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +14,6 @@ def named(row: Mapping[Any, Any]) -> str:
     return "/".join(str(row[name]) for name in CELL)
 
 
-def of_lines(table: "pd.DataFrame") -> "pd.Series":
-    """Return the cell of every line of a table that has the five columns, in the form of the cell's path."""
-    return table[list(CELL)].astype(str).agg("/".join, axis=1)
+def of_lines(table: "pd.DataFrame", columns: Sequence[str] = CELL) -> "pd.Series":
+    """Return the cell of every line of a table that has the columns, in the form of the cell's path."""
+    return table[list(columns)].astype(str).agg("/".join, axis=1)

@@ -53,8 +53,8 @@ def recheck(
     record is one line of reference/rechecked.csv.
 
     With `equivalent`, the records are those that were measured with other numerics than today's. Sampled
-    cells of at least ten trials are paired with the recorded trials. They are as many as have 60 trials
-    together, because fewer trials of a metric that is 0 or 1 show nothing. Where the 95 % interval of every
+    cells of one attack are paired with the recorded trials. They are as many as have ENOUGH trials together,
+    because fewer trials of a metric that is 0 or 1 show nothing. Where the 95 % interval of every
     mean difference lies within half a tolerance of its metric (`verdicts/tolerances.py`), the record says so
     and is valid for today's numerics.
 

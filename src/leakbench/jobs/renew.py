@@ -137,8 +137,8 @@ def _spliced(
         new["iterations"] = "0"
     if not {*new} <= {*kept} or "pass" in {*kept} - {*new}:
         raise UserError(f"{table}: cells alone give other columns (run the whole experiment)")
-    columns = list(CELL) if "attack" in kept else STUDY
-    of_old = _stems(kept, columns).isin(renewed)
+    columns = CELL if "attack" in kept else STUDY
+    of_old = of_lines(kept, columns).isin(renewed)
     key = [name for name in kept if name not in BESIDE]
     for line in np.flatnonzero(new["metric"].isin(TIMES)):
         timed = np.flatnonzero((kept[key] == new.loc[line, key]).all(axis=1))
@@ -154,7 +154,7 @@ def _spliced(
     place = np.empty(len(whole), int)
     place[order] = np.arange(len(whole))
     old_place = dict(zip(np.flatnonzero(~of_old), place[: (~of_old).sum()], strict=True))
-    before = before[~_stems(before, columns).isin(renewed)]
+    before = before[~of_lines(before, columns).isin(renewed)]
     before = before.assign(line=before["line"].map(old_place))
     after = trials.assign(line=place[(~of_old).sum() :][trials["line"]])
     if "iterations" in before and "iterations" not in after:
@@ -166,10 +166,6 @@ def _spliced(
     words = [name for name in before if before[name].dtype == "category"]
     ordered = whole.iloc[order][kept.columns]
     return ordered.to_csv(index=False), both.astype({"line": int} | dict.fromkeys(words, "category"))
-
-
-def _stems(lines: pd.DataFrame, columns: list[str]) -> pd.Series:
-    return lines[columns].astype(str).agg("/".join, axis=1)
 
 
 def _order(lines: pd.DataFrame) -> np.ndarray:
