@@ -364,7 +364,7 @@ def test_snakemake_refuses_likewise(name: str, sound: Path, tmp_path: Path) -> N
     assert "Traceback" not in ran.text
 
 
-# What Snakemake is told, and how its one line begins. A few each day, all of them each night.
+# The arguments of Snakemake, and how its one line begins. `make test` runs a few, `make nightly` all.
 ANSWERS = {
     "scale=papre": r"--scale: scale 'papre' is not in .*\(did you mean 'paper'\?\)",
     "scal=paper": r"--config scal: there is no such key, got 'paper' \(did you mean 'scale'\?\)",

@@ -35,8 +35,8 @@ from leakbench.base.tensors import Tensors
 SAME, ROUNDING = 1e-3, 2e-7
 # Of fewer values, two causes explain anything.
 FEW = 5
-# No more steps are computed again after so many seconds, and none of a network with more parameters, of which
-# six copies would not fit into memory.
+# SECONDS: after this time no further step is computed again. LARGEST: the number of parameters above which no
+# step is, because six copies of the network would not fit into memory.
 SECONDS, LARGEST = 30.0, 30_000_000
 # The arguments of losses that change them, and what training code may do to scores before a loss.
 ARGUMENTS = {"weight", "pos_weight", "label_smoothing", "beta", "delta"}

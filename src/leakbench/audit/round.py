@@ -112,7 +112,7 @@ def leaves(output: Any) -> list[Tensor]:
 
 
 def scores(output: Any, records: int, of: str = "the batch") -> Tensor:
-    """Return what a model returned for each of so many records: the first tensor with a row for each."""
+    """Return what a model returned for each record: the first tensor with one row for each of them."""
     # Raises UserError, which calls the inputs `of`, if there is none.
     found = [each for each in leaves(output) if each.dim() and len(each) == records]
     if not found:

@@ -88,7 +88,7 @@ def squared(scores: Tensor, targets: Tensor) -> Tensor:
 PLAIN = "mean cross-entropy"
 SMOOTH = nn.CrossEntropyLoss(label_smoothing=0.1)
 HEAVY = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 9.0]))
-# What the client does → the loss that is told, the kinds of differences, whether numbers are lower bounds.
+# What the client does → the loss in the report, the kinds of differences, whether numbers are lower bounds.
 CLIENTS: dict[str, tuple[dict[str, Any], str, set[str], bool]] = {
     "plain": ({}, PLAIN, set(), False),
     "three plain steps": ({"steps": 3}, PLAIN, set(), False),

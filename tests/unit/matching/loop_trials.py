@@ -83,7 +83,7 @@ def due_always(monkeypatch: pytest.MonkeyPatch) -> None:
 def killing(
     evaluate: Callable[[Tensor], Evaluate], after: int
 ) -> tuple[Callable[[Tensor], Evaluate], list[int]]:
-    """Return `evaluate` that raises Killed after so many calls, and the list of its calls."""
+    """Return `evaluate` that raises Killed after `after` calls, and the list of its calls."""
     calls: list[int] = []
 
     def made(rows: Tensor) -> Evaluate:

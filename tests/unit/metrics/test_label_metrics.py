@@ -100,7 +100,7 @@ def test_best_of_no_reconstructions() -> None:
 
 def test_presence_counts_and_instances_by_hand() -> None:
     truth, guess = np.array([0, 0, 0, 2]), np.array([0, 0, 1, 1])
-    # Of five classes 0, 3 and 4 are told rightly, and as many as there are of 3 and 4 alone.
+    # Of five classes, the presence of 0, 3 and 4 is right, and the number of instances of 3 and 4 alone.
     assert label_presence(guess, truth, 5) == pytest.approx(3 / 5)
     assert label_counts(guess, truth, 5) == pytest.approx(2 / 5)
     assert label_accuracy(guess, truth) == pytest.approx(2 / 4)
