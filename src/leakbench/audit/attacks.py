@@ -81,6 +81,11 @@ def within(seconds: float) -> Iterator[None]:
         raise OutOfTime
     before_it = _imports(sys._getframe())
 
+    def unraisable(told: sys.UnraisableHookArgs) -> None:
+        # An alarm that rang within a destructor is lost there, and the next one rings soon.
+        if not isinstance(told.exc_value, OutOfTime):
+            reported(told)
+
     def ring(_: int, frame: FrameType | None) -> None:
         if _imports(frame) > before_it:
             signal.setitimer(signal.ITIMER_REAL, SOON, AGAIN)
@@ -91,11 +96,13 @@ def within(seconds: float) -> Iterator[None]:
         yield
         return
     before, graded = signal.signal(signal.SIGALRM, ring), torch.is_grad_enabled()
+    reported, sys.unraisablehook = sys.unraisablehook, unraisable
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = reported
         signal.signal(signal.SIGALRM, before)
         # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good.
         torch.set_grad_enabled(graded)
