@@ -81,7 +81,7 @@ def within(seconds: float) -> Iterator[None]:
         raise OutOfTime
     before_it = _imports(sys._getframe())
 
-    def unraisable(told: sys.UnraisableHookArgs) -> None:
+    def unraisable(told: "sys.UnraisableHookArgs") -> None:
         # An alarm that rang within a destructor is lost there, and the next one rings soon.
         if not isinstance(told.exc_value, OutOfTime):
             reported(told)
