@@ -11,6 +11,7 @@ rule report:
         ],
         catalogue=f"{R}/specs/scorecard/catalogue.json",
         papers=flow.published(),
+        found=flow.found(),
         recorded=flow.recorded(),
         code=flow.stamp(flow.page()),
     output:

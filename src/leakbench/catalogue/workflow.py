@@ -343,8 +343,14 @@ class Workflow:
 
     def works(self) -> list[str]:
         """Return the files of published numbers and claims, below the root."""
-        files = [p for suffix in ("csv", "yaml", "py") for p in (self.root / "papers").rglob(f"*.{suffix}")]
+        files = [
+            p for suffix in ("csv", "yaml", "py") for p in (self.root / "papers").glob(f"*/**/*.{suffix}")
+        ]
         return sorted(_below(self.root, path) for path in files if path.parent.name != "experiments")
+
+    def found(self) -> list[str]:
+        """Return the texts on what experiments showed, as rules name them."""
+        return sorted(map(self.seen, (self.root / "papers").glob("*/found/*.md")))
 
     def published(self) -> list[str]:
         """Return the files of published numbers and claims, as rules name them."""

@@ -40,7 +40,7 @@ HEAD = """# Leaderboard of defences
 SSIM, the less the strongest of the agreed attacks reads. The price of a defence is not in it: a defence that
 lets no network learn leaks nothing either. A low number proves nothing, for other attacks may read more.
 The agreed attacks have no images of the same kind as the private ones. An attacker who has such images, as
-GGL has, reads more behind noise and signs ([findings](../docs/findings.md)).
+GGL has, reads more behind noise and signs ([numbers](../papers/leakbench/found/leakbench-entries.md)).
 Numbers of different scales are not compared, for attacks that run longer may read more too.
 """
 

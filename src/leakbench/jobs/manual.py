@@ -1,4 +1,4 @@
-"""manual: write config/README.md, config/schemas/, docs/api.md, docs/cli.md and the citations."""
+"""manual: write the generated pages of docs/ and config/, the schemas and the citations."""
 
 import ast
 import inspect
@@ -17,7 +17,9 @@ from leakbench.catalogue.signature import definition, module_file, parameters_mo
 from leakbench.jobs.docstrings import Row, api, arguments, listed, table, without
 from leakbench.jobs.parser import page
 from leakbench.papers.bibliography import bibliography, citation, cited
+from leakbench.papers.work import read_papers
 
+FINDINGS = Path("papers/findings.yaml")
 PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
 
 HEADS: Row = ("key", "type", "default", "meaning")
@@ -75,8 +77,23 @@ def manual(root: Path) -> None:
     """
     with blamed(root / "config"):
         made = texts(root) | {"docs/cli.md": page()}
+        if (root / FINDINGS).is_file() and (root / "reference").is_dir():
+            made["docs/findings.md"] = _findings(root)
     for name, text in made.items():
         write_changed(root / name, text)
+
+
+def _findings(root: Path) -> str:
+    from leakbench.catalogue.shown import described
+    from leakbench.jobs.scorecard import longest_first
+    from leakbench.papers.findings import findings
+    from leakbench.papers.reference import files, tables
+    from leakbench.papers.scorecard.recorded import joined
+
+    known = frozenset(load_kind(root / "config", "experiments"))
+    kept = longest_first(tables(files(root, "*")), root, known, described(root / "config")["attacks"])
+    scales = [*kept.values()]
+    return findings(root / FINDINGS, read_papers(root / "papers"), [*scales, joined(scales)])
 
 
 def texts(root: Path) -> dict[str, str]:

@@ -88,6 +88,7 @@ def report(
                 item=shown["item"],
                 title=shown["title"],
                 shows=shown["shows"],
+                found=_found(papers, table.stem),
                 figure=figure.read_bytes(),
                 table=costs[table.stem],
                 knows=fullest.record.get("knows", {}) if fullest else facts["knows"],
@@ -96,7 +97,7 @@ def report(
             )
         )
     unmade = [spec for spec in specs if spec.stem not in costs]
-    sections += _left_out(unmade, read_spec(catalogue)["left_out"], made)
+    sections += _left_out(unmade, read_spec(catalogue)["left_out"], made, papers)
     rows = read_csv(scorecard, keep_default_na=False)
     said = {path.parent.name: read_yaml(path) for path in sorted(papers.glob("*/paper.yaml"))}
     works = {name: str(paper["title"]) for name, paper in said.items()}
@@ -146,14 +147,20 @@ def _of_record(kept: Kept, folder: Path) -> dict[str, Any]:
     }
 
 
+def _found(papers: Path, name: str) -> str:
+    """Return what an experiment showed, as its work's folder tells it, or an empty text."""
+    return "".join(path.read_text(encoding="utf-8") for path in papers.glob(f"*/found/{name}.md"))
+
+
 def _left_out(
-    specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]], made: str
+    specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]], made: str, papers: Path
 ) -> Iterator[Section]:
     """Yield a section without figure or table for each experiment that was left out.
 
     specs: the specs of these experiments' figures.
     reasons: experiment → cell → why it is left out.
     made: the commit of the run.
+    papers: the folder of works.
     """
     for spec in specs:
         shown = read_spec(spec)
@@ -163,6 +170,7 @@ def _left_out(
             item=shown["item"],
             title=shown["title"],
             shows=shown["shows"],
+            found=_found(papers, spec.stem),
             figure=b"",
             table=pd.DataFrame(),
             knows={},

@@ -91,14 +91,9 @@ def scorecard(
         device=_named(device),
         commit=commit(root),
     )
-    order = {
-        name: scale.order
-        for name, scale in load_kind(root / "config", "scales").items()
-        if isinstance(scale, ScaleFile)
-    }
+    order = _order(root)
     records = recorded_tables(recorded)
-    found = _recorded(records, root, known, described["attacks"])
-    kept = {each.scale: each for each in sorted(found, key=lambda each: -order.get(each.scale, 0))}
+    kept = longest_first(records, root, known, described["attacks"])
     together = [joined([*kept.values()])] if kept else []
     ran = _without_other_devices(run, records)
     scales = [*kept.values(), *together, ran]
@@ -159,6 +154,20 @@ def _without_other_devices(run: Evidence, records: Sequence[Kept]) -> Evidence:
         "the evidence (the columns here and agrees have this run)"
     )
     return replace(run, lines={name: lines for name, lines in run.lines.items() if name not in elsewhere})
+
+
+def _order(root: Path) -> dict[str, int]:
+    scales = load_kind(root / "config", "scales").items()
+    return {name: scale.order for name, scale in scales if isinstance(scale, ScaleFile)}
+
+
+def longest_first(
+    records: Sequence[Kept], root: Path, known: frozenset[str], attacks: Mapping[str, Any]
+) -> dict[str, Evidence]:
+    """Return scale → what its records measured, the longest scale first."""
+    order = _order(root)
+    found = sorted(_recorded(records, root, known, attacks), key=lambda each: -order.get(each.scale, 0))
+    return {each.scale: each for each in found}
 
 
 def _recorded(

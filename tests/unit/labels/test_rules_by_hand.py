@@ -137,25 +137,35 @@ def test_rlu_weights_no_step_without_momentum() -> None:
     assert (16 * scaled / scaled.sum()).round()[0] > 0
 
 
-def test_rlu_simulates_the_logits_of_local_steps() -> None:
+@pytest.mark.parametrize(
+    ("counts", "start", "lr"),
+    [
+        ([[2, 14, 4]], [[1.5, 0.0, 0.0]], 0.05),
+        # The logit of a class without samples comes out too high, and the class has none to give away.
+        ([[0, 9, 11]], [[0.0, -2.0, 2.0]], 0.5),
+    ],
+)
+def test_rlu_simulates_the_logits_of_local_steps(
+    counts: list[list[int]], start: list[list[float]], lr: float
+) -> None:
     """Updates whose logits move exactly as RLU supposes: the mean confidence over the steps is found, which
     that of the first model alone would miss."""
-    steps, lr, batch = 10, 0.05, 20
-    counts = torch.tensor([[2, 14, 4]])
+    steps, batch = 10, 20
     inputs = torch.tensor([0.5, 2.0, 0.25]).double()
-    start = torch.tensor([[1.5, 0.0, 0.0]]).double()
-    logits, total = start, torch.zeros_like(start)
+    sent = torch.tensor(start).double()
+    shares = torch.tensor(counts) / batch
+    logits, total = sent, torch.zeros_like(sent)
     for _ in range(steps):
         total = total + logits.softmax(1)
-        logits = logits - lr * inputs.square().sum() * (logits.softmax(1) - counts / batch)
-    bias = total / steps - counts / batch
+        logits = logits - lr * inputs.square().sum() * (logits.softmax(1) - shares)
+    bias = total / steps - shares
     own = Probe(
-        lambda: Answers(inputs.expand(3, 3), start.expand(3, 3)),
+        lambda: Answers(inputs.expand(3, 3), sent.expand(3, 3)),
         lambda: Answers(inputs.expand(1, 3, 3), logits[:, None].expand(1, 3, 3)),
         torch.arange(3),
     )
     layer = LastLayer(
         bias[:, :, None] * inputs, bias, batch, own, nn.Linear(3, 3), steps=steps, lr=lr, auxiliary=own
     )
-    assert counted(infer("rlu", layer), 3).tolist() == counts.tolist()
-    assert counted(infer("rlu", replace(layer, steps=1)), 3).tolist() != counts.tolist()
+    assert counted(infer("rlu", layer), 3).tolist() == counts
+    assert counted(infer("rlu", replace(layer, steps=1)), 3).tolist() != counts

@@ -35,6 +35,7 @@ class Section:
     scale: the scale of table and figure.
     recorded: if table and figure are those of a recorded run, when, where and from what it was recorded;
     otherwise empty.
+    found: what the measurement showed, in Markdown.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Section:
     command: str = ""
     scale: str = ""
     recorded: str = ""
+    found: str = ""
 
 
 def picture(data: bytes) -> dict[str, str | int] | None:

@@ -1,6 +1,8 @@
 """The templates of a package, as every page uses them."""
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 
 def environment(package: str) -> Environment:
@@ -9,10 +11,17 @@ def environment(package: str) -> Environment:
     The templates lie beside the code of the package. Values are escaped, and a name that was not given is an
     error.
     """
-    return Environment(
+    made = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["markdown"] = _markdown
+    return made
+
+
+def _markdown(text: str) -> Markup:
+    """Return Markdown with tables as HTML. HTML within it is escaped."""
+    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
