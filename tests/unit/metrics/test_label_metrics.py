@@ -116,6 +116,8 @@ def test_absent_classes_flatter_presence() -> None:
 def test_the_constant_answer_has_the_shares_of_the_classes() -> None:
     assert constant_labels(np.array([0.5, 0.3, 0.2]), 10).tolist() == [0] * 5 + [1] * 3 + [2] * 2
     assert constant_labels(np.array([0.4, 0.35, 0.25]), 3).tolist() == [0, 1, 2]
+    # The largest remainder is that of the largest class.
+    assert constant_labels(np.array([0.5, 0.3, 0.2]), 7).tolist() == [0] * 4 + [1] * 2 + [2]
 
 
 def test_each_update_has_a_row_and_its_null_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
