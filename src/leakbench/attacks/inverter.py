@@ -119,16 +119,7 @@ def fitted(
     pairs: Pairs, held: Pairs, fitting: Fitting, seed: int, device: str = "cpu", scratch: Path | None = None,
     label: str = "inverter",
 ) -> tuple[Inverter, list[float]]:  # fmt: skip
-    """Return the inverter of the epoch with the least error on `held`, and the error after each epoch.
-
-    pairs: the pairs that it is fitted to, by Adam; in each epoch the clients' chance is drawn anew.
-    held: other pairs, whose updates are drawn once.
-    fitting: how it is fitted.
-    seed: the seed of all chance.
-    device: where it is fitted, as torch names it.
-    scratch: the file from which a killed run resumes, to the same result; the file stays.
-    label: what the progress bar shows.
-    """
+    """Return the inverter of the epoch with the least error on `held`, and the error after each epoch."""
 
     def drawn(name: str, epoch: int) -> torch.Generator:
         return torch.Generator().manual_seed(stream(name, seed, epoch))

@@ -117,10 +117,7 @@ def learned_inverter(
 
 
 def _samples(observation: Observation) -> tuple[Tensor, Tensor]:
-    """Return the attacker's own images [n, channels, rows, columns] and labels [n].
-
-    Raises Unfit if there are none.
-    """
+    """Return the attacker's own images [n, channels, rows, columns] and labels [n]."""
     images, labels = (getattr(observation.generator, name, None) for name in ("images", "labels"))
     if not (isinstance(images, Tensor) and isinstance(labels, Tensor)):
         raise Unfit(
@@ -138,11 +135,7 @@ def _bins(coordinates: int, bins: int, chance: int) -> Tensor | None:
 
 
 def hashed(updates: Tensor, into: Tensor | None) -> Tensor:
-    """Return updates [n, coordinates] summed by bin, [n, bins].
-
-    updates: float [n, coordinates].
-    into: the bin of each coordinate. Without it, the updates are returned as they are.
-    """
+    """Return updates [n, coordinates] summed by bin, [n, bins]."""
     if into is None:
         return updates
     return updates.new_zeros(len(updates), int(into.max()) + 1).index_add_(1, into, updates)

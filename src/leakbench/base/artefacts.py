@@ -65,10 +65,7 @@ def to_json(value: Any) -> str:
 
 
 def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON mapping as a dict.
-
-    Raises ValueError, naming the key, if a value is NaN or infinite or a list that holds such a number.
-    """
+    """Return the pairs of a JSON mapping as a dict."""
     for key, value in pairs:
         listed = [value]
         while listed:
@@ -83,11 +80,7 @@ def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
     """Read a JSON file that holds a mapping.
 
-    path: the file. If it has its own digest, its bytes are held to it.
-    what: what the file should be, in words such as "a spec", for the message.
-    mend: what the user can do, for the message.
-
-    Returns the mapping without the digest. Raises UserError if there is no file, if it holds no mapping, and
+    Raises UserError if there is no file, if it holds no mapping, and
     if it was altered.
     """
     path = Path(path)
@@ -144,12 +137,6 @@ def creating(
 ) -> Iterator[dict[str, _Sheet]]:
     """Create a safetensors file of known layout and fill it piece by piece.
 
-    path: where the file appears when the block ends without an error.
-    layout: tensor name → (shape, dtype name).
-    facts: what the file's metadata say.
-    digested: whether the file gets its digest here. Otherwise another process gives it one
-    (`leakbench.base.whole.taken_over`).
-
     Yields tensor name → an object to whose indices (integers and slices of leading axes, or `...`) values are
     assigned. A file that is larger than memory thus costs only its chunks. Values that were not assigned are
     zero.
@@ -199,10 +186,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the parsed header of a safetensors file and the offset of its data.
-
-    Raises Altered for any header that is malformed or does not fit the file's size.
-    """
+    """Return the parsed header of a safetensors file and the offset of its data."""
     path = Path(path)
     raise_unless_file(path)
     with path.open("rb") as file:

@@ -83,9 +83,6 @@ def sealing(path: Path) -> Iterator[Path]:
 def taken_over(made: Path, path: Path) -> None:
     """Move a file that another process made to its place, and give it its digest.
 
-    made: the file, with UNSEALED in the place of its digest.
-    path: the file's place.
-
     Raises UserError if `made` is not itself a regular file, for example a link to one.
     """
     if not stat.S_ISREG(made.lstat().st_mode):

@@ -106,11 +106,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def yaml_of(text: str, where: str) -> dict[str, Any]:
-    """Return the mapping of a YAML text. Raises UserError that names the place and the line.
-
-    text: the text, which may be a stranger's.
-    where: the place of the text, for messages.
-    """
+    """Return the mapping of a YAML text. Raises UserError that names the place and the line."""
     try:
         # Text without aliases and with few signs that open a level cannot exceed the limits.
         if "*" in text or sum(map(text.count, "[{-?")) > 1000:
@@ -129,15 +125,7 @@ def yaml_of(text: str, where: str) -> dict[str, Any]:
 
 
 def validated(model: type[M], value: Any, where: str, manual: str = "config/README.md") -> M:
-    """Return a value as an instance of its model.
-
-    model: the pydantic model.
-    value: the mapping to check.
-    where: what the message puts before the key, such as the file and a colon.
-    manual: the document that the message refers to.
-
-    Raises UserError with the first mistake.
-    """
+    """Return a value as an instance of its model. Raises UserError with the first mistake."""
     try:
         return model.model_validate(value)
     except ValidationError as problem:

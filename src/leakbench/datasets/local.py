@@ -28,12 +28,7 @@ def place(root: Path, sources: Sequence[Source]) -> Path | None:
 
 
 def check(sources: Sequence[Source], where: str = "") -> None:
-    """Raise UserError for a folder or a pattern that is not valid or could lead out of its directory.
-
-    sources: the sources whose `folders` and `holding` are checked; they lie below a directory of
-    LEAKBENCH_DATA.
-    where: what the message begins with.
-    """
+    """Raise UserError for a folder or a pattern that is not valid or could lead out of its directory."""
     for source in sources:
         for folder in source["folders"]:
             if Path(folder).is_absolute() or ".." in Path(folder).parts:

@@ -33,12 +33,7 @@ SECONDS = 15.0
 def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> Path:
     """Download a file from the first address that answers, and check its md5 if one is known.
 
-    urls: the addresses, in the order in which they are tried.
-    folder: where the file is written.
-    name: of the file in that folder.
-    md5: of the file's bytes, in hex; None if it is not known.
-
-    Returns the file. Raises Unavailable if no address serves it, Damaged if the bytes have another md5.
+    Raises Unavailable if no address serves it, Damaged if the bytes have another md5.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file, reasons = folder / name, []

@@ -25,10 +25,6 @@ SECONDS = 600.0
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
     """Run the client of a registry and return its output.
 
-    command: the client and its arguments.
-    folder: where the client runs.
-    environment: variables that are set in addition to those of this process.
-
     Raises Unavailable if the client fails or hangs, UserError on a full disk or if a signal ended the client.
     """
     name = Path(command[0]).name
@@ -125,14 +121,6 @@ def _pip() -> str:
 
 def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platform: str = "") -> None:
     """Fetch a package with pip and unpack it.
-
-    package: `name==version`.
-    sha256: of the package's file, in hex. It is required, because pip runs the set-up of a source package to
-    learn the name of the package.
-    folder: the package is unpacked below it.
-    sdist: whether the source package is fetched instead of the wheel.
-    platform: the platform whose wheel for CPython 3.11 is fetched on every machine; if empty, the wheel is
-    that for this machine and Python.
 
     Raises Unavailable if the package cannot be fetched, Damaged if the registry's file has another digest.
     """

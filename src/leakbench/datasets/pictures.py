@@ -34,11 +34,6 @@ def opened(file: Path) -> "Image.Image":
 def read_picture(file: Path, resize: int, crop: int | None = None) -> np.ndarray:
     """Read a picture as RGB uint8 [size, size, 3], scaled (bilinear, antialiased).
 
-    file: a JPEG or PNG file.
-    resize: with `crop`, the length to which the short side is scaled; without, the whole picture is scaled to
-    resize x resize.
-    crop: rows and columns of the centre that is kept of the scaled picture, as is usual for ImageNet.
-
     Raises Damaged as `opened` does.
     """
     from PIL import Image

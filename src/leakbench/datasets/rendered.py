@@ -83,13 +83,7 @@ def draw_text(rng: np.random.Generator) -> str:
 
 
 def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Image.Image":
-    """Return a word as a grey mask, light on dark, within random margins.
-
-    text: the word.
-    font: the name of one of matplotlib's fonts.
-    rng: draws the margins and the angle.
-    degrees: the largest angle by which the word is turned to either side; 0 leaves it upright.
-    """
+    """Return a word as a grey mask, light on dark, within random margins."""
     from PIL import Image, ImageDraw
 
     drawn = _font(font)

@@ -56,9 +56,6 @@ def transformed(images: Tensor, step: Step) -> Tensor:
 
     The authors' code shears by bicubic interpolation; this function shears by bilinear interpolation. Images
     with one channel have no colour to change.
-
-    images: uint8 [n, channels, rows, columns].
-    step: the transform.
     """
     from torchvision.transforms import InterpolationMode
     from torchvision.transforms import functional as f
@@ -102,8 +99,6 @@ def transformed(images: Tensor, step: Step) -> Tensor:
 def parsed(policies: str) -> list[list[int]]:
     """Return the numbers of the transforms of each policy, from the authors' notation.
 
-    policies: policies with + between them, such as "3-1-7+43-18-18", which are two.
-
     Raises UserError if the text is not in this notation, or if a number stands for no transform.
     """
     where = "defence.parameters.policies"
@@ -120,10 +115,7 @@ def parsed(policies: str) -> list[list[int]]:
 
 
 def ways(policy: list[int]) -> list[list[Step]]:
-    """Return all that a policy may do to an image: its transforms, in each combination of their ways.
-
-    policy: the numbers of its transforms.
-    """
+    """Return all that a policy may do to an image: its transforms, in each combination of their ways."""
     named = [TRANSFORMS[number] for number in policy]
     each = product(*((1, -1) if name in SIGNED else (1,) for name, _ in named))
     return [[Step(*transform, way) for transform, way in zip(named, one, strict=True)] for one in each]
@@ -133,9 +125,6 @@ def applied(images: Tensor, steps: list[Step]) -> Tensor:
     """Return images after these transforms, in the same shape and range.
 
     The transforms work on 8 bits a value.
-
-    images: [n, channels, rows, columns] in [0, 1].
-    steps: the transforms, in order.
 
     Raises UserError if a sample is not an image of one or three channels.
     """
@@ -152,11 +141,7 @@ def applied(images: Tensor, steps: list[Step]) -> Tensor:
 
 
 def alternatives(images: Tensor, policies: str = "3-1-7+43-18-18") -> Iterator[Tensor]:
-    """Yield each result that the policies may have for a batch of images, one after the other.
-
-    images: [n, channels, rows, columns] in [0, 1].
-    policies: as in `ats`.
-    """
+    """Yield each result that the policies may have for a batch of images, one after the other."""
     for policy in parsed(policies):
         for steps in ways(policy):
             yield applied(images, steps)
@@ -166,10 +151,6 @@ def shifted(images: Tensor, most: int, rng: torch.Generator) -> Tensor:
     """Return images, each moved at random by up to `most` pixels in both directions.
 
     Pixels that move in are black.
-
-    images: [n, channels, rows, columns].
-    most: the largest move, in pixels.
-    rng: draws the moves.
     """
     rows, columns = images.shape[2:]
     padded = pad(images, [most] * 4)

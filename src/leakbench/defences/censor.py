@@ -17,11 +17,6 @@ def orthogonal(value: Tensor, rng: torch.Generator, released: bool) -> Tensor:
     """Return a random tensor that is orthogonal to `value` and has the same norm.
 
     The result is zero if `value` is a single number, because no direction is orthogonal to it.
-
-    value: a gradient's tensor of any shape.
-    rng: draws the direction.
-    released: project as the authors' code does. It divides the inner product with `value` by the norm of
-    `value` in place of the squared norm, so that the result is orthogonal only to a tensor of norm one.
     """
     drawn = torch.randn(value.shape, generator=rng, dtype=value.dtype).to(value.device)
     drawn = drawn / drawn.norm()

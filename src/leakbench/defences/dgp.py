@@ -17,10 +17,6 @@ from leakbench.defences import Defence, Update, sparse
 def middle(value: Tensor, largest: float, smallest: float) -> Tensor:
     """Return a tensor with zeros in place of its largest and smallest coordinates by magnitude.
 
-    value: a tensor of any shape.
-    largest: share of the coordinates that is dropped, the largest first.
-    smallest: share of the coordinates that is dropped, the smallest first.
-
     Shares are rounded to whole coordinates, and at least one coordinate is left.
     """
     flat = value.flatten()

@@ -104,12 +104,6 @@ def lock(
 
     Key and lock layers are drawn; all else is as it was.
 
-    model: the network, with a batch norm behind its first convolution.
-    rng: draws the key and the lock layers.
-    key_length: the number of values of the key.
-    activation: the activation of the lock layers, a name in ACTIVATIONS.
-    blocks: `first` locks the first convolution–normalisation block, `all` locks every one in a chain.
-
     Raises Unfit if no batch norm follows the first convolution.
     """
     locked = copy.deepcopy(model)

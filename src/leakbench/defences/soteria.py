@@ -59,8 +59,6 @@ def _of_vectors(batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the norms of the features' derivatives by each image, and the features.
 
     The network is run forward once, and backward once for FEATURES vectors at a time.
-
-    Returns norms [features, n] and features [n, features].
     """
     images = batch.images.detach().clone().requires_grad_()
     features = representation(batch, images)

@@ -18,11 +18,6 @@ def candidates(
     images of the private range. One list serves all rounds, so that an image's number of occurrences in it
     tells nothing.
 
-    federation: its entry in the catalogue.
-    private: the private images.
-    images: the number of images in the local copy of the private split.
-    names: as in `private_samples`.
-
     Raises Unfit if the copy has too few images.
     """
     others = federation.get("candidates", 0)

@@ -75,10 +75,6 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
 
     The draw depends on `names` but not on the victim, so victims are compared on the same samples.
 
-    federation: its entry in the catalogue.
-    labels: the labels of the whole private split.
-    names: data set, federation, seed and salt.
-
     Raises Unfit if the local copy of the data set has too few private samples. Raises UserError if labels
     must be distinct and there are too few.
     """
@@ -172,24 +168,6 @@ def play(
     Under a defence with secrets each client has its own secrets, which only its own updates move. No model
     that the server sees contains them. An update contains them only as far as the defence's `sent` says. What
     the defence shows of them goes to `show`, as it was before the round.
-
-    model: the victim's network.
-    origins: the models to start from, each with parameters and buffers.
-    images: the private split, uint8 [n, rows, columns, channels].
-    truth: each client's samples in each round.
-    federation: its entry in the catalogue.
-    defence: what the clients do against leaks.
-    seed: determines all randomness of the clients.
-    sink: receives the rounds, the client, and its updates, parameter → [n, *shape].
-    moved: receives the network that clients train and its weights after every move, including the last. Under
-    a defence with secrets the weights contain the first client's.
-    show: receives the rounds, the client, and what the defence shows of its secrets.
-    trained_on: receives the rounds, the client, and the images [n, k, …] that a defence of the place `inputs`
-    has it train on.
-    each: by origin, the tensors of which a server `frozen` sends each client its own version in place of the
-    origin's, [clients, *shape].
-
-    Returns the models that were sent out, in the order in which they were sent.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng, shuffle = generator("local", seed), generator("order", seed)

@@ -48,9 +48,6 @@ def activate(network: nn.Module, activation: str) -> nn.Module:
 
     Each part gets an activation of its own. None works in place, because what a layer returned is read again
     when gradients are taken.
-
-    network: the network, which is changed in place.
-    activation: a name in ACTIVATIONS.
     """
     for layer in list(network.modules()):
         if hasattr(layer, "relu"):
@@ -196,14 +193,7 @@ def by_batch(model: nn.Module) -> bool:
 
 
 def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> dict[str, Tensor]:
-    """Draw the random numbers of every layer of `model` that needs any.
-
-    model: the network.
-    n: the shape of the samples.
-    rng: draws the numbers.
-
-    Returns buffer name → [*n, width], which is empty for a model without dropout and similar layers.
-    """
+    """Draw the random numbers of every layer of `model` that needs any."""
     return {
         f"{name}.keep": layer.draw(n, rng)
         for name, layer in model.named_modules()
@@ -225,10 +215,7 @@ def glorot(model: nn.Module) -> nn.Module:
 
 
 def last_dense(model: nn.Module) -> str:
-    """Return the name of the last dense layer.
-
-    Raises Unfit if the model has none.
-    """
+    """Return the name of the last dense layer. Raises Unfit if the model has none."""
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     if not names:
         raise Unfit("attack: the victim has no dense layer (set labels: oracle)")
@@ -241,9 +228,6 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
 
     The first is the first in order of use. It does not matter whether a module or a function flattens, nor
     whether elementwise functions stand before or behind the flattening.
-
-    model: the network.
-    images: [n, channels, rows, columns].
 
     What was read is returned unflattened, [n, channels, rows, columns]: the images or features of them.
     Raises Unfit if no such layer is seen.

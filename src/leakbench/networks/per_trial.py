@@ -67,12 +67,7 @@ def hidden(model: nn.Module) -> Tensors:
 
 @contextmanager
 def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
-    """Give hidden parameters and drawn masks these values while the context lasts.
-
-    model: the network.
-    values: parameter → [trials, channels] for hidden parameters, and buffer → [trials, batch, width] for what
-    layers have drawn. Other names have no effect.
-    """
+    """Give hidden parameters and drawn masks these values while the context lasts."""
     if not any("." in name for name in values):
         # Images and labels alone belong to no layer. `lent` runs in every iteration, so this case is quick.
         yield

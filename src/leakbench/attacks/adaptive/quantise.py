@@ -11,10 +11,6 @@ def step_of(observed: Tensor) -> Tensor:
     """Return the step between levels of each trial, the least gap between values that occur.
 
     Gaps as small as the rounding of floats do not count. The step is zero where all values are equal.
-
-    observed: [trials, *shape].
-
-    Returns [trials, 1 …], with as many axes as `observed`.
     """
     values = observed.flatten(1).sort(1).values
     gaps = values.diff(dim=1)

@@ -9,11 +9,6 @@ def opened(model: nn.Module, layer: nn.Module, images: Tensor, labels: Tensor) -
     """Return the output of a layer for each sample, and the gradient of the summed loss by it.
 
     Both are [n, neurons]. A neuron is closed for a sample where the gradient is zero.
-
-    model: the network.
-    layer: one of its layers.
-    images: float [n, channels, rows, columns].
-    labels: int64 [n].
     """
     kept: list[Tensor] = []
 

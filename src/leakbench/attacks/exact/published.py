@@ -56,10 +56,7 @@ def _offered(layer: FirstLayer, slope: Tensor, offset: Tensor, known: Tensor) ->
 def _accepted(
     layer: FirstLayer, offset: Tensor, samples: Tensor, source: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the accepted samples, their labels and what each adds to the offset [n, neurons].
-
-    source: [n], the neuron that offers each sample.
-    """
+    """Return the accepted samples, their labels and what each adds to the offset [n, neurons]."""
     caused = layer.caused(samples)
     off = (caused - offset).abs()
     every = torch.arange(len(samples))

@@ -88,9 +88,6 @@ class LastLayer:
 def infer(method: str, layer: LastLayer) -> Tensor:
     """Return the labels [trials, batch], ascending, that a rule infers from the last layer's update.
 
-    method: the rule, by the name of its file.
-    layer: what is known of the layer.
-
     Raises Unfit if the rule cannot serve this layer or a batch of this size.
     """
     found: Tensor = part("labels", method)(layer)

@@ -57,10 +57,6 @@ class Composition:
         exact derivatives take their place, because differences would take the trials one after another. On a
         processor, batches are taken in bfloat16. Both are compared with plain autograd first
         (`matching.agreement`).
-
-        group: the trials.
-        terms: terms that replace those of the composition.
-        weighs: whether the dummies hold weights of the victim.
         """
         group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
@@ -89,13 +85,6 @@ class Composition:
         restarts: int = 1,
     ) -> Reconstruction:
         """Reconstruct the images of each update from that update alone, all updates and restarts together.
-
-        observation: what the server saw.
-        rng: draws all that is random, such as the first unknowns.
-        schedule: how long the trials run.
-        length: the number of iterations over which the learning rate falls. `schedule` may make only the
-        first of them.
-        restarts: the number of trials of each update, of which the one with the lowest loss is kept.
 
         Raises Unfit for surrogate weights with an optimiser without gradients or in bfloat16.
         """

@@ -30,15 +30,7 @@ def added(distances: Sequence[Distance]) -> Distance:
 
 
 def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tensors | None = None) -> Tensors:
-    """Return the inner products of gradients found and observed, summed over all parameters.
-
-    of: the names of the products (`Distance.of`).
-    found: parameter → [trials, *shape].
-    observed: parameter → [trials, *shape].
-    weights: parameter → [trials], the weight of its products; without them each counts as 1.
-
-    Returns product name → [trials].
-    """
+    """Return the inner products of gradients found and observed, summed over all parameters."""
     # Parameter by parameter, so that what one product has read is still in the cache for the next product.
     total: dict[str, list[Tensor]] = {kind: [] for kind in of}
     for name, o in observed.items():
@@ -91,11 +83,7 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
 
     The derivative is weights · (along · o + across · g), where o is the observed gradient.
 
-    distance: the distance of the gradients.
-    known: product name → [trials], the products that the distance reads.
-    theirs: [trials], the squared norms of the observed gradients.
-
-    Returns the distance, `along` and `across`, each [trials]. Raises Unfit where the distance is no value for
+    Raises Unfit where the distance is no value for
     each trial.
     """
     none = torch.zeros_like(theirs)
@@ -124,16 +112,7 @@ def _checked(value: Tensor, trials: int) -> Tensor:
 def with_cotangent(
     distance: Distance, found: Tensors, observed: Tensors, weights: Tensors | None, theirs: Tensor
 ) -> tuple[Tensor, Tensors]:
-    """Return a distance of gradients and its derivative at those found, without the term `whole`.
-
-    distance: the distance of the gradients.
-    found: parameter → [trials, *shape].
-    observed: parameter → [trials, *shape].
-    weights: parameter → [trials]; without them each parameter counts as 1.
-    theirs: [trials], the squared norms of `observed`, with the weights.
-
-    Returns the distance [trials] and parameter → derivative [trials, *shape].
-    """
+    """Return a distance of gradients and its derivative at those found, without the term `whole`."""
     losses, along, across = derivative(distance, products(distance.of, found, observed, weights), theirs)
     moves = {}
     for name, o in observed.items():
@@ -149,10 +128,6 @@ def with_cotangent(
 
 def whole_derivative(distance: Distance, found: Tensors, observed: Tensors) -> tuple[Tensor, Tensors]:
     """Return the term `whole` of a distance, [trials], and its derivative at each dummy gradient.
-
-    distance: a distance that has the term.
-    found: parameter → [trials, *shape], the dummy gradients.
-    observed: parameter → [trials, *shape].
 
     Raises Unfit where the term is no value for each trial.
     """

@@ -14,13 +14,6 @@ def gradient_gap(group: Group, dummies: Tensors, chunk: int) -> Tensor:
     """Return the mean squared difference between the gradients that dummies cause and those observed.
 
     The mean is over all parameters.
-
-    group: the trials.
-    dummies: `images` [trials, batch, …] in the victim's normalised space, the logits `labels` if the labels
-    are unknown, and hidden parameters.
-    chunk: the number of trials that are computed together.
-
-    Returns [trials].
     """
     found = []
     for rows in torch.arange(group.trials).split(chunk):

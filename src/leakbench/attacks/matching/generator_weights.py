@@ -61,10 +61,7 @@ class GeneratorWeights:
         return self.collapsed and self.batch == 1
 
     def draw(self, rng: torch.Generator, trials: int) -> tuple[Tensors, Tensor]:
-        """Draw the first unknowns and the latents of each trial, trial by trial.
-
-        Returns the unknowns, name → [trials, …], and the latents [trials, batch, latent].
-        """
+        """Draw the first unknowns and the latents of each trial, trial by trial."""
         drawn = [self._draw(rng) for _ in range(trials)]
         return (
             {name: torch.stack([unknowns[name] for unknowns, _ in drawn]) for name in drawn[0][0]},

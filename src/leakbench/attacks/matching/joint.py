@@ -41,9 +41,6 @@ class Problems:
 
         The common images come first among the unknowns, then the first epoch's own images, then the next
         epoch's.
-
-        batch: the number of images of a batch.
-        number: the position of the epoch in `seen`.
         """
         common = self.common[:, number]
         m = common.shape[1]
@@ -64,10 +61,6 @@ def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
     """Return a problem for each update, if every epoch has the same batches in the same order.
 
     Source: AGIC, Table III.
-
-    updates: the number of updates of an epoch.
-    epochs: the number of epochs.
-    batch: the number of images of a batch.
     """
     rows = torch.arange(updates)[:, None].expand(-1, epochs)
     return [Problems(range(epochs), rows, torch.arange(batch).expand(updates, epochs, batch))]
@@ -146,11 +139,6 @@ def add(found: Reconstruction, epochs: Sequence[Group], problems: Problems, outc
     """Put each common image into the reconstruction wherever it was seen.
 
     The loss of an update is the mean over the problems that it belongs to.
-
-    found: the reconstruction, which is changed in place.
-    epochs: the group of each epoch's updates.
-    problems: the problems that were solved.
-    outcome: what became of them.
     """
     assert found.losses is not None
     assert found.diverged is not None

@@ -102,20 +102,7 @@ def match(
     work: Work | None = None,
     show: Show = lambda unknowns, rows: unknowns,
 ) -> Outcome:
-    """Optimise every trial, `chunk` trials together.
-
-    start: the first unknowns, name → [trials, …].
-    evaluate: (rows) → a function that gives losses and gradients of the trials `rows`.
-    optimiser: makes a fresh optimiser for a chunk.
-    project: puts unknowns back into their range, in place.
-    schedule: how long the trials run.
-    chunk: the number of trials that run together.
-    work: names the folder from which a killed run resumes, and the number of processes that share the chunks.
-    The number does not change any bit of the outcome. Finished work stays in the folder until the caller
-    removes it.
-    show: (unknowns, rows) → what the outcome holds of the unknowns, such as their images. By default these
-    are the unknowns themselves.
-    """
+    """Optimise every trial, `chunk` trials together."""
     trials = len(next(iter(start.values())))
     work = work or Work()
     recipe = _Recipe(evaluate, optimiser, project, schedule, show)
@@ -232,10 +219,7 @@ class _Live:
 def _note(
     outcome: Outcome, live: _Live, iteration: int, losses: Tensor, recipe: _Recipe, trials: Tensor
 ) -> Tensor:
-    """Note the result of one step: trace, snapshots, and the final values of trials that end with it.
-
-    Returns which of the running trials end with it.
-    """
+    """Note the result of one step: trace, snapshots, and the final values of trials that end with it."""
     rows, schedule = live.places, recipe.schedule
     points = outcome.traced.tolist()
     if iteration in points:

@@ -29,11 +29,7 @@ WORKING_SHARE = 1 / 4
 
 
 def regularised(matched: Evaluate, priors: Sequence[tuple[float, Valued]]) -> Evaluate:
-    """Return `matched` with the priors of its images added, each times its weight.
-
-    matched: gives the losses of unknowns, which have `images`, and their gradients.
-    priors: weight and function of each prior.
-    """
+    """Return `matched` with the priors of its images added, each times its weight."""
     if not priors:
         return matched
 
@@ -196,9 +192,6 @@ class Objective:
 
         It is the largest number that is still of use and keeps the working memory in bounds. An engine says
         by itself how many trials are of use to it.
-
-        optimiser: the optimiser, for the size of its state and population.
-        unknowns: what is optimised, if that is not the dummies themselves.
         """
         members = optimiser.population
         if self.engine is not None:

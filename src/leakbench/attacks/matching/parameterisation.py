@@ -62,13 +62,7 @@ class Unknowns:
         return chained
 
     def members(self, losses: Callable[[Tensor], Losses], together: int) -> Callable[[Tensor], Evaluate]:
-        """Return `losses` as a function of several unknowns for each trial.
-
-        losses: (rows) → a function that gives the losses of dummies.
-        together: the number of members that are computed at a time.
-
-        Returns a function from unknowns [trials, members, …] to losses [trials, members], without gradients.
-        """
+        """Return `losses` as a function of several unknowns for each trial."""
 
         def chained(rows: Tensor) -> Evaluate:
             of_dummies = losses(rows)

@@ -22,9 +22,6 @@ def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
     An observed gradient stands for itself. An update of weights stands for minus the update, divided by the
     learning rate and the number of local steps. Source: AGIC, Eqn 4. The division by the number of steps
     turns the sum over mini-batches into the mean that one large batch would have.
-
-    update: what the client sent.
-    batch: the number of the client's samples.
     """
     if observation.kind == "gradient":
         return update
@@ -32,14 +29,7 @@ def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
 
 
 def received(observation: Observation, name: str, rounds: Tensor, client: int) -> Tensor:
-    """Read the updates of one parameter as the server received them.
-
-    name: the name of the parameter.
-    rounds: [n], the rounds to read.
-    client: the number of the client.
-
-    Returns [n, *shape].
-    """
+    """Read the updates of one parameter as the server received them."""
     return torch.from_numpy(np.array(observation.updates[name][rounds.numpy(), client]))
 
 

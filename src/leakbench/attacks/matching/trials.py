@@ -159,16 +159,7 @@ class Group:
         )
 
     def caused(self, images: Tensor, labels: Tensor, trials: Tensor, dummies: Tensors) -> Tensors:
-        """Return what `observed` would be if the dummies were the private images.
-
-        images: [n, batch, …], the dummies' pixels, which require a gradient.
-        labels: [n, batch] classes, or [n, batch, classes] probabilities.
-        trials: [n], the numbers of the trials.
-        dummies: all dummies by name. They may hold the hidden parameters, or the weights [n, *shape] at which
-        the gradients are taken.
-
-        Returns parameter → [n, *shape].
-        """
+        """Return what `observed` would be if the dummies were the private images."""
         if self.steps:
             return simulated_update(self.model, images, labels, self.steps, self.lr)
         weights = {name: dummies[name] for name in self.names if name in dummies}
@@ -186,10 +177,6 @@ class Group:
 
         The numbers are drawn on the processor, trial by trial. So the start of a trial depends neither on the
         device nor on how many trials follow.
-
-        start: "normal" for standard normal numbers, otherwise uniform in [0, 1].
-        rng: the source of random numbers.
-        trials: the number of trials; by default all of the group.
         """
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
@@ -228,13 +215,7 @@ def groups(
     restarts: int = 1,
     rng: torch.Generator | None = None,
 ) -> Iterator[Group]:
-    """Yield the groups of an observation. Each (round, client) is in one of them.
-
-    observation: what the server saw.
-    updates: how an update of several local steps is read (`matching.local_epochs`).
-    restarts: the number of trials of each update.
-    rng: draws the order of the labels where the samples' order is unknown.
-    """
+    """Yield the groups of an observation. Each (round, client) is in one of them."""
     shape = observation.network["shape"]
     first: nn.Module | None = None
     for origin in np.unique(observation.origin):
@@ -296,12 +277,7 @@ class Collected:
         )
 
     def add(self, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
-        """Keep, of each update's restarts, the one with the lowest final loss.
-
-        group: the trials.
-        outcome: what became of them.
-        gap: (dummies) → [trials], how far the gradients that the dummies would cause are from those observed.
-        """
+        """Keep, of each update's restarts, the one with the lowest final loss."""
         found, part = self.found, (group.rounds, group.client)
         assert found.labels is not None
         assert found.diverged is not None

@@ -116,9 +116,6 @@ def end_with_parent() -> None:
 def ended(run: Callable[[], int], answer: Callable[[int], object] = bool) -> NoReturn:
     """End this process, a fork, with the exit code of `run`.
 
-    run: the job, which returns an exit code.
-    answer: called with the exit code before the process ends.
-
     As at the interpreter's own end, an exception is printed and the streams are flushed.
     """
     code = 1

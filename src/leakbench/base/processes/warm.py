@@ -28,11 +28,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def lead(main: bool) -> None:
-    """Let the jobs that this process starts run by its own interpreter, and fork from a warm process.
-
-    main: whether this process owns the whole run. After any other process no jobs follow for which a warm
-    process pays, so none is used.
-    """
+    """Let the jobs that this process starts run by its own interpreter, and fork from a warm process."""
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ[OWNER] = str(os.getpid()) if main else ""
 
@@ -62,13 +58,7 @@ def loaded(address: Path) -> Path:
 
 
 def run_warm(argv: Sequence[str], blind: bool = True) -> int | None:
-    """Run a job in a fork of the warm process.
-
-    argv: the job's verb and arguments.
-    blind: whether the job's process may have loaded only what an attack may import.
-
-    Returns the job's exit code, or None if the caller must run the job itself.
-    """
+    """Run a job in a fork of the warm process."""
     owner = owner_of_the_run()
     if owner is None:
         return None

@@ -96,10 +96,7 @@ def _held() -> Iterator[None]:
 
 
 def _work(tasks: Sequence[Task], quiet: bool) -> NoReturn:
-    """Run the tasks one after another and end the process.
-
-    quiet: whether the worker's progress is hidden; the first worker's stands for all.
-    """
+    """Run the tasks one after another and end the process."""
     code = 1
     try:
         end_with_parent()

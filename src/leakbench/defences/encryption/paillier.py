@@ -32,8 +32,6 @@ def residue(private: Any) -> int:
     … p − 1 gives each residue equally often. Two powers of half the length and half the modulus take a
     quarter of the time of r^n mod n². Clients of FedBoosting share the private key; a client that has only
     the public one would use r^n.
-
-    private: the private key, whose primes are p and q.
     """
     p, q = gmpy2.mpz(private.p), gmpy2.mpz(private.q)
     pp, qq = p * p, q * q
@@ -43,10 +41,6 @@ def residue(private: Any) -> int:
 
 def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
     """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits.
-
-    bits: bits of the key.
-    value_bits: bits of a value's magnitude.
-    weight_bits: bits of the sum of a sum's weights.
 
     Raises UserError if no field fits.
     """
@@ -62,11 +56,6 @@ def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
 
 def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> list[int]:
     """Return integers as plaintexts of several fields.
-
-    numbers: the integers.
-    count: the number of fields of a plaintext.
-    width: the width of a field in bits.
-    value_bits: bits of an integer's magnitude.
 
     Raises UserError for an integer beyond the headroom.
     """
@@ -89,13 +78,6 @@ def unpack(
     packed: Sequence[int], number: int, count: int, width: int, value_bits: int, weight: int
 ) -> list[int]:
     """Return the weighted sums in opened plaintexts.
-
-    packed: the plaintexts, as `pack` makes them, weighted and added up.
-    number: how many sums are returned.
-    count: the number of fields of a plaintext.
-    width: the width of a field in bits.
-    value_bits: bits of an integer's magnitude.
-    weight: the sum of the weights.
 
     Raises UserError for plaintexts that were not packed this way.
     """

@@ -46,12 +46,7 @@ class Received:
     sent: Mapping[str, Tensor] | None = None
 
     def records(self, fewest: int = 1) -> tuple[Tensor, Tensor]:
-        """Return images and labels.
-
-        fewest: the number of records that a detector needs.
-
-        Raises Unfit where the records are unknown or fewer.
-        """
+        """Return images and labels. Raises Unfit where the records are unknown or fewer."""
         if not len(self.labels):
             raise Unfit("the client's records are unknown")
         if len(self.labels) < fewest:
@@ -60,8 +55,6 @@ class Received:
 
     def by_entropy(self, fewest: int = 1) -> tuple[Tensor, Tensor]:
         """Return images and labels for a detector that takes gradients of the mean cross-entropy.
-
-        fewest: the number of records that the detector needs.
 
         Raises Unfit as `records` does, and where the client trains with another loss.
         """

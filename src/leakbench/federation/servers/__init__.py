@@ -55,9 +55,6 @@ def build(module: str, parameters: dict[str, Any]) -> Server:
     The server is called with a network and what it holds (`Held`). It changes the network's weights in place
     and returns what else it did.
 
-    module: the file's name.
-    parameters: keyword arguments of the function that the file is named after.
-
     Calling the server raises UserError if the network lacks a layer that the server needs, or if the server
     lacks samples.
     """

@@ -13,9 +13,6 @@ def to_size(images: Tensor, size: int | None) -> Tensor:
     """Return images as float [n, channels, rows, columns] in [0, 1], scaled to `size` if it is given.
 
     Samples that are not pictures, such as float32 coordinates, keep their values.
-
-    images: uint8 [n, rows, columns, channels].
-    size: rows and columns of the result, by bilinear interpolation; None leaves the size as it is.
     """
     x = pixels(images)
     if size is None or x.shape[-2:] == (size, size):
@@ -27,9 +24,6 @@ def flip_crop(x: Tensor, rng: torch.Generator) -> Tensor:
     """Return images, each mirrored with probability one half and moved by up to four pixels each way.
 
     Zeros move in.
-
-    x: [n, channels, rows, columns].
-    rng: draws the mirroring and the moves.
     """
     n, channels, rows, columns = x.shape
     flipped = torch.rand(n, generator=rng) < 0.5

@@ -29,12 +29,6 @@ def enlist(
 
     A poisoned client trains on shuffled labels, but the labels that it holds out are right.
 
-    spec: the study's spec.
-    models: each client's model.
-    secret: the names of the tensors that never leave a client.
-    shares: each client's images and labels.
-    device: where the models train, as torch names it.
-
     Raises UserError if a share has nothing left to train on or to hold out, or if differential privacy does
     not fit the model.
     """
@@ -92,9 +86,6 @@ def sealed_bytes(protocol: Protocol, server: State) -> int:
     """Return the bytes of one encrypted update's ciphertexts, as numbers.
 
     As sent the ciphertexts are compressed, to a slightly different size each time.
-
-    protocol: the protocol, with an encryption scheme.
-    server: the server's tensors, which have as many values as an update.
     """
     assert protocol.scheme is not None
     about = protocol.scheme.about
@@ -103,11 +94,7 @@ def sealed_bytes(protocol: Protocol, server: State) -> int:
 
 
 def spent(training: Mapping[str, Any], clients: Sequence[Client]) -> float:
-    """Return the largest ε among the clients after all rounds.
-
-    training: the study's regime, with differential privacy.
-    clients: the clients.
-    """
+    """Return the largest ε among the clients after all rounds."""
     from leakbench.federation.training.private import epsilon
 
     epochs = training["rounds"] * training["local_epochs"]

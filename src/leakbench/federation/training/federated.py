@@ -105,10 +105,6 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
     """Raise UserError if an upload does not have exactly the tensors that the server shares.
 
     An upload with lock layers is an example.
-
-    upload: the client's tensors.
-    server: the server's tensors.
-    client: the client's number, for the message.
     """
     beyond = sorted(upload.keys() - server.keys())
     if beyond:
@@ -128,14 +124,6 @@ def at_work(
 
     The function takes the places of a batch among the client's images, int64 [n]. It returns the mean loss
     and how many answers were right.
-
-    client: the client, whose model and optimiser change.
-    lr: the learning rate.
-    prepare: turns stored images into what the network reads.
-    rng: all randomness, in the order of `prepare`, the defence's `inputs`, the dropout masks and the
-    defence's `examples`.
-    task: the module of the task.
-    defence: its places `inputs` and `examples` act here.
     """
     model = client.model.train()
     device = next(model.parameters()).device
@@ -184,15 +172,6 @@ def train_locally(
     """Train a client's model on its images, and return how well it did in the last epoch.
 
     A last batch of one image is left out, because batch norm cannot normalise it.
-
-    client: the client, whose model and optimiser change.
-    epochs: passes over the images.
-    size: images of a batch.
-    lr: the learning rate.
-    prepare: as in `at_work`.
-    rng: all randomness.
-    task: the module of the task.
-    defence: as in `at_work`.
     """
     count = len(client.images)
     total, right = torch.zeros((2,), device=next(client.model.parameters()).device)
@@ -211,13 +190,7 @@ def train_locally(
 
 
 def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) -> State:
-    """Return what a client uploads: its model without secrets, with the update protected by the defence.
-
-    client: the client after its local training.
-    server: the tensors that the server sent out.
-    defence: its places `update` and `rounds` act here.
-    rng: the randomness of the defence.
-    """
+    """Return what a client uploads: its model without secrets, with the update protected by the defence."""
     own = shared(client.model, client.secret)
     trained = {name for name, _ in client.model.named_parameters()} & own.keys()
     update = {name: (own[name] - server[name])[None] for name in sorted(trained)}
@@ -238,18 +211,6 @@ def play_round(
     train: Callable[..., Fit] | None = None,
 ) -> Round:
     """Play one round from the server's tensors.
-
-    server: the tensors that the server sends out.
-    clients: the clients.
-    defence: what the clients do against leaks.
-    training: the study's regime.
-    turn: the round, counted from 0.
-    prepare: as in `at_work`.
-    rngs: one generator for each client.
-    protocol: how the federation aggregates. Without it clients are weighted by their number of images.
-    measure: with a `protocol`, how a client validates: maps a model, images and labels to accuracy and mean
-    loss.
-    train: how a client trains, by default `train_locally` with the defence.
 
     Raises UserError if an upload has more or less than the server shares.
     """

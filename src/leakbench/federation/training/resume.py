@@ -13,12 +13,7 @@ State = dict[str, Tensor]
 
 
 def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: dict[str, Any]) -> None:
-    """Write the tensors of each group as <group>/<name>, with the facts.
-
-    path: the file.
-    groups: group → name → tensor. Names of groups have no slash.
-    facts: further values to keep.
-    """
+    """Write the tensors of each group as <group>/<name>, with the facts."""
     tensors = {
         f"{group}/{name}": value.detach().cpu().numpy()
         for group, values in groups.items()
@@ -48,12 +43,7 @@ def packed(optimiser: torch.optim.Optimizer) -> State:
 
 
 def unpack(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser the state that `packed` returned.
-
-    optimiser: an optimiser of the model's parameters.
-    model: the model.
-    tensors: what `packed` returned.
-    """
+    """Give an optimiser the state that `packed` returned."""
     parameters = list(model.parameters())
     state: dict[int, State] = {}
     for key, value in tensors.items():

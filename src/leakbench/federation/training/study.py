@@ -57,9 +57,6 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
     All models start from the same weights and the same secret parameters, such as lock layers, which the
     server draws. Secret buffers, such as keys, are each one's own.
 
-    spec: the study's spec.
-    defence: the defence, which changes the model.
-
     The stranger's model is the server's view: what a stranger's key makes of the model that the server hands
     out.
     """
@@ -84,9 +81,6 @@ def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
 
     `lock_share` is the share among all tensors except keys, as the thesis counts. `lock_share_parameters` is
     the share among parameters alone.
-
-    model: the model.
-    secret: the names of its secret tensors.
     """
     parameters = dict(model.named_parameters())
     locked = sum(value.numel() for name, value in parameters.items() if name in secret)
@@ -104,10 +98,6 @@ def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> 
 
     The model's own tensors stand in for an update, which the defence's place `update` protects. Batch norm's
     statistics are added as they are.
-
-    model: a client's model.
-    secret: the names of its secret tensors.
-    defence: the defence, which says what a tensor takes.
     """
     own = shared(model, secret)
     trained = {name: own.pop(name)[None] for name, _ in model.named_parameters() if name in own}
@@ -119,14 +109,7 @@ def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> 
 def measured(
     model: nn.Module, images: Tensor, labels: Tensor, size: int | None, task: ModuleType
 ) -> tuple[Tensor, float]:
-    """Return which images a model gets right, bool [n], and its mean loss.
-
-    model: the model, in evaluation mode.
-    images: uint8 [n, rows, columns, channels].
-    labels: int64 [n, …].
-    size: rows and columns that images are scaled to, if given.
-    task: the module of the task.
-    """
+    """Return which images a model gets right, bool [n], and its mean loss."""
     device, loss = next(model.parameters()).device, 0.0
     right = []
     for x, y in zip(images.split(BATCH), labels.split(BATCH), strict=True):
@@ -138,9 +121,6 @@ def measured(
 
 def share(right: Tensor, counted: Tensor | None) -> float:
     """Return the share of right answers in [0, 1] among those that count.
-
-    right: bool [n].
-    counted: which answers count, bool [n]; None where no rule says so.
 
     The share is NaN if no answer counts.
     """
@@ -210,10 +190,6 @@ def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, 
     """Return a row for each client of a round by a rule of aggregation.
 
     A row has the client's weight, and how its model did where clients validated each other's models.
-
-    outcome: the round's outcome.
-    losses: each client's training loss.
-    turn: the round, counted from 1.
     """
     columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
     return [

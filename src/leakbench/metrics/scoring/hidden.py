@@ -72,8 +72,6 @@ class Hidden:
     def needs(self, pool: int) -> dict[str, Callable[[], Any] | None]:
         """Return what metrics may need of the data set, name → the function that makes it.
 
-        pool: the number of images, from the first on, among which a private one must be recognised.
-
         Columns and deviations are None where the data set does not hold tabular records.
         """
         found: dict[str, Callable[[], Any] | None] = {

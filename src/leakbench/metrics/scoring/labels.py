@@ -18,11 +18,6 @@ def label_rows(
 
     The null baselines are the labels that the attack reads out of random gradients, labels drawn from the
     class shares of the train split, and one constant answer that has these shares.
-
-    tensors: the attack's guesses.
-    hidden: the truth of the capture.
-    client: the number of the client.
-    rng: draws the labels.
     """
     secret = hidden.secret
     truth = np.array(secret[f"labels/{client}"])

@@ -32,11 +32,7 @@ class Resources:
     left_out: str
 
     def of(self, images: np.ndarray, labels: np.ndarray | None) -> dict[str, Any]:
-        """Return all needs for some images, by name.
-
-        images: [N, C, H, W] in [0, 1].
-        labels: [N], the people on the images, None where no judge is asked.
-        """
+        """Return all needs for some images, by name."""
         if labels is None:
             return self.fixed
         return self.fixed | {"labels": labels} | {need: ask(images) for need, ask in self.judges.items()}
@@ -84,11 +80,6 @@ def gather(
     """Return the metrics that can be measured, and what they need.
 
     A need that is absent leaves out the metrics that have it, and its reason is kept.
-
-    names: the metrics that are asked for.
-    backbones: those of LPIPS.
-    judges: victim → its file.
-    of_data: need → the function that makes it from the data set; None where only tabular records have it.
 
     Raises UserError if a metric's judge has no file.
     """

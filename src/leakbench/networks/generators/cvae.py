@@ -109,10 +109,6 @@ class Autoencoder(nn.Module):
         """Return minus the evidence lower bound per image, up to a constant.
 
         The pixels have normal noise.
-
-        found: what the network returned: images, mean and log-variance of their latents, and a sample of
-        these.
-        labels: int64 [n].
         """
         images, code, latents = found
         mean, spread = code.chunk(2, 1)

@@ -18,9 +18,6 @@ def loss(outputs: Tensor, labels: Tensor) -> Tensor:
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the images whose own class is the likeliest, bool [n].
 
-    outputs: logits [n, classes].
-    labels: int64 [n].
-
     Raises UserError for outputs that are no logits of classes.
     """
     _refuse(outputs)

@@ -37,10 +37,6 @@ def lenet5_layers(
     """Return the layers of LeNet-5 as torch initialises them.
 
     An activation comes before each pool and after each dense layer except the last.
-
-    shape: (rows, columns, channels) of the images.
-    classes: the number of classes.
-    activation: makes one activation.
     """
     rows, columns, channels = shape
     flat = 16 * ((rows - 12) // 4) * ((columns - 12) // 4)

@@ -30,10 +30,6 @@ def agrees(engine: Engine, group: Group, distance: Distance) -> bool:
     """Return whether an engine's derivative of a distance is that of plain autograd.
 
     Both are compared once for each network, on dummies of noise. If they differ, one line of the log says so.
-
-    engine: the engine.
-    group: the trials, whose network and device are those of the comparison.
-    distance: the distance.
     """
     return agreed(
         group.model,

@@ -26,11 +26,7 @@ PRODUCTS = (nn.Conv2d, FixedConv2d, nn.Linear, nn.BatchNorm2d)
 
 
 def windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
-    """Return the windows of images that a convolution reads, [n, in·taps, places].
-
-    conv: the layer, which gives kernel size, stride and padding, without dilation.
-    x: [n, in, rows, columns].
-    """
+    """Return the windows of images that a convolution reads, [n, in·taps, places]."""
     assert not isinstance(conv.padding, str)
     (down, across), (height, width), (s, t) = conv.padding, conv.kernel_size, conv.stride
     padded = pad(x, (across, across, down, down)) if down or across else x

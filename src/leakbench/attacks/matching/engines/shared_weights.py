@@ -37,9 +37,6 @@ def fits(model: nn.Module, shape: torch.Size) -> bool:
 
     They may if the model is known layer by layer, no layer takes statistics of its batch and no convolution
     is dilated.
-
-    model: the network.
-    shape: [batch, channels, rows, columns] of the images of a trial.
     """
     steps = chain(model) if engines_fit(model, shape) else None
     return steps is not None and not any(
@@ -132,11 +129,7 @@ class SharedWeights:
         return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
 
     def gradients(self, passed: Forth, slopes: list[Tensor | None]) -> Owns:
-        """Return the gradients of each step with parameters, by the step's place.
-
-        passed: what the forward pass left.
-        slopes: the slope at the images, then the slope at what each step returned.
-        """
+        """Return the gradients of each step with parameters, by the step's place."""
         found: Owns = {}
         for place, (step, slope) in enumerate(zip(self.steps, slopes[1:], strict=True)):
             if step.told:
@@ -165,10 +158,7 @@ class SharedWeights:
         return value, along, across
 
     def rates(self, passed: Forth, owns: Owns) -> tuple[Tensor, list[Tensor | None]]:
-        """Take rates forth through the steps, the third of the four passes.
-
-        Returns the rate of what the last step returned, and the rate of what each step read.
-        """
+        """Take rates forth through the steps, the third of the four passes."""
         moved: list[Tensor | None] = [None]
         reads = []
         for place, step in enumerate(self.steps):
@@ -193,16 +183,7 @@ class SharedWeights:
         owns: Owns,
         rate: Tensor,
     ) -> Tensor:
-        """Take the rates of the slopes back through the steps, the last of the four passes.
-
-        passed: what the forward pass left.
-        slopes: the slope at the images, then the slope at what each step returned.
-        reads: the rate of what each step read.
-        owns: the gradients of each step with parameters.
-        rate: the rate of the slope at what the last step returned.
-
-        Returns the rate of the slope at the images.
-        """
+        """Take the rates of the slopes back through the steps, the last of the four passes."""
         rates: list[Tensor | None] = [None] * len(slopes)
         rates[-1] = rate
         for place in reversed(range(len(self.steps))):

@@ -40,11 +40,7 @@ class Pass:
 
 
 def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each trial, [trials].
-
-    logits: [trials, batch, classes].
-    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
-    """
+    """Return the mean cross-entropy of each trial, [trials]."""
     target = labels.flatten() if labels.dim() == 2 else labels.flatten(0, 1)
     return (
         cross_entropy(logits.flatten(0, 1), target, reduction="none").unflatten(0, logits.shape[:2]).mean(1)
@@ -86,12 +82,7 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
 
 
 def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
-    """Return parameter → gradient [trials, *shape] for one use of a registered layer.
-
-    step: what the layer read and returned.
-    delta: the gradient of the loss at what the layer returned, [trials·batch, …].
-    trials: the number of trials.
-    """
+    """Return parameter → gradient [trials, *shape] for one use of a registered layer."""
     known = rule(step.layer)
     assert known is not None
     found = known.gradients(step.layer, step.read, delta, trials, step.normed)
@@ -99,11 +90,7 @@ def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
 
 
 def summed(passes: Sequence[tuple[Pass, Tensor]], trials: int) -> Tensors:
-    """Return parameter → gradient [trials, *shape], summed over all uses of each layer.
-
-    passes: each use of a layer, and the gradient of the loss at what the layer returned.
-    trials: the number of trials.
-    """
+    """Return parameter → gradient [trials, *shape], summed over all uses of each layer."""
     found: Tensors = {}
     for step, delta in passes:
         for name, value in layer_gradients(step, delta, trials).items():
@@ -118,16 +105,7 @@ def layer_passes(
     weights: Tensors | None = None,
     differentiable: bool = True,
 ) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
-    """Return each use of a layer with the loss's gradient at the layer's output, and the losses.
-
-    model: the network, in evaluation mode.
-    images: [trials, batch, channels, rows, columns], which require a gradient.
-    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
-    weights: parameter → weights that replace the model's own.
-    differentiable: whether the gradients can be differentiated again. Without it less memory is needed.
-
-    Returns the uses in the order of use, with gradients [trials·batch, …], and the losses [trials].
-    """
+    """Return each use of a layer with the loss's gradient at the layer's output, and the losses."""
     with ExitStack() as stack:
         stack.enter_context(by_trial(model, len(images)))
         seen = stack.enter_context(watching(model))
@@ -149,12 +127,7 @@ def tape_gradients(
 ) -> tuple[Tensors, Tensor]:
     """Compute what `gradients.gradients` computes, by the rules of the layers.
 
-    model: the network, in evaluation mode, whose layers with parameters are registered.
-    images: as in `gradients.gradients`.
-    labels: as in `gradients.gradients`.
-    weights: as in `gradients.gradients`.
-
-    Returns parameter → gradient [trials, *shape], also for hidden parameters, and the losses [trials]. Raises
+    Raises
     TypeError if a parameter belongs to no layer that was called.
     """
     passes, losses = layer_passes(model, images, labels, weights)

@@ -85,9 +85,6 @@ def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
     """Return for each convolution the share of its output that the ReLU behind it shuts, from 0 to 1.
 
     Where the ReLU shuts, the gradient of that output is zero. A convolution that no ReLU follows has share 0.
-
-    model: the network.
-    images: [n, …], the images on which the share is measured.
     """
     waiting: list[str] = []
     shares: dict[str, float] = {}
@@ -137,18 +134,6 @@ def parameter_weights(
     """Return parameter → weight [trials] for the distance.
 
     The i-th convolution has the i-th weight of the curve. Dense layers have the mean of the curve.
-
-    model: the network whose layers are weighted.
-    observed: parameter → [trials, *shape], the observed gradients.
-    shape: the shape of the curve (`curve`).
-    beta: the last weight of the curve.
-    relu: whether a convolution's weight is divided by one minus its share of zeros (Eqn 8).
-    norms: the weight of batch norms, of which the paper says nothing: that of the convolution before them
-    (`following`), one (`one`), or zero (`none`).
-    order: where projections of a residual network are counted: where their parameters stand, after the
-    block's convolutions (`parameters`), or where they are first read, before them (`forward`).
-    zeros: convolution → share of zeros for `relu`. Without it, the share of exact zeros in the observed
-    gradient is used.
     """
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)]
     if order == "forward":

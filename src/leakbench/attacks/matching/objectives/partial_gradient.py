@@ -40,10 +40,6 @@ def chosen(observed: Tensor, share: float, choice: Literal["largest", "random"])
 
     The number of entries is rounded to the nearest whole number, and is at least 1. Of equal entries any may
     be chosen.
-
-    observed: [trials, *shape], the observed gradient of one parameter.
-    share: as for `partial_gradient`.
-    choice: as for `partial_gradient`.
     """
     flat = observed.flatten(1)
     count = max(1, round(share * flat.shape[1]))

@@ -34,12 +34,7 @@ def slope_penalty(
 
 
 def flatter(matched: Evaluate, weight: float, reach: float) -> Evaluate:
-    """Return `matched` with the length of its own gradient added, trial by trial.
-
-    matched: a function from unknowns to losses and gradients.
-    weight: the factor of the length.
-    reach: how far along the gradient the second evaluation is taken.
-    """
+    """Return `matched` with the length of its own gradient added, trial by trial."""
 
     def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
         losses, slopes = matched(unknowns)

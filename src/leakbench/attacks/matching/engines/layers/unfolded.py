@@ -70,13 +70,7 @@ def _pixels(image: Tensor) -> Tensor:
 
 
 def convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the convolution of an image.
-
-    conv: the layer, which gives kernel size, stride and padding.
-    x: [1, in, rows, columns].
-    weight: [out, in, rows, columns].
-    bias: [out], if there is one.
-    """
+    """Return the convolution of an image."""
     found = product(_windows(conv, x), _matrix(weight).T)
     if bias is not None:
         found += bias
@@ -84,13 +78,7 @@ def convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -
 
 
 def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[int]) -> Tensor:
-    """Return the transpose of a convolution: from the slope at its output to the slope at its input.
-
-    conv: the layer, which gives kernel size, stride and padding.
-    slope: [1, out, rows, columns].
-    weight: [out, in, rows, columns].
-    read: the shape of what the convolution read, and of the result.
-    """
+    """Return the transpose of a convolution: from the slope at its output to the slope at its input."""
     (down, across), (height, width) = _padding(conv), read[2:]
     taps = product(_pixels(slope), _matrix(weight)).view(1, *slope.shape[2:], -1, read[1])
     exact = torch.promote_types(slope.dtype, torch.float32)
@@ -101,11 +89,6 @@ def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[in
 
 
 def weight_gradient(conv: nn.Conv2d, slope: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient of the weights, [out, in, rows, columns].
-
-    conv: the layer.
-    slope: [1, out, rows, columns], the slope of the loss at what the convolution returned.
-    x: [1, in, rows, columns], what it read.
-    """
+    """Return the gradient of the weights, [out, in, rows, columns]."""
     found = product(_pixels(slope).T, _windows(conv, x))
     return found.view(len(found), *conv.kernel_size, -1).permute(0, 3, 1, 2)
