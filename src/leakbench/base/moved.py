@@ -79,7 +79,6 @@ _MOVED = {
     "matching.unknowns": "attacks.matching.parameterisation",
     "matching.hidden": "networks.per_trial",
     "matching.layers": "attacks.matching.engines.layers",
-    "matching.own_gradient": "attacks.matching.engines.own_gradient",
     "matching.own_products": "attacks.matching.engines.own_products",
     "matching.plain": "attacks.matching.engines.plain",
     "matching.products": "attacks.matching.engines.products",

@@ -46,7 +46,7 @@ def _misfit(engine: Engine, group: Group, distance: Distance) -> str:
     """
     model = deepcopy(group.model).double()
     mean, deviation = (value.double() for value in (group.mean, group.deviation))
-    of = replace(group, model=model, mean=mean, deviation=deviation, precision="float32")
+    of = replace(group, model=model, mean=mean, deviation=deviation)
     return misfit_of(model, lambda: _compared(engine, of, distance))
 
 
