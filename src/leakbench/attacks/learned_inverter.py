@@ -31,31 +31,13 @@ def learned_inverter(
     observation: Observation,
     rng: torch.Generator,
     *,
-    hidden: Annotated[int, Field(ge=1, le=10_000, description="Width of both hidden layers.")] = 500,
-    bins: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=100_000,
-            description="Each coordinate of an update falls into one of this number of bins by chance, and a "
-            "bin holds their sum. 0, or no fewer than there are coordinates: nothing is summed.",
-        ),
-    ] = 4096,
-    pairs: Annotated[
-        int, Field(ge=1, description="Updates of the attacker's own samples that the inverter is fitted to.")
-    ] = 10_000,
-    epochs: Annotated[int, Field(ge=1, le=10_000, description="Passes over these updates.")] = 20,
-    rate: Annotated[
-        float, Field(gt=0, description="Rate of Adam in the first three quarters of the epochs.")
-    ] = 3e-4,
-    batch: Annotated[int, Field(ge=1, description="Updates in one step of Adam.")] = 64,
-    defence: Annotated[
-        dict[str, str | dict[str, bool | int | float | str | list[str] | None]] | None,
-        Field(
-            description="The clients' defence, its `module` and `parameters`. Without it the pipeline gives "
-            "that of the cell."
-        ),
-    ] = None,
+    hidden: Annotated[int, Field(ge=1, le=10_000)] = 500,
+    bins: Annotated[int, Field(ge=0, le=100_000)] = 4096,
+    pairs: Annotated[int, Field(ge=1)] = 10_000,
+    epochs: Annotated[int, Field(ge=1, le=10_000)] = 20,
+    rate: Annotated[float, Field(gt=0)] = 3e-4,
+    batch: Annotated[int, Field(ge=1)] = 64,
+    defence: dict[str, str | dict[str, bool | int | float | str | list[str] | None]] | None = None,
 ) -> Reconstruction:
     """Fit dense layers to pairs of updates and images of the attacker's own, and apply them to each update.
 

@@ -161,21 +161,8 @@ def shifted(images: Tensor, most: int, rng: torch.Generator) -> Tensor:
 
 def ats(
     *,
-    policies: Annotated[
-        str,
-        Field(
-            pattern="^[0-9+-]+$",
-            description="Policies with + between them, each of the numbers of its transforms with - between.",
-        ),
-    ] = "3-1-7+43-18-18",
-    shift: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=16,
-            description="Pixels that each image is moved by at most, by chance, before its policy.",
-        ),
-    ] = 0,
+    policies: Annotated[str, Field(pattern="^[0-9+-]+$")] = "3-1-7+43-18-18",
+    shift: Annotated[int, Field(ge=0, le=16)] = 0,
 ) -> Defence:
     """Transform each image by one of the policies, at random, before the client trains on it.
 

@@ -29,17 +29,9 @@ def orthogonal(value: Tensor, rng: torch.Generator, released: bool) -> Tensor:
 
 def censor(
     *,
-    trials: Annotated[int, Field(ge=1, le=1000, description="Directions that are tried.")] = 20,
-    rate: Annotated[
-        float, Field(gt=0, description="Rate of the step after which the loss decides between directions.")
-    ] = 1e-4,
-    released: Annotated[
-        bool,
-        Field(
-            description="The authors' code: its projection is orthogonal only to tensors of norm one, and it "
-            "sends the gradient itself where no direction lowers the loss."
-        ),
-    ] = False,
+    trials: Annotated[int, Field(ge=1, le=1000)] = 20,
+    rate: Annotated[float, Field(gt=0)] = 1e-4,
+    released: bool = False,
 ) -> Defence:
     """Replace each tensor of a step's gradient by a random direction orthogonal to it, of the same norm.
 

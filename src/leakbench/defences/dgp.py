@@ -29,15 +29,9 @@ def middle(value: Tensor, largest: float, smallest: float) -> Tensor:
 
 def dgp(
     *,
-    largest: Annotated[
-        float, Field(ge=0, lt=1, description="k1: share of each tensor that is dropped, the largest first.")
-    ] = 0.05,
-    smallest: Annotated[
-        float, Field(ge=0, lt=1, description="k2: share of each tensor that is dropped, the smallest first.")
-    ] = 0.75,
-    feedback: Annotated[
-        bool, Field(description="Add what was dropped in a round to the update of the next one.")
-    ] = True,
+    largest: Annotated[float, Field(ge=0, lt=1)] = 0.05,
+    smallest: Annotated[float, Field(ge=0, lt=1)] = 0.75,
+    feedback: bool = True,
 ) -> Defence:
     """Send the coordinates of each tensor whose magnitudes are neither among the largest nor the smallest.
 

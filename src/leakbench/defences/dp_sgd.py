@@ -26,37 +26,12 @@ def bounded(parts: Sequence[Tensor], clip: float) -> Tensor:
 
 def dp_sgd(
     *,
-    noise_multiplier: Annotated[
-        float,
-        Field(ge=0.1, le=1000, description="Deviation of the noise on the sum of gradients, over `clip`."),
-    ],
-    clip: Annotated[
-        float, Field(gt=0, description="The Euclidean norm that each sample's gradient is brought down to.")
-    ],
-    delta: Annotated[float, Field(ge=1e-9, lt=0.5, description="The δ at which ε is reported.")] = 1e-5,
-    sample_rate: Annotated[
-        float,
-        Field(
-            ge=1e-4,
-            le=1,
-            description="Probability that a sample of a batch takes part in a step. Only the client knows "
-            "which do.",
-        ),
-    ] = 1.0,
-    noise: Annotated[
-        Literal["local", "central"],
-        Field(
-            description="Who adds the noise: each client in every step, or whoever sums up the clients' "
-            "gradients, once."
-        ),
-    ] = "local",
-    observer: Annotated[
-        Literal["server", "client"],
-        Field(
-            description="Who attacks. Central noise protects from a client, which is sent the noised mean, "
-            "and not from the server that adds it."
-        ),
-    ] = "server",
+    noise_multiplier: Annotated[float, Field(ge=0.1, le=1000)],
+    clip: Annotated[float, Field(gt=0)],
+    delta: Annotated[float, Field(ge=1e-09, lt=0.5)] = 1e-5,
+    sample_rate: Annotated[float, Field(ge=0.0001, le=1)] = 1.0,
+    noise: Literal["local", "central"] = "local",
+    observer: Literal["server", "client"] = "server",
 ) -> Defence:
     """Clip each sample's gradient, add noise to their sum, and divide by the expected number of samples.
 

@@ -93,13 +93,8 @@ def _of_copies(batch: Batch) -> tuple[Tensor, Tensor]:
 
 def soteria(
     *,
-    share: Annotated[
-        float, Field(gt=0, lt=1, description="Share of the features that are hidden, lowest scores first.")
-    ] = 0.6,
-    offset: Annotated[
-        float,
-        Field(gt=0, description="Added to a feature before its derivative is divided by it."),
-    ] = 0.1,
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.6,
+    offset: Annotated[float, Field(gt=0)] = 0.1,
 ) -> Defence:
     """Set those columns of the last dense layer's gradient to zero that belong to features with low scores.
 

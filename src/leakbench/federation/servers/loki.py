@@ -26,16 +26,9 @@ def loki(
     bins: Literal["quantiles", "normal"] = "quantiles",
     gain: Annotated[float, Field(gt=0)] = 1.0,
     unsure: bool = True,
-    closing: Annotated[
-        bool, Field(description="Whether each neuron has a bin of its own, which closes at the first step.")
-    ] = False,
-    factor: Annotated[
-        float, Field(gt=0, description="What the copying kernels are multiplied by, with `closing`.")
-    ] = 1.0,
-    step: Annotated[
-        int,
-        Field(ge=0, description="Samples of a client's mini-batch, with `closing`. 0: it has all."),
-    ] = 0,
+    closing: bool = False,
+    factor: Annotated[float, Field(gt=0)] = 1.0,
+    step: Annotated[int, Field(ge=0)] = 0,
 ) -> Written:
     """Send each client kernels of its own that copy a sample, all others zero, and sort samples into bins.
 

@@ -18,7 +18,7 @@ def suppression(
     model: nn.Module,
     held: Held,
     *,
-    chosen: Annotated[int, Field(ge=0, description="The client whose samples are read, from 0.")] = 0,
+    chosen: Annotated[int, Field(ge=0)] = 0,
     bins: Literal["quantiles", "normal"] = "quantiles",
     gain: Annotated[float, Field(gt=0)] = 1.0,
     unsure: bool = True,

@@ -12,10 +12,8 @@ from leakbench.base.tensors import Tensors
 
 def partial_gradient(
     *,
-    share: Annotated[float, Field(gt=0, le=1, description="Of each parameter's entries, at least one.")],
-    choice: Annotated[
-        Literal["largest", "random"], Field(description="By size in the observed gradient, or by lot.")
-    ] = "largest",
+    share: Annotated[float, Field(gt=0, le=1)],
+    choice: Literal["largest", "random"] = "largest",
 ) -> Entries:
     """Return the choice of a share of each parameter's entries, to which all distances are then restricted.
 

@@ -13,8 +13,8 @@ from leakbench.base.tensors import Tensors
 
 def slope_penalty(
     *,
-    weight: Annotated[float, Field(ge=0, description="Of the slope's length in the objective.")],
-    reach: Annotated[float, Field(gt=0, description="How far along the slope the second look is taken.")],
+    weight: Annotated[float, Field(ge=0)],
+    reach: Annotated[float, Field(gt=0)],
 ) -> Penalty:
     """Return the penalty on the length ‖∇D‖ of the distances' own gradient in the dummies.
 
