@@ -58,11 +58,7 @@ def capabilities(name: str) -> Capabilities:
 
 
 def seen(observation: Observation, entry: Mapping[str, Any]) -> Observation:
-    """Return `observation` with what the attack of a catalogue `entry` does about the defence.
-
-    An attack that is `adaptive` adapts to the defence. Any other attack acts as the defence itself requires,
-    if it requires anything (`adaptive.adaptation`).
-    """
+    """Return `observation` with what the attack of a catalogue `entry` does about the defence."""
     return adapted(observation, bool(entry.get("adaptive")))
 
 

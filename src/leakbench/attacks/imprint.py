@@ -114,11 +114,7 @@ def _order(observation: Observation, origin: int, name: str) -> Tensor:
 
 
 def _own(observation: Observation, origin: int, name: str) -> bool:
-    """Return whether each neuron of the layer `name` has a bin of its own.
-
-    Neurons that share all bins up to their place have rows of equal length. Neurons with bins of their own
-    have rows that are the longer, the narrower the bin is.
-    """
+    """Return whether each neuron of the layer `name` has a bin of its own."""
     length = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double().norm(dim=1)
     return bool((length / length[0] - 1).abs().amax() > ALIKE)
 

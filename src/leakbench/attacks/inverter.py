@@ -41,13 +41,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Fitting:
-    """How an inverter is fitted.
-
-    hidden: the width of both hidden layers.
-    epochs: the number of passes over the pairs.
-    rate: the first learning rate of Adam.
-    batch: the number of updates in one step.
-    """
+    """How an inverter is fitted."""
 
     hidden: int
     epochs: int
@@ -60,9 +54,6 @@ class Inverter(nn.Module):
 
     Before it is fitted, every image that it makes is the mean of the given images, up to the random first
     weights.
-
-    mean: [inputs], subtracted from the inputs to standardise them.
-    deviation: [inputs], by which the inputs are then divided.
     """
 
     mean: Tensor
@@ -93,10 +84,7 @@ class Inverter(nn.Module):
 
 
 def assigned(made: Tensor, wanted: Tensor) -> Tensor:
-    """Return the images `wanted` [n, batch, values], update by update in the order that is nearest to `made`.
-
-    That order is the assignment with the least sum of squared errors. A batch has no order of its own.
-    """
+    """Return the images `wanted` [n, batch, values], those of each update in the order nearest to `made`."""
     if made.shape[1] == 1:
         return wanted
     with torch.no_grad():

@@ -126,10 +126,7 @@ def hashed(updates: Tensor, into: Tensor | None) -> Tensor:
 def _split(
     played: Rehearsal, into: Tensor | None, images: Tensor, labels: Tensor, size: int, pairs: int, chance: int
 ) -> tuple[Pairs, Pairs]:
-    """Return pairs to fit to and pairs to choose the epoch by, made of different samples.
-
-    There are as many pairs as samples, but at most `pairs` to fit to. Raises Unfit for too few samples.
-    """
+    """Return pairs to fit to and pairs to choose the epoch by, made of different samples."""
     rng = torch.Generator().manual_seed(chance + 1)
     order = torch.randperm(len(images), generator=rng)
     count = max(1, round(HELD * len(order)))
@@ -149,10 +146,7 @@ def _split(
 
 
 def _pairs(played: Rehearsal, into: Tensor | None, images: Tensor, labels: Tensor) -> Pairs:
-    """Return pairs of images [n, size, …] and their updates.
-
-    The updates are kept if clients would send the same again, or if playing them takes long.
-    """
+    """Return pairs of images [n, size, …] and their updates."""
 
     def sent(rows: Tensor, rng: torch.Generator) -> Tensor:
         return hashed(played.updates(images[rows], labels[rows], rng), into)

@@ -78,11 +78,7 @@ def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
-    """Read a JSON file that holds a mapping.
-
-    Raises UserError if there is no file, if it holds no mapping, and
-    if it was altered.
-    """
+    """Read a JSON file that holds a mapping."""
     path = Path(path)
     raise_unless_file(path, what.rpartition(" ")[2], mend)
     try:
@@ -112,10 +108,7 @@ class _Sheet:
         self.file, self.offset, self.shape, self.dtype = file, offset, shape, np.dtype(dtype)
 
     def __setitem__(self, key: Any, value: np.ndarray) -> None:
-        """Write `value`, broadcast to the shape of the part that `key` selects.
-
-        `key` holds integers and slices of leading axes, or is `...`.
-        """
+        """Write `value`, broadcast to the shape of the part that `key` selects."""
         key = () if key is ... else key if isinstance(key, tuple) else (key,)
         lead, rest = self.shape[: len(key)], self.shape[len(key) :]
         places = np.arange(math.prod(lead)).reshape(lead)[key]
@@ -233,10 +226,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
-    """Map a safetensors file read-only: (name → memory-mapped array, facts).
-
-    No values are read before they are used. Raises Altered for a malformed header.
-    """
+    """Map a safetensors file read-only: (name → memory-mapped array, facts)."""
     path = Path(path)
     header, offset = _header(path)
     # All tensors share one map, since a process may hold some thousand. The map does not know its file.
@@ -303,10 +293,7 @@ def read_table(path: Path) -> tuple[Any, Facts]:
 
 
 def read_csv(path: Path, **options: Any) -> Any:
-    """Read a CSV that `write_text` wrote, as a pandas frame.
-
-    `options` go to `pandas.read_csv`. Raises UserError if the file is missing, cut short or no table.
-    """
+    """Read a CSV that `write_text` wrote, as a pandas frame."""
     import pandas as pd
 
     raise_unless_file(Path(path))
@@ -320,11 +307,7 @@ def read_csv(path: Path, **options: Any) -> Any:
 
 
 def told(path: Path) -> tuple[str, str]:
-    """Return the digests of spec and code in the facts of a tensor or table file; "" for a missing one.
-
-    A start of Snakemake asks for these digests of every result, so they are found without parsing the facts,
-    which is much cheaper than `read_facts`.
-    """
+    """Return the digests of spec and code in the facts of a tensor or table file; "" for a missing one."""
     with path.open("rb") as file:
         if path.suffix == ".parquet":
             # The facts of a parquet file come last.

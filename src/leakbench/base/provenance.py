@@ -28,10 +28,7 @@ def read_spec(path: Path) -> dict[str, Any]:
 
 
 def spent(path: Path, **least: float) -> tuple[float, ...]:
-    """Return numbers of the record that `recording` wrote of a job, in the order of `least`.
-
-    Raises Altered, naming file and key, for a value that is no such number.
-    """
+    """Return numbers of the record that `recording` wrote of a job, in the order of `least`."""
     value = read_json(path, "a record", AGAIN)
     for key, bound in least.items():
         number = value.get(key)

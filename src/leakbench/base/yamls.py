@@ -70,11 +70,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def _check_size(text: str) -> None:
-    """Raise YAMLError for a text that names too much.
-
-    That is more than DEEPEST levels, more than MOST values with every alias written out, or a value within
-    itself.
-    """
+    """Raise YAMLError for a text that names too much."""
     open_, weights = [("", 0)], {"": 0}
     for event in yaml.parse(text, Loader=_Loader):
         anchor = getattr(event, "anchor", None) or ""

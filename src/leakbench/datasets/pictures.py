@@ -32,10 +32,7 @@ def opened(file: Path) -> "Image.Image":
 
 
 def read_picture(file: Path, resize: int, crop: int | None = None) -> np.ndarray:
-    """Read a picture as RGB uint8 [size, size, 3], scaled (bilinear, antialiased).
-
-    Raises Damaged as `opened` does.
-    """
+    """Read a picture as RGB uint8 [size, size, 3], scaled (bilinear, antialiased)."""
     from PIL import Image
 
     image = opened(file).convert("RGB")

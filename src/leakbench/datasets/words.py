@@ -122,10 +122,7 @@ def read_words(
 
 
 def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
-    """Return the word's pixels uint8 [32, 100, 3], cut out of its RGB picture, and its width at height 32.
-
-    Raises Damaged for a box without pixels or with coordinates that are not finite.
-    """
+    """Return the word's pixels uint8 [32, 100, 3], cut out of its RGB picture, and its width at height 32."""
     from PIL import Image
 
     columns, rows = picture.size

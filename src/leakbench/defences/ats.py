@@ -39,12 +39,7 @@ SIGNED = ("shear-y", "translate-x", "translate-y", "color", "contrast", "sharpne
 
 
 class Step(NamedTuple):
-    """One transform of an image.
-
-    name: the transform's name.
-    level: how strong it is, from 0 to 9.
-    way: which of its two ways it goes, 1 or -1.
-    """
+    """One transform of an image."""
 
     name: str
     level: int
@@ -97,10 +92,7 @@ def transformed(images: Tensor, step: Step) -> Tensor:
 
 
 def parsed(policies: str) -> list[list[int]]:
-    """Return the numbers of the transforms of each policy, from the authors' notation.
-
-    Raises UserError if the text is not in this notation, or if a number stands for no transform.
-    """
+    """Return the numbers of the transforms of each policy, from the authors' notation."""
     where = "defence.parameters.policies"
     try:
         found = [[int(number) for number in policy.split("-")] for policy in policies.split("+")]
@@ -122,12 +114,7 @@ def ways(policy: list[int]) -> list[list[Step]]:
 
 
 def applied(images: Tensor, steps: list[Step]) -> Tensor:
-    """Return images after these transforms, in the same shape and range.
-
-    The transforms work on 8 bits a value.
-
-    Raises UserError if a sample is not an image of one or three channels.
-    """
+    """Return images after these transforms, in the same shape and range."""
     channels, *size = images.shape[1:]
     if images.dim() != 4 or channels not in (1, 3) or min(size) < 3:
         raise UserError(
@@ -148,10 +135,7 @@ def alternatives(images: Tensor, policies: str = "3-1-7+43-18-18") -> Iterator[T
 
 
 def shifted(images: Tensor, most: int, rng: torch.Generator) -> Tensor:
-    """Return images, each moved at random by up to `most` pixels in both directions.
-
-    Pixels that move in are black.
-    """
+    """Return images, each moved at random by up to `most` pixels in both directions."""
     rows, columns = images.shape[2:]
     padded = pad(images, [most] * 4)
     places = torch.randint(0, 2 * most + 1, (len(images), 2), generator=rng).tolist()

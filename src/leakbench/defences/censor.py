@@ -14,10 +14,7 @@ COST = 2.5
 
 
 def orthogonal(value: Tensor, rng: torch.Generator, released: bool) -> Tensor:
-    """Return a random tensor that is orthogonal to `value` and has the same norm.
-
-    The result is zero if `value` is a single number, because no direction is orthogonal to it.
-    """
+    """Return a random tensor that is orthogonal to `value` and has the same norm."""
     drawn = torch.randn(value.shape, generator=rng, dtype=value.dtype).to(value.device)
     drawn = drawn / drawn.norm()
     norm = value.norm().clamp_min(torch.finfo(value.dtype).tiny)

@@ -106,10 +106,7 @@ def of_rank(certified: Mapping[str, Any], others: int, before: int = 0) -> float
 
 
 def area(certified: Mapping[str, Any], points: int = 500) -> float:
-    """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1].
-
-    `certified` is what `certificate` returned; the integral is a sum over `points` false positive rates.
-    """
+    """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1]."""
     rates: Sequence[float] = ((np.arange(points) + 1) / points).tolist()
     # γ rises, so the values at the right ends bound the integral from above.
     return float(np.mean([gamma(certified, rate) for rate in rates]))

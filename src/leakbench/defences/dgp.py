@@ -15,10 +15,7 @@ from leakbench.defences import Defence, Update, sparse
 
 
 def middle(value: Tensor, largest: float, smallest: float) -> Tensor:
-    """Return a tensor with zeros in place of its largest and smallest coordinates by magnitude.
-
-    Shares are rounded to whole coordinates, and at least one coordinate is left.
-    """
+    """Return a tensor with zeros in place of its largest and smallest coordinates by magnitude."""
     flat = value.flatten()
     count = len(flat)
     above = min(round(largest * count), count - 1)

@@ -16,10 +16,7 @@ COST = 0.1
 
 
 def bounded(parts: Sequence[Tensor], clip: float) -> Tensor:
-    """Return the factor [n] that scales each sample's gradient down to a norm of at most `clip`.
-
-    The norm is taken over all tensors together. The factor is 0 for a gradient that is not finite.
-    """
+    """Return the factor [n] that scales each sample's gradient down to a norm of at most `clip`."""
     length = torch.stack([value.flatten(1).square().sum(1) for value in parts]).sum(0).sqrt()
     return torch.where(length.isfinite(), (clip / length.clamp_min(1e-30)).clamp_max(1), 0.0)
 

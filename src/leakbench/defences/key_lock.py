@@ -69,10 +69,7 @@ def draw_key(length: int, rng: torch.Generator) -> Tensor:
 
 
 def first_norms(model: nn.Module) -> list[str]:
-    """Return the names of the batch norms that follow a convolution, in order.
-
-    Raises Unfit if no batch norm follows the first convolution.
-    """
+    """Return the names of the batch norms that follow a convolution, in order."""
     found: list[str] = []
     previous: nn.Module | None = None
     for name, layer in model.named_modules():
@@ -100,12 +97,7 @@ def lock(
     activation: str = "relu",
     blocks: str = "first",
 ) -> nn.Module:
-    """Return a copy of `model` behind a lock.
-
-    Key and lock layers are drawn; all else is as it was.
-
-    Raises Unfit if no batch norm follows the first convolution.
-    """
+    """Return a copy of `model` behind a lock."""
     locked = copy.deepcopy(model)
     names = first_norms(locked)
     before = None
@@ -121,10 +113,7 @@ def lock(
 
 @torch.no_grad()
 def initialise(layer: KeyLock, rng: torch.Generator) -> None:
-    """Draw the lock layers as torch draws a dense layer.
-
-    Parameters are uniform in ± 1 / √inputs, where inputs is the number of values that the layer reads.
-    """
+    """Draw the lock layers as torch draws a dense layer."""
     bound = layer.scale.in_features**-0.5
     for parameter in layer.parameters():
         parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * bound)

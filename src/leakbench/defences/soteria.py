@@ -20,10 +20,7 @@ FEATURES, COPIES = 64, 256
 
 
 def last_dense(network: nn.Module) -> tuple[str, nn.Linear]:
-    """Return the name of the last dense layer and the layer itself.
-
-    Raises UserError if the network has none.
-    """
+    """Return the name of the last dense layer and the layer itself."""
     found = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
     if not found:
         raise UserError(
@@ -56,10 +53,7 @@ def sensitivity(batch: Batch, offset: float) -> Tensor:
 
 
 def _of_vectors(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the norms of the features' derivatives by each image, and the features.
-
-    The network is run forward once, and backward once for FEATURES vectors at a time.
-    """
+    """Return the norms of the features' derivatives by each image, and the features."""
     images = batch.images.detach().clone().requires_grad_()
     features = representation(batch, images)
     norms = []

@@ -13,10 +13,7 @@ BATCH = 500
 
 
 def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
-    """Return the places of the test images on which the model is measured, int64.
-
-    They are the first `evaluate` images that are not private, or all of these if there are fewer.
-    """
+    """Return the places of the test images on which the model is measured, int64."""
     private = federation["private"]
     index = np.arange(count)
     if private["split"] == "test":

@@ -73,10 +73,7 @@ def local_update(
 def _stepped(
     current: Tensors, slopes: Tensors, lr: float, weight_decay: float, shared: bool, origin: Tensors
 ) -> Tensors:
-    """Return the weights [rounds, *shape] after a step of SGD, minus those of `origin`.
-
-    A few rounds are taken at a time, so that the difference finds the step's result in a core's cache.
-    """
+    """Return the weights [rounds, *shape] after a step of SGD, minus those of `origin`."""
     moved = {name: torch.empty_like(slope) for name, slope in slopes.items()}
     for name, slope in slopes.items():
         rounds = max(1, CACHED // max(1, current[name].numel() // (1 if shared else len(slope))))

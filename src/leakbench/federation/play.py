@@ -53,11 +53,7 @@ def _without_repeats(rng: np.random.Generator, pool: np.ndarray, k: int, labels:
 def _skewed(
     rng: np.random.Generator, pool: np.ndarray, k: int, labels: np.ndarray, alpha: float
 ) -> np.ndarray:
-    """Draw k samples whose classes have shares from a symmetric Dirichlet distribution.
-
-    A class that has too few samples gives all of them; the rest are drawn at random. `alpha` is the
-    concentration of the distribution.
-    """
+    """Draw k samples whose classes have shares from a symmetric Dirichlet distribution."""
     own = labels[pool]
     classes = np.unique(own)
     wanted = rng.choice(len(classes), k, p=rng.dirichlet(np.full(len(classes), alpha)))
@@ -71,13 +67,7 @@ def _skewed(
 
 
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
-    """Draw every client's samples for every round from the private range, without repeats within an update.
-
-    The draw depends on `names` but not on the victim, so victims are compared on the same samples.
-
-    Raises Unfit if the local copy of the data set has too few private samples. Raises UserError if labels
-    must be distinct and there are too few.
-    """
+    """Draw each client's samples of each round from the private range, none twice within an update."""
     private, rounds = federation["private"], federation["rounds"]
     truth = Truth([], [])
     passes = federation["passes"]
@@ -118,10 +108,7 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
 
 
 def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensors:
-    """Draw dropout masks [epochs, rounds, k, width] round by round.
-
-    Playing the rounds in chunks thus changes no mask.
-    """
+    """Draw dropout masks [epochs, rounds, k, width] round by round."""
     drawn = [draw_masks(model, (epochs, 1, k), rng) for _ in range(rounds)]
     return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
 
@@ -133,10 +120,7 @@ def _orders(epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensor:
 
 
 def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> Iterator[slice]:
-    """Yield the slices of rounds that are played at once.
-
-    Each round is played `alone` where a defence draws within it.
-    """
+    """Yield the slices of rounds that are played at once."""
     parameters = sum(p.numel() for p in model.parameters())
     step = 1 if alone else max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * size)))
     for start in range(0, rounds, step):

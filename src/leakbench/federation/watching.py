@@ -39,10 +39,7 @@ def begun(
     labels: np.ndarray,
     names: tuple[str | int, ...],
 ) -> list[Memory]:
-    """Play the honest rounds with which a federation `begins`; return what each client remembers of them.
-
-    No defence is in place.
-    """
+    """Play the honest rounds with which a federation `begins`; return what each client remembers of them."""
     memories: list[list[Mapping[str, float]]] = [[] for _ in federation["clients"]]
     if not federation.get("begins"):
         return list(memories)

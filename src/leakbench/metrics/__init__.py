@@ -43,7 +43,13 @@ def measure(
 ) -> dict[str, np.ndarray]:
     """Score each reconstruction against its own private image.
 
-    Raises UserError for an unknown name or a resource that is
+    names: the metrics, as `leakbench.known("metrics")` lists them, such as `psnr` and `ssim`.
+    reconstructions: float [n, channels, rows, columns] in [0, 1], of 1 or 3 channels.
+    truths: the private images, of the same shape and in the same order.
+    resources: what some metrics need, by the name in `Metric.needs` (`lpips_backbones`: the tensors of
+    data/lpips-backbones.safetensors).
+
+    Returns metric → its scores, float64 [n]. Raises UserError for an unknown name or a resource that is
     missing.
     """
     resources = resources or {}

@@ -25,10 +25,7 @@ _made: dict[str, tuple[Mapping[str, np.ndarray], "torch.nn.Module"]] = {}
 
 
 def network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
-    """Return the `lpips` network "alex" or "vgg": its own linear layers over the given backbone.
-
-    Raises UserError if an array of `backbones` is missing or has the wrong shape.
-    """
+    """Return the `lpips` network "alex" or "vgg": its own linear layers over the given backbone."""
     import lpips
     import torch
 

@@ -19,10 +19,7 @@ from leakbench.networks.layers import Drawn
 
 
 def _mean(each: Tensor) -> Tensor:
-    """Return the mean of each trial and channel.
-
-    The shape goes from [trials, batch, channels, rows, columns] to [trials, 1, channels, 1, 1].
-    """
+    """Return the mean of each trial and channel."""
     return each.mean((1, 3, 4), keepdim=True)
 
 
@@ -42,10 +39,7 @@ def pulled(u: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
 
 
 def bent(u: Tensor, v: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
-    """Return the derivative of the inner product <v, s P u> in x, in the shape of x.
-
-    u and v may change places.
-    """
+    """Return the derivative of the inner product <v, s P u> in x, in the shape of x."""
     u, v, normed = (value.unflatten(0, (len(scale), -1)) for value in (u, v, normed))
     along_u, along_v = _mean(u * normed), _mean(v * normed)
     both = _mean(u * v) - _mean(u) * _mean(v) - along_u * along_v
@@ -93,12 +87,7 @@ def standardised(x: Tensor, trials: int, eps: float) -> Tensor:
 
 
 class Norm(Protocol):
-    """The attributes of a batch norm that the normalisation reads.
-
-    running_mean: [channels]; None if the norm uses the statistics of its input.
-    running_var: [channels], or None in the same case.
-    eps: ε.
-    """
+    """The attributes of a batch norm that the normalisation reads."""
 
     running_mean: Tensor | None
     running_var: Tensor | None
@@ -106,10 +95,7 @@ class Norm(Protocol):
 
 
 def normalised(norm: Norm, x: Tensor, trials: int) -> Tensor:
-    """Return x as a batch norm normalises it, before scale and shift.
-
-    The norm uses its running statistics. If it has none, it uses the statistics of each trial.
-    """
+    """Return x as a batch norm normalises it, before scale and shift."""
     if norm.running_mean is None or norm.running_var is None:
         return standardised(x, trials, norm.eps)
     scale = (norm.running_var + norm.eps).rsqrt()

@@ -76,10 +76,7 @@ class Normalise(nn.Module):
         return (x - self.mean) / self.deviation
 
     def measure(self, x: Tensor) -> None:
-        """Take mean and deviation from training data [n, channels, rows, columns].
-
-        A value that is constant is not scaled.
-        """
+        """Take mean and deviation from training data [n, channels, rows, columns]."""
         deviation = x.double().std(0, correction=0)
         self.mean.copy_(x.double().mean(0))
         self.deviation.copy_(deviation.where(deviation > 0, 1.0))
@@ -122,10 +119,7 @@ class Cast(nn.Module):
 
 
 def in_precision(network: nn.Module, precision: torch.dtype) -> nn.Module:
-    """Return `network` with all weights in a precision, to which images are converted.
-
-    For float32 the network itself is returned.
-    """
+    """Return `network` with all weights in a precision, to which images are converted."""
     if precision == torch.float32:
         return network
     return sequential(cast=Cast(precision), network=network.to(precision))
@@ -184,10 +178,7 @@ class Dropout(Drawn):
 
 
 def by_batch(model: nn.Module) -> bool:
-    """Return whether the model's batch norms use the batch at hand in evaluation mode too.
-
-    They do if none of them keeps statistics.
-    """
+    """Return whether the model's batch norms use the batch at hand in evaluation mode too."""
     norms = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
     return bool(norms) and all(norm.running_mean is None for norm in norms)
 
@@ -281,8 +272,6 @@ class _Watch(TorchFunctionMode):
     """The tensors [n, channels, rows, columns] that modules and elementwise functions read and return.
 
     What an elementwise function makes of something flattened is noted unflattened.
-
-    images: [n, channels, rows, columns], the first of them.
     """
 
     def __init__(self, images: Tensor) -> None:
@@ -322,10 +311,7 @@ def dense_input(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def describe(model: nn.Module) -> list[dict[str, str]]:
-    """Return the layers of a sequential network as the papers' tables print them.
-
-    Each layer is a row with its name, size, stride, padding and activation, as far as it has them.
-    """
+    """Return the layers of a sequential network as the papers' tables print them."""
     rows: list[dict[str, str]] = []
     for layer in model.children():
         match layer:

@@ -6,10 +6,7 @@ from torch.nn.functional import cross_entropy
 
 
 def opened(model: nn.Module, layer: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the output of a layer for each sample, and the gradient of the summed loss by it.
-
-    Both are [n, neurons]. A neuron is closed for a sample where the gradient is zero.
-    """
+    """Return the output of a layer for each sample, and the gradient of the summed loss by it."""
     kept: list[Tensor] = []
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:

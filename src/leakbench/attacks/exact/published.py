@@ -79,10 +79,7 @@ def _accepted(
 
 
 def _alike(one: Tensor, other: Tensor, near: float) -> Tensor:
-    """Return which rows are nearer to each other than `near`, bool [n, m].
-
-    Products round small distances away, so those of pairs that may be near are taken from the differences.
-    """
+    """Return which rows are nearer to each other than `near`, bool [n, m]."""
     longest = one.norm(dim=1).amax() if len(one) else 0.0
     found = torch.cdist(one, other) < near + ROUNDED * longest
     rows, columns = found.nonzero(as_tuple=True)

@@ -160,10 +160,7 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
 
 
 def _apart(rows: Rows, ends: Tensor, known: Tensor, least: float) -> Tensor:
-    """Return the directions among `ends` [n, rank] that look like columns, those with most zeros first.
-
-    Each direction is returned once, and none that is among the known ones [k, rank].
-    """
+    """Return the directions among `ends` [n, rank] that look like columns, those with most zeros first."""
     small = rows.zeros(ends, SMALL / rows.unit.shape[1] ** 0.5)
     order = small.argsort(descending=True)
     ends = ends[order][small[order] > NEARLY * least]

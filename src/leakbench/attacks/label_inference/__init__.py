@@ -86,10 +86,7 @@ class LastLayer:
 
 
 def infer(method: str, layer: LastLayer) -> Tensor:
-    """Return the labels [trials, batch], ascending, that a rule infers from the last layer's update.
-
-    Raises Unfit if the rule cannot serve this layer or a batch of this size.
-    """
+    """Return the labels [trials, batch], ascending, that a rule infers from the last layer's update."""
     found: Tensor = part("labels", method)(layer)
     return found.sort(1).values
 

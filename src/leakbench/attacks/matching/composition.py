@@ -27,14 +27,7 @@ from leakbench.observations.reconstruction import Reconstruction
 
 @dataclass(frozen=True)
 class Composition:
-    """The parts of an attack, and how it reads updates and takes derivatives (`attacks.gradient_matching`).
-
-    objective: the terms of the objective.
-    unknowns: makes the unknowns of a group.
-    optimiser: makes the optimiser.
-    updates: how an update of several local steps is read (`matching.local_epochs`).
-    derivative: `exact` second derivatives, or `frozen` for differences of first ones (`matching.frozen`).
-    """
+    """The parts of an attack, and how it reads updates and takes derivatives (`gradient_matching`)."""
 
     objective: Sequence[Term]
     unknowns: Parameterisation
@@ -75,10 +68,7 @@ class Composition:
         length: int,
         restarts: int = 1,
     ) -> Reconstruction:
-        """Reconstruct the images of each update from that update alone, all updates and restarts together.
-
-        Raises Unfit for surrogate weights with an optimiser without gradients.
-        """
+        """Reconstruct the images of each update from that update alone, all updates and restarts together."""
         collected = Collected(observation, schedule)
         make = partial(self.optimiser, length)
         for plain in groups(observation, self.updates, restarts, rng):

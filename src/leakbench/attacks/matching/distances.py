@@ -41,10 +41,7 @@ def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tens
 
 
 def factors(of: Sequence[str], g: Tensor, o: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return product name → the two factors of the product of a gradient g and the observed gradient o.
-
-    The factors of "gap" are right only if `of` names it.
-    """
+    """Return product name → the two factors of the product of a gradient g and the observed gradient o."""
     apart = g - o if "gap" in of else g
     return {"dot": (g, o), "mine": (g, g), "gap": (apart, apart)}
 
@@ -75,8 +72,7 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
 
     The derivative is weights · (along · o + across · g), where o is the observed gradient.
 
-    Raises Unfit where the distance is no value for
-    each trial.
+    Raises Unfit where the distance is no value for each trial.
     """
     none = torch.zeros_like(theirs)
     if distance.slopes:
@@ -119,10 +115,7 @@ def with_cotangent(
 
 
 def whole_derivative(distance: Distance, found: Tensors, observed: Tensors) -> tuple[Tensor, Tensors]:
-    """Return the term `whole` of a distance, [trials], and its derivative at each dummy gradient.
-
-    Raises Unfit where the term is no value for each trial.
-    """
+    """Return the term `whole` of a distance, [trials], and its derivative at each dummy gradient."""
     assert distance.whole is not None
     leaves = {name: value.detach().requires_grad_() for name, value in found.items()}
     value = _checked(distance.whole(leaves, observed), len(next(iter(observed.values()))))

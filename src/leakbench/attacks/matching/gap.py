@@ -11,10 +11,7 @@ from leakbench.base.tensors import Tensors
 
 
 def gradient_gap(group: Group, dummies: Tensors, chunk: int) -> Tensor:
-    """Return the mean squared difference between the gradients that dummies cause and those observed.
-
-    The mean is over all parameters.
-    """
+    """Return the mean squared difference between the gradients that dummies cause and those observed."""
     found = []
     for rows in torch.arange(group.trials).split(chunk):
         own = {name: value[rows].to(group.device) for name, value in dummies.items()}

@@ -50,18 +50,12 @@ class Problems:
 
 
 def one_by_one(samples: dict[range, Tensor], batch: int) -> list[Problems]:
-    """Return a problem for each sample of `update_matching.chains`.
-
-    An update belongs to as many problems as it has images.
-    """
+    """Return a problem for each sample of `update_matching.chains`."""
     return [Problems(seen, images // batch, images[:, :, None] % batch) for seen, images in samples.items()]
 
 
 def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
-    """Return a problem for each update, if every epoch has the same batches in the same order.
-
-    Source: AGIC, Table III.
-    """
+    """Return a problem for each update, if every epoch has the same batches in the same order."""
     rows = torch.arange(updates)[:, None].expand(-1, epochs)
     return [Problems(range(epochs), rows, torch.arange(batch).expand(updates, epochs, batch))]
 
@@ -136,10 +130,7 @@ def begun(found: Reconstruction, iterations: int) -> Reconstruction:
 
 
 def add(found: Reconstruction, epochs: Sequence[Group], problems: Problems, outcome: Outcome) -> None:
-    """Put each common image into the reconstruction wherever it was seen.
-
-    The loss of an update is the mean over the problems that it belongs to.
-    """
+    """Put each common image into the reconstruction wherever it was seen."""
     assert found.losses is not None
     assert found.diverged is not None
     m = problems.common.shape[2]

@@ -21,11 +21,7 @@ UPDATES_AT_ONCE = 64
 
 
 def known_labels(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> Tensor | None:
-    """Return the labels of updates as the threat model has them.
-
-    Raises Unfit if the attack is to
-    be given labels and the observation holds none.
-    """
+    """Return the labels of updates as the threat model has them."""
     if observation.labelling == "joint":
         return None
     if observation.labelling == "oracle":
@@ -41,10 +37,7 @@ def known_labels(observation: Observation, client: int, rounds: Tensor, model: n
 
 @torch.no_grad()
 def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> LastLayer:
-    """Return what is known of the last dense layer from a client's updates.
-
-    Raises Unfit if the model has no dense layer.
-    """
+    """Return what is known of the last dense layer from a client's updates."""
     name, batch = last_dense(model), observation.clients[client]
     rows, columns, channels = observation.network["shape"]
     gradient = {

@@ -58,10 +58,7 @@ def merged(images: Tensor, epochs: int) -> Tensor:
 
 
 def _mean(images: Tensor) -> Tensor:
-    """Return the mean over the epochs of one trial's images, paired with the first epoch's.
-
-    The images are [epochs, n, …], the result is [n, …].
-    """
+    """Return the mean over the epochs of one trial's images, paired with the first epoch's."""
     flat = images.flatten(2).double()
     paired = [images[0]]
     for own, pixels in zip(images[1:], flat[1:], strict=True):

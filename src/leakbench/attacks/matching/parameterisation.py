@@ -85,11 +85,7 @@ class Unknowns:
 
 
 class Dummies(Unknowns):
-    """A parameterisation whose unknowns are the dummies themselves.
-
-    start: the first dummies, name → [trials, …].
-    project: puts unknowns back into their range, in place.
-    """
+    """A parameterisation whose unknowns are the dummies themselves."""
 
     def __init__(self, start: Tensors, project: Callable[[Tensors], None] = free) -> None:
         super().__init__(start, lambda unknowns, rows: unknowns, project=project)

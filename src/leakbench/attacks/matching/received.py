@@ -17,12 +17,7 @@ def local_steps(observation: Observation, batch: int) -> list[slice]:
 
 
 def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
-    """Return the mean gradient that an update stands for.
-
-    An observed gradient stands for itself. An update of weights stands for minus the update, divided by the
-    learning rate and the number of local steps. Source: AGIC, Eqn 4. The division by the number of steps
-    turns the sum over mini-batches into the mean that one large batch would have.
-    """
+    """Return the mean gradient that an update stands for."""
     if observation.kind == "gradient":
         return update
     return update / (-observation.local["lr"] * len(local_steps(observation, batch)))

@@ -46,11 +46,7 @@ def surrogate_unknowns(
     boxed: bool,
     project: Project,
 ) -> Unknowns:
-    """Return unknowns that hold images and, beside them, what determines the surrogate weights.
-
-    Raises
-    Unfit for observed gradients, for simulated steps and for hidden parameters.
-    """
+    """Return unknowns that hold images and, beside them, what determines the surrogate weights."""
     if group.observation.kind != "model":
         raise Unfit(
             "attack: unknowns: surrogate weights lie on the way to a client's new weights, and it sent a "

@@ -81,11 +81,7 @@ class Group:
 
     @cached_property
     def _as_pixels(self) -> bool:
-        """Whether the unknowns are known to be pixels, because the victim normalises nothing.
-
-        On a device other than the processor it is False, because reading the values would wait for the
-        device.
-        """
+        """Whether the unknowns are known to be pixels, because the victim normalises nothing."""
         if self.device != "cpu":
             return False
         return not self.mean.any() and bool((self.deviation == 1).all())
@@ -112,11 +108,7 @@ class Group:
 
     @property
     def lr(self) -> float:
-        """The learning rate of a simulated step.
-
-        It is the client's learning rate times the number of client's steps that the simulated step stands
-        for.
-        """
+        """The learning rate of a simulated step."""
         return float(self.observation.local["lr"]) * self.stride
 
     @cached_property
@@ -125,10 +117,7 @@ class Group:
         return noise_images(self.pixels).to(self.device)
 
     def observed(self, trials: Tensor) -> Tensors:
-        """Read what was observed for `trials` [n]: parameter → [n, *shape].
-
-        It is a gradient for each trial, or the update itself if local steps are simulated.
-        """
+        """Read what was observed for `trials` [n]: parameter → [n, *shape]."""
         rounds = self.rounds[trials // self.restarts]
         found = {
             name: received(self.observation, name, rounds, self.client).to(self.device)
@@ -176,10 +165,7 @@ class Group:
         return unknowns * self.deviation + self.mean
 
     def shown(self, unknowns: Tensor) -> Tensor:
-        """Return what an attack shows of its unknowns: images in [0, 1] on the processor.
-
-        Numbers that are NaN become black.
-        """
+        """Return what an attack shows of its unknowns: images in [0, 1] on the processor."""
         return torch.nan_to_num(self.to_pixels(unknowns.to(self.device))).clamp(0, 1).cpu()
 
     def clip(self, unknowns: Tensors) -> None:

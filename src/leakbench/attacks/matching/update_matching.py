@@ -31,18 +31,12 @@ def squared_errors(earlier: Tensor, later: Tensor, pooling: bool) -> Tensor:
 
 
 def share_a_label(earlier: Tensor, later: Tensor) -> Tensor:
-    """Return whether the label lists of two updates have a label in common, bool [m, k].
-
-    For batches of one image the question is whether the labels are equal.
-    """
+    """Return whether the label lists of two updates have a label in common, bool [m, k]."""
     return torch.stack([(earlier[:, :, None] == row).flatten(1).any(1) for row in later], 1)
 
 
 def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
-    """Pair images one to one, always the nearest two that are both free.
-
-    If errors are equal, the first pair goes first, row by row.
-    """
+    """Pair images one to one, always the nearest two that are both free."""
     partner = torch.full((errors.shape[1],), -1)
     free = [True] * len(errors), [True] * errors.shape[1]
     places = allowed.flatten().nonzero().flatten()
@@ -61,10 +55,7 @@ def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
 
 
 def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list[Tensor]:
-    """Return for each epoch the partner of each image in the epoch before.
-
-    The epochs are paired one after another.
-    """
+    """Return for each epoch the partner of each image in the epoch before."""
     found = [torch.full(epochs[0].labels.shape, -1)]
     for earlier, later in pairwise(epochs):
         errors = squared_errors(earlier.images.flatten(0, 1), later.images.flatten(0, 1), pooling)
@@ -78,10 +69,7 @@ def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list
 
 
 def chains(found: Sequence[Tensor]) -> dict[range, Tensor]:
-    """Return the samples that `partners` found, by the epochs in which they were seen.
-
-    An image without a partner begins a new sample, so every image belongs to exactly one sample.
-    """
+    """Return the samples that `partners` found, by the epochs in which they were seen."""
     open_: dict[int, list[int]] = {}
     ended: dict[range, list[list[int]]] = {}
 

@@ -21,10 +21,7 @@ POLL_SECONDS = 0.5
 
 
 def present() -> list[str]:
-    """Return a name for each GPU that this process sees, in torch's order.
-
-    A GPU has the same name in all processes of the machine.
-    """
+    """Return a name for each GPU that this process sees, in torch's order."""
     import torch
 
     return [

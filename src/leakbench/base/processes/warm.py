@@ -50,10 +50,7 @@ def receive(stream: socket.socket, size: int) -> bytes:
 
 
 def loaded(address: Path) -> Path:
-    """Return the socket of the process that has all of leakbench loaded.
-
-    It lies beside `address`, the socket of the process that has loaded only what an attack may import.
-    """
+    """Return the socket of the process that has all of leakbench loaded."""
     return address.with_name("loaded")
 
 

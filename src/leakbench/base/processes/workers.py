@@ -40,10 +40,7 @@ class Work:
     device: str = "cpu"
 
     def part(self, label: str) -> "Work":
-        """Return how one part of the attack works, in a folder of its own.
-
-        A part must not resume from another part's folder.
-        """
+        """Return how one part of the attack works, in a folder of its own."""
         folder = self.scratch and self.scratch / re.sub("[^a-z0-9]+", "-", label)
         return replace(self, label=label, scratch=folder)
 

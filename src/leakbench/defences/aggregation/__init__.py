@@ -48,10 +48,7 @@ def build(module: str, parameters: dict[str, Any]) -> Rule:
 
 
 def validated(values: np.ndarray | None) -> np.ndarray:
-    """Return `values`, a matrix [clients, splits] of the report.
-
-    Raises UserError where it was not measured.
-    """
+    """Return `values`, a matrix [clients, splits] of the report."""
     if values is None:
         raise UserError(
             "the aggregation needs every model validated by every client (set the training's hold_out)"

@@ -107,10 +107,7 @@ def belongs(keys: Keys, sealed: Sealed, count: int, blocks: int) -> None:
 
 
 def chosen(parts: Sequence[Sealed], weights: Sequence[int]) -> list[tuple[Sealed, int]]:
-    """Return the parts whose weight is not zero, with their weights.
-
-    Raises UserError if all weights are zero, or if one is negative.
-    """
+    """Return the parts whose weight is not zero, with their weights."""
     if min(weights) < 0:
         raise UserError(f"the weight {min(weights)} is negative (weights are shares of the pieces)")
     found = [(each, weight) for each, weight in zip(parts, weights, strict=True) if weight]

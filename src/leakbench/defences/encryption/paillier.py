@@ -40,10 +40,7 @@ def residue(private: Any) -> int:
 
 
 def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
-    """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits.
-
-    Raises UserError if no field fits.
-    """
+    """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits."""
     width = value_bits + 1 + weight_bits
     count = (bits - 1) // width
     if count < 1:
@@ -55,10 +52,7 @@ def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
 
 
 def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> list[int]:
-    """Return integers as plaintexts of several fields.
-
-    Raises UserError for an integer beyond the headroom.
-    """
+    """Return integers as plaintexts of several fields."""
     offset = 1 << value_bits
     if (largest := max(map(abs, numbers), default=0)) >= offset:
         raise UserError(
@@ -77,10 +71,7 @@ def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> lis
 def unpack(
     packed: Sequence[int], number: int, count: int, width: int, value_bits: int, weight: int
 ) -> list[int]:
-    """Return the weighted sums in opened plaintexts.
-
-    Raises UserError for plaintexts that were not packed this way.
-    """
+    """Return the weighted sums in opened plaintexts."""
     mask, offset, out = (1 << width) - 1, weight << value_bits, []
     for place, whole in enumerate(packed):
         here = min(count, number - place * count)

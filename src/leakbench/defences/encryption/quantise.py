@@ -8,10 +8,7 @@ from leakbench.base.errors import UserError
 
 
 def integers(values: np.ndarray, scale: int, pieces: int) -> list[int]:
-    """Return values as round(value · scale / pieces), exactly, to the nearest integer.
-
-    Raises UserError for a value that is not a finite number.
-    """
+    """Return values as round(value · scale / pieces), exactly, to the nearest integer."""
     if not np.isfinite(values).all():
         raise UserError("the update holds a value that is no finite number (lower the training's lr)")
     found = []
@@ -23,18 +20,12 @@ def integers(values: np.ndarray, scale: int, pieces: int) -> list[int]:
 
 
 def weights(shares: Sequence[float], pieces: int) -> list[int]:
-    """Return round(share · pieces) of shares in [0, 1].
-
-    The results need not add up to `pieces`, nor do the published ones.
-    """
+    """Return round(share · pieces) of shares in [0, 1]."""
     return [round(float(share) * pieces) for share in shares]
 
 
 def values(sums: Sequence[int], scale: int) -> np.ndarray:
-    """Return weighted sums of `integers` as values float64 [n].
-
-    They are Σ weight/pieces · value, up to `bound`.
-    """
+    """Return weighted sums of `integers` as values float64 [n]."""
     return np.array([each / scale for each in sums])
 
 

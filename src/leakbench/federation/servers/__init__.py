@@ -50,14 +50,7 @@ Server = Callable[[nn.Module, Held], Written]
 
 
 def build(module: str, parameters: dict[str, Any]) -> Server:
-    """Return the server whose file is `module`.
-
-    The server is called with a network and what it holds (`Held`). It changes the network's weights in place
-    and returns what else it did.
-
-    Calling the server raises UserError if the network lacks a layer that the server needs, or if the server
-    lacks samples.
-    """
+    """Return the server whose file is `module`."""
     return partial(part("servers", module), **parameters)
 
 

@@ -94,10 +94,7 @@ def loki(
 
 
 def first_alone(bins: int, samples: int, step: int) -> float:
-    """Return the probability that a sample is alone in its bin in the first mini-batch that opens the bin.
-
-    All bins are equally likely.
-    """
+    """Return the probability that a sample is alone in its bin in the first mini-batch that opens the bin."""
     sizes = [min(step, samples - begin) for begin in range(0, samples, step)] if step else [samples]
     before, found = 0, 0.0
     for size in sizes:
@@ -122,10 +119,7 @@ def _part(layer: nn.Linear, means: Tensor, bins: str, scale: float) -> None:
 
 
 def taps(shape: torch.Size, clients: int) -> Tensor:
-    """Return the convolution's weights for each client, [clients, *shape].
-
-    In a client's weights only its own group of kernels copies a sample; all other kernels are zero.
-    """
+    """Return the convolution's weights for each client, [clients, *shape]."""
     _, channels, rows, columns = shape
     each = torch.zeros(clients, *shape)
     for client in range(clients):

@@ -62,10 +62,7 @@ def alone(bins: int, batch: int) -> float:
 
 
 def reader(model: nn.Module, layer: nn.Linear, server: str) -> nn.Linear:
-    """Return the dense layer behind `layer`.
-
-    Raises UserError if no dense layer reads the neurons of `layer` alone.
-    """
+    """Return the dense layer behind `layer`."""
     later = next((m for m in model.modules() if isinstance(m, nn.Linear) and m is not layer), None)
     if later is None or later.in_features != layer.out_features:
         raise UserError(

@@ -66,10 +66,7 @@ def suppression(
 
 
 def _open(model: nn.Module, layer: nn.Linear, bias: Tensor, samples: Tensor) -> bool:
-    """Return whether a layer with this bias gets a gradient from some of the samples.
-
-    The layer's own bias is restored afterwards.
-    """
+    """Return whether a layer with this bias gets a gradient from some of the samples."""
     before = layer.bias.detach().clone()
     with torch.no_grad():
         layer.bias.copy_(bias)

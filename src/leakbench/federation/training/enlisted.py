@@ -25,13 +25,7 @@ def enlist(
     shares: Sequence[tuple[Tensor, Tensor]],
     device: str,
 ) -> list[Client]:
-    """Return a client for each model and its share of the images.
-
-    A poisoned client trains on shuffled labels, but the labels that it holds out are right.
-
-    Raises UserError if a share has nothing left to train on or to hold out, or if differential privacy does
-    not fit the model.
-    """
+    """Return a client for each model and its share of the images."""
     training, name, seed = spec["training"], spec["dataset"]["name"], spec["seed"]
     poisoned = training.get("poisoned") or {"client": None}
     clients = []
@@ -61,10 +55,7 @@ def enlist(
 
 
 def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
-    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts.
-
-    None stands for the mean weighted by the number of images.
-    """
+    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts."""
     if "aggregation" not in spec:
         return None
     training, rule = spec["training"], spec["aggregation"]
@@ -83,10 +74,7 @@ def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
 
 
 def sealed_bytes(protocol: Protocol, server: State) -> int:
-    """Return the bytes of one encrypted update's ciphertexts, as numbers.
-
-    As sent the ciphertexts are compressed, to a slightly different size each time.
-    """
+    """Return the bytes of one encrypted update's ciphertexts, as numbers."""
     assert protocol.scheme is not None
     about = protocol.scheme.about
     each: int = about["bytes_per_ciphertext"]

@@ -51,12 +51,7 @@ class Client:
 
 
 class Round(NamedTuple):
-    """What a round leaves.
-
-    server: the server's tensors after the round.
-    losses: each client's training loss.
-    outcome: the outcome of an aggregation by rule; None for the mean weighted by the number of images.
-    """
+    """What a round leaves."""
 
     server: State
     losses: list[float]
@@ -84,11 +79,7 @@ def shared(model: nn.Module, secret: frozenset[str]) -> State:
 
 @torch.no_grad()
 def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy `tensors` into a model, in place.
-
-    Raises UserError for a tensor that the model does not have, or that has another size, such as a key of the
-    wrong length.
-    """
+    """Copy `tensors` into a model, in place."""
     own = model.state_dict()
     for name, value in tensors.items():
         if name not in own:
@@ -102,10 +93,7 @@ def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client: int) -> None:
-    """Raise UserError if an upload does not have exactly the tensors that the server shares.
-
-    An upload with lock layers is an example.
-    """
+    """Raise UserError if an upload does not have exactly the tensors that the server shares."""
     beyond = sorted(upload.keys() - server.keys())
     if beyond:
         raise UserError(
@@ -210,10 +198,7 @@ def play_round(
     measure: Measure | None = None,
     train: Callable[..., Fit] | None = None,
 ) -> Round:
-    """Play one round from the server's tensors.
-
-    Raises UserError if an upload has more or less than the server shares.
-    """
+    """Play one round from the server's tensors."""
     uploads, fits = [], []
     train = train or partial(train_locally, defence=defence)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):

@@ -24,10 +24,7 @@ def extent(images: Tensor) -> list[float]:
 
 @torch.no_grad()
 def surface(model: nn.Module, where: Sequence[float]) -> list[list[float]]:
-    """Return the probability of the second class at the knots of a grid of STEPS × STEPS.
-
-    Rows go upward, from bottom left.
-    """
+    """Return the probability of the second class at the knots of a grid of STEPS × STEPS."""
     left, right, bottom, top = where
     x, y = torch.linspace(left, right, STEPS), torch.linspace(bottom, top, STEPS)
     knots = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 1, 1, 2)

@@ -14,10 +14,7 @@ from leakbench.networks.tasks import classification
 
 
 def steps_of(count: int, size: int) -> int:
-    """Return the steps of a local epoch.
-
-    Their number is `count` images over batches of `size`, rounded, and at least one.
-    """
+    """Return the steps of a local epoch."""
     return max(1, round(count / size))
 
 

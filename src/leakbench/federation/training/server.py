@@ -26,11 +26,7 @@ Validate = Callable[[int, State], tuple[float, float]]
 
 
 class Fit(NamedTuple):
-    """How well a client's model does in its last local epoch, while it learns.
-
-    loss: the mean loss.
-    accuracy: in [0, 1].
-    """
+    """How well a client's model does in its last local epoch, while it learns."""
 
     loss: float
     accuracy: float
@@ -116,10 +112,7 @@ def moved(state: State, by: np.ndarray) -> State:
 
 
 def sealed_update(upload: State, server: State, protocol: Protocol, fault: str) -> Sealed:
-    """Return what a client sends: its update, encrypted.
-
-    Raises UserError for a value that the scheme has no room for.
-    """
+    """Return what a client sends: its update, encrypted."""
     scheme, keys = protocol.scheme, protocol.keys
     assert scheme is not None
     assert keys is not None
@@ -149,10 +142,7 @@ def _encrypted(
 def collected(
     server: State, uploads: Sequence[State], protocol: Protocol, turn: int
 ) -> tuple[list[int], Mixer, dict[int, str]]:
-    """Return the clients with usable uploads, a function that mixes these, and why others were left out.
-
-    Raises UserError if no upload can be used.
-    """
+    """Return the clients with usable uploads, a function that mixes these, and why others were left out."""
     faults = protocol.faults.get(turn, {})
     came: dict[int, Any] = {}
     problems: dict[int, str] = {}

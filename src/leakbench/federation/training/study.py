@@ -77,11 +77,7 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
 
 
 def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
-    """Return the share of a model's parameters that is secret, in [0, 1].
-
-    `lock_share` is the share among all tensors except keys, as the thesis counts. `lock_share_parameters` is
-    the share among parameters alone.
-    """
+    """Return which share is secret of all tensors but keys, as the thesis counts, and of the parameters."""
     parameters = dict(model.named_parameters())
     locked = sum(value.numel() for name, value in parameters.items() if name in secret)
     counted = sum(
@@ -120,10 +116,7 @@ def measured(
 
 
 def share(right: Tensor, counted: Tensor | None) -> float:
-    """Return the share of right answers in [0, 1] among those that count.
-
-    The share is NaN if no answer counts.
-    """
+    """Return the share of right answers in [0, 1] among those that count."""
     return float("nan") if counted is None or not counted.any() else float(right[counted].float().mean())
 
 
@@ -132,12 +125,6 @@ class Judge:
 
     The keys are each client's own secrets, another client's key, and a stranger's key with the lock layers
     that the server drew.
-
-    clients: the clients.
-    stranger: the stranger's model.
-    validation: the images held out of the train split.
-    tests: the test sets by name.
-    training: the study's regime.
     """
 
     def __init__(
@@ -187,10 +174,7 @@ class Judge:
 
 
 def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, Any]]:
-    """Return a row for each client of a round by a rule of aggregation.
-
-    A row has the client's weight, and how its model did where clients validated each other's models.
-    """
+    """Return a row for each client of a round by a rule of aggregation."""
     columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
     return [
         {"round": turn, "client": client, "key": "client"}

@@ -84,10 +84,7 @@ def _certificate(hidden: Hidden) -> Facts:
 
 
 def _certified(rows: pd.DataFrame, hidden: Hidden, names: Sequence[str], guesses: int) -> pd.DataFrame:
-    """Return the rows of the certified bounds on what `rows`, of one client, measure.
-
-    There are none where nothing is certified.
-    """
+    """Return the rows of the certified bounds on what `rows`, of one client, measure."""
     if "certificate" not in hidden.facts:
         return rows.iloc[:0]
     held = len(hidden.secret["candidates"]) if "candidates" in hidden.secret else 0
@@ -148,10 +145,7 @@ def _of_client(
 
 
 def _of_unrelated(length: int, by: Measures, hidden: Hidden, seed: int) -> Iterator[pd.DataFrame]:
-    """Yield the rows of pairs of different images.
-
-    No private image takes part in the pairs, so one set of pairs serves every client.
-    """
+    """Yield the rows of pairs of different images."""
     pairs = hidden.once(lambda: unrelated(hidden.pictures, by, seed), "unrelated", by.matching, *by.names)
     first = {name: hidden.secret[name][0] for name in ("checkpoint", "pass")}
     for client, k in enumerate(hidden.facts["clients"]):

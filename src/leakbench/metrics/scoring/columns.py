@@ -18,10 +18,7 @@ def add_labels(
     client: int,
     baseline: str,
 ) -> None:
-    """Add the columns about labels and about the agreement of an attack's own findings.
-
-    Rows that diverged are marked. Without inferred labels, or a stated agreement, the columns are not added.
-    """
+    """Add the columns about labels and about the agreement of an attack's own findings."""
     part = {"": "", "random-gradient": "null/"}.get(baseline)
     if part is not None and f"{part}agreement" in tensors:
         agreement = tensors[f"{part}agreement"][:, client]

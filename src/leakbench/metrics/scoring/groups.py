@@ -60,10 +60,7 @@ def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
 
 
 def unrelated(pictures: np.ndarray, by: Measures, seed: int) -> pd.DataFrame:
-    """Return the rows of pairs of different images, which are nobody's reconstruction.
-
-    The rows are the same for every attack.
-    """
+    """Return the rows of pairs of different images, which are nobody's reconstruction."""
     rng = np.random.Generator(np.random.PCG64(stream("unrelated", seed)))
     pairs = unrelated_pairs(len(pictures), PAIRS, rng)
     shown = np.stack([pixels(pictures[each]) for each in pairs.T])[:, :, None]

@@ -70,10 +70,7 @@ class Hidden:
         return out
 
     def needs(self, pool: int) -> dict[str, Callable[[], Any] | None]:
-        """Return what metrics may need of the data set, name → the function that makes it.
-
-        Columns and deviations are None where the data set does not hold tabular records.
-        """
+        """Return what metrics may need of the data set, name → the function that makes it."""
         found: dict[str, Callable[[], Any] | None] = {
             "pool": lambda: pixels(np.array(self.pictures[:pool])),
             "columns": lambda: self.columns,

@@ -50,11 +50,7 @@ def cheap(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Backbones:
-    """The backbones of LPIPS.
-
-    tensors: the tensors of LPIPS' file, None without one.
-    absent: why they are absent, "" if they are not.
-    """
+    """The backbones of LPIPS."""
 
     tensors: Mapping[str, np.ndarray] | None
     absent: str
@@ -77,12 +73,7 @@ def gather(
     judges: dict[str, Path],
     of_data: Mapping[str, Callable[[], Any] | None],
 ) -> tuple[list[str], Resources]:
-    """Return the metrics that can be measured, and what they need.
-
-    A need that is absent leaves out the metrics that have it, and its reason is kept.
-
-    Raises UserError if a metric's judge has no file.
-    """
+    """Return the metrics that can be measured, and what they need."""
     fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
     lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}
     answers: dict[str, Answer] = {}

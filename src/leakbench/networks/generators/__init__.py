@@ -19,10 +19,7 @@ class OfLatents(nn.Module):
 
 
 def of_latents(generator: nn.Module | None, what: str) -> OfLatents:
-    """Return the attacker's generator, if it takes latents and classes.
-
-    Raises Unfit for another generator, and for none.
-    """
+    """Return the attacker's generator, if it takes latents and classes."""
     if not isinstance(generator, OfLatents):
         raise Unfit(f"attack: {what} needs a generator of a latent and a class (name one under generator)")
     return generator
@@ -31,9 +28,6 @@ def of_latents(generator: nn.Module | None, what: str) -> OfLatents:
 def build(
     module: str, inputs: tuple[int, ...], shape: tuple[int, int, int], parameters: dict[str, Any]
 ) -> nn.Module:
-    """Build an untrained generator of images, float [n, channels, rows, columns] in [0, 1].
-
-    Its weights lie channels last, which speeds up its convolutions on a CPU.
-    """
+    """Build an untrained generator of images, float [n, channels, rows, columns] in [0, 1]."""
     network: nn.Module = part("generators", module)(inputs, shape, **parameters)
     return network.to(memory_format=torch.channels_last)

@@ -38,10 +38,7 @@ def loss(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def read(outputs: Tensor) -> Tensor:
-    """Return the likeliest character of each step, without repetitions and blanks.
-
-    Raises UserError for outputs of other dimensions.
-    """
+    """Return the likeliest character of each step, without repetitions and blanks."""
     _refuse(outputs)
     best = outputs.argmax(2)
     kept = best != outputs.shape[2] - 1

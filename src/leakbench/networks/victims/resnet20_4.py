@@ -15,13 +15,7 @@ COST = {"operations": 1300, "weights": 4.4, "layers": 21}
 
 
 class Block(nn.Module):
-    """Two 3×3 convolutions next to a shortcut, which is a 1×1 convolution where the shape changes.
-
-    channels: channels that come in.
-    width: channels that go out.
-    stride: the stride of the first convolution and of the shortcut.
-    norm: makes a batch norm for a number of channels.
-    """
+    """Two 3×3 convolutions next to a shortcut, which is a 1×1 convolution where the shape changes."""
 
     def __init__(self, channels: int, width: int, stride: int, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()

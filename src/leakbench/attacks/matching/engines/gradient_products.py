@@ -35,10 +35,7 @@ def gradient_products(
     weights: Tensors | None = None,
     beside: Callable[[Tensors], Tensors] = lambda slopes: {},
 ) -> Tensors:
-    """Return the inner products of dummy gradients g with observed ones o, and of g with itself.
-
-    The products are summed over all parameters.
-    """
+    """Return the inner products of dummy gradients g with observed ones o, and of g with itself."""
     total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}
     for products in _by_layer(model, images, labels, observed, owner, beside):
         for name, known in products.items():

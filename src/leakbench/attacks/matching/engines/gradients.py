@@ -61,10 +61,7 @@ def gradients(
 
 
 def gradients_at(model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors) -> Tensors:
-    """Return the gradients at weights that each trial has of its own.
-
-    The trials run one after another.
-    """
+    """Return the gradients at weights that each trial has of its own."""
     found = [
         gradients(model, images[n : n + 1], labels[n : n + 1], {name: w[n] for name, w in weights.items()})[0]
         for n in range(len(images))

@@ -17,10 +17,7 @@ def plain_gradients(
     weights: Tensors | None = None,
     differentiable: bool = True,
 ) -> tuple[Tensors, Tensor]:
-    """Compute what `gradients.gradients` computes, by plain autograd.
-
-    A parameter that the loss does not depend on has a gradient of zero.
-    """
+    """Compute what `gradients.gradients` computes, by plain autograd."""
     start = dict(model.named_parameters()) if weights is None else weights
     every = {name: value.expand(len(images), -1) for name, value in hidden(model).items()}
     chance = drawn(model, len(images))

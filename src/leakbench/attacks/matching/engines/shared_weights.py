@@ -44,14 +44,7 @@ def fits(model: nn.Module, shape: torch.Size) -> bool:
 
 @dataclass(frozen=True)
 class SharedWeights:
-    """The losses of a group's trials and their derivatives, all trials in one batch.
-
-    group: the trials.
-    distance: the distance of dummy and observed gradients, made of products.
-    observed: parameter → [trials, *shape].
-    labels: [trials, batch] classes; None if the labels are unknowns too.
-    weights: [trials, parameters], the weight of each parameter in the distance, in the order of `observed`.
-    """
+    """The losses of a group's trials and their derivatives, all trials in one batch."""
 
     group: Group
     distance: Distance

@@ -125,11 +125,7 @@ def tape_gradients(
     labels: Tensor,
     weights: Tensors | None = None,
 ) -> tuple[Tensors, Tensor]:
-    """Compute what `gradients.gradients` computes, by the rules of the layers.
-
-    Raises
-    TypeError if a parameter belongs to no layer that was called.
-    """
+    """Compute what `gradients.gradients` computes, by the rules of the layers."""
     passes, losses = layer_passes(model, images, labels, weights)
     found = summed(passes, len(images))
     names = [*(name for name, _ in model.named_parameters()), *hidden(model)]

@@ -136,10 +136,7 @@ def _optimised(
 def _matched(
     observation: Observation, epochs: Sequence[Tensor], found: Reconstruction, used: tuple[bool, bool]
 ) -> list[list[Problems]]:
-    """Pair the images of the first step in all four ways, and return each client's joint problems.
-
-    The problems follow from the pairs of the way `used`.
-    """
+    """Pair the images of the first step in all four ways, and return each client's joint problems."""
     assert found.labels is not None
     problems = []
     found.partners = {name: torch.full(found.usable.shape, -1) for name in MATCHINGS}
@@ -180,10 +177,7 @@ def _tell(partner: Tensor, epochs: Sequence[Tensor], pairs: Sequence[Tensor], wi
 
 
 def _labelled(own: list[Group], found: Reconstruction) -> list[Group]:
-    """Return the epochs of a client with the labels of the first step.
-
-    Where that step was not taken, the labels of the first epoch serve the same batches in all epochs.
-    """
+    """Return the epochs of a client with the labels of the first step."""
     assert found.labels is not None
     client, batch = own[0].client, own[0].batch
     if (found.labels[own[0].rounds, client, :batch] < 0).any():

@@ -131,10 +131,7 @@ def parameter_weights(
     order: Order,
     zeros: Mapping[str, float] | None = None,
 ) -> Tensors:
-    """Return parameter → weight [trials] for the distance.
-
-    The i-th convolution has the i-th weight of the curve. Dense layers have the mean of the curve.
-    """
+    """Return parameter → weight [trials] for the distance."""
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)]
     if order == "forward":
         names = _as_read(names)

@@ -34,11 +34,7 @@ def partial_gradient(
 
 
 def chosen(observed: Tensor, share: float, choice: Literal["largest", "random"]) -> Tensor:
-    """Return 1 at a share of each trial's entries and 0 elsewhere, in the shape of `observed`.
-
-    The number of entries is rounded to the nearest whole number, and is at least 1. Of equal entries any may
-    be chosen.
-    """
+    """Return 1 at a share of each trial's entries and 0 elsewhere, in the shape of `observed`."""
     flat = observed.flatten(1)
     count = max(1, round(share * flat.shape[1]))
     if choice == "largest":

@@ -160,10 +160,7 @@ def _back(
 
 
 def _known(conv: nn.Conv2d) -> bool:
-    """Return whether a convolution reads zero-padded images, and all channels in each window.
-
-    The padding must be given in numbers.
-    """
+    """Return whether a convolution reads zero-padded images, and all channels in each window."""
     return conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
 
 

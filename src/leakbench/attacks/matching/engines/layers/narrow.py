@@ -25,10 +25,7 @@ _MADE: WeakKeyDictionary[nn.Conv2d, dict[str, tuple[Tensor, Any, Tensor]]] = Wea
 
 
 def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) -> Tensor:
-    """Return what `make` makes of a convolution's weights, kept for the next call if the layer is narrow.
-
-    A kept tensor is made again when the weights or the number of trials have changed.
-    """
+    """Return what `make` makes of a convolution's weights, kept for the next call if the layer is narrow."""
     if max(conv.in_channels, conv.out_channels) > NARROW:
         # Large weights, kept for all trials, would take too much memory.
         return make()
