@@ -51,8 +51,8 @@ def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
     is not known gets the best score over all classes; if labels are given, over those in the batch. A
     candidate whose score lies far above the median candidate's is taken for private.
 
-    Raises Unfit where the observation holds no candidates, and where the gradient of a single sample is not
-    defined: with hidden parameters, and where norms use the statistics of the batch.
+    Raises Unfit where the observation holds no candidates, and where the gradient of a single sample is
+    not defined: with hidden parameters, and where norms use the statistics of the batch.
     """
     if observation.candidates is None:
         raise Unfit("attack: alignment needs candidates (give the federation some: candidates)")
