@@ -11,9 +11,10 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.progress import track
+from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
+from leakbench.base.tensors import Tensors
 
 # After the share LATE of the epochs the learning rate falls to the share SLOWER.
 LATE, SLOWER = 0.75, 0.1
@@ -145,28 +146,15 @@ def fitted(
 
 
 def _save(
-    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer, best: dict[str, Tensor],
-    errors: list[float],
-) -> None:  # fmt: skip
-    groups = {"now": inverter.state_dict(), "best": best}
-    groups |= {f"adam-{place}": state for place, state in optimiser.state_dict()["state"].items()}
-    write_tensors(
-        path,
-        {f"{group}/{name}": v.cpu().numpy() for group, part in groups.items() for name, v in part.items()},
-        {"errors": errors},
-    )
+    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer, best: Tensors, errors: list[float]
+) -> None:
+    groups = {"now": inverter.state_dict(), "best": best, "adam": packed(optimiser)}
+    save(path, groups, {"errors": errors})
 
 
-def _resume(
-    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer
-) -> tuple[dict[str, Tensor], list[float]]:
+def _resume(path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer) -> tuple[Tensors, list[float]]:
     """Restore inverter and optimiser from a killed run; return the best weights so far and the errors."""
-    tensors, facts = read_tensors(path)
-    groups: dict[str, dict[str, Tensor]] = {}
-    for key, array in tensors.items():
-        group, _, name = key.partition("/")
-        groups.setdefault(group, {})[name] = torch.from_numpy(array)
+    groups, facts = resume(path)
     inverter.load_state_dict(groups["now"])
-    state = {int(key.removeprefix("adam-")): part for key, part in groups.items() if key.startswith("adam-")}
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    unpack(optimiser, inverter, groups.get("adam", {}))
     return groups["best"], facts["errors"]

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
-from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.processes.workers import Work, one_thread, side_by_side
 from leakbench.base.progress import track
+from leakbench.base.resume import resume, save
 from leakbench.base.tensors import Tensors
 
 RUNNING, ENDED, DIVERGED = 0, 1, 2
@@ -246,32 +246,25 @@ def _note(
 
 
 def _save(scratch: Path, iteration: int, outcome: Outcome, live: _Live) -> None:
-    parts = {
+    groups = {
         "unknowns": outcome.unknowns,
         "snapshots": outcome.snapshots,
-        "done": {name: getattr(outcome, name) for name in _DONE},
+        "done": {name: getattr(outcome, name) for name in _DONE} | {"places": live.places},
         "live": live.unknowns,
         "state": live.state,
     }
-    tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
-    tensors["places"] = live.places
-    write_tensors(scratch, {n: v.cpu().numpy() for n, v in tensors.items()}, {"iteration": iteration})
+    save(scratch, groups, {"iteration": iteration})
 
 
 def _resume(scratch: Path, outcome: Outcome, live: _Live, device: torch.device) -> int:
     """Fill `outcome` and `live` with the work done before the run was killed; return the next iteration."""
-    tensors, facts = read_tensors(scratch)
-    parts: dict[str, Tensors] = {
-        part: {} for part in ("unknowns", "snapshots", "done", "live", "state", "places")
-    }
-    for name, array in tensors.items():
-        part, _, rest = name.partition("/")
-        parts[part][rest] = torch.from_numpy(array)
-    outcome.unknowns, outcome.snapshots = parts["unknowns"], parts["snapshots"]
-    for name, value in parts["done"].items():
+    groups, facts = resume(scratch)
+    outcome.unknowns, outcome.snapshots = groups["unknowns"], groups["snapshots"]
+    live.places = groups["done"].pop("places")
+    for name, value in groups["done"].items():
         setattr(outcome, name, value)
-    live.places = parts["places"][""]
     live.unknowns, live.state = (
-        {name: value.to(device) for name, value in parts[part].items()} for part in ("live", "state")
+        {name: value.to(device) for name, value in groups.get(group, {}).items()}
+        for group in ("live", "state")
     )
     return int(facts["iteration"])

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.base.progress import track
+from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
-from leakbench.federation.training.resume import State, packed, resume, save, unpack
+from leakbench.base.tensors import Tensors
 from leakbench.networks.layers import Drawn
 
 OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -24,7 +25,7 @@ OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def _snapshot(model: nn.Module) -> State:
+def _snapshot(model: nn.Module) -> Tensors:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
@@ -38,7 +39,7 @@ def fit(
     scratch: Path,
     label: str,
     save_every: float = 10.0,
-) -> dict[int, State]:
+) -> dict[int, Tensors]:
     """Fit `model` in place, and return its weights at each checkpoint.
 
     Samples are shuffled in each epoch by a stream of (`seed`, epoch), so resuming needs no generator state.

@@ -20,6 +20,7 @@ from leakbench import defences
 from leakbench.base.errors import UserError
 from leakbench.base.missing import absent, lacking
 from leakbench.base.progress import track
+from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
 from leakbench.defences import Defence, sent_bytes
 from leakbench.federation.training.batches import AUGMENTATIONS, to_size
@@ -28,7 +29,6 @@ from leakbench.federation.training.examples import examples
 from leakbench.federation.training.federated import Client, State, hold, play_round, shared
 from leakbench.federation.training.plane import extent, flat_data, sample, surface
 from leakbench.federation.training.private import train_privately
-from leakbench.federation.training.resume import packed, resume, save, unpack
 from leakbench.federation.training.server import Outcome
 from leakbench.federation.training.sets import Examined, examined, told_apart, training_images
 from leakbench.federation.training.shares import divide, hold_out
