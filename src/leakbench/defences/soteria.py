@@ -32,11 +32,8 @@ def last_dense(network: nn.Module) -> tuple[str, nn.Linear]:
 def representation(batch: Batch, images: Tensor) -> Tensor:
     """Return what the last dense layer reads when the network sees `images`, [n, features]."""
     seen: list[Tensor] = []
-    handle = last_dense(batch.model)[1].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    try:
+    with last_dense(batch.model)[1].register_forward_pre_hook(lambda _, given: seen.append(given[0])):
         functional_call(batch.model, {**batch.fixed, **batch.weights, **batch.masks}, (images,))
-    finally:
-        handle.remove()
     return seen[-1]
 
 

@@ -1,8 +1,8 @@
 """Layers that the victims share."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -243,29 +243,26 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
         for name, layer in model.named_modules()
         if isinstance(layer, nn.Linear)
     ]
-    _hooked(model, images[:2], hooks, watch)
+    with hooked(hooks), watch:
+        model(images[:2])
     if not found:
         raise Unfit("attack: no dense layer is seen to read a flattened record")
     name, shape = found[0]
     if len(images) > 2:
         # The second pass keeps only one tensor, because all tensors of a deep network take gigabytes.
         whole.clear()
-        layer = model.get_submodule(name)
-        keep = layer.register_forward_pre_hook(lambda _, inputs: whole.append(inputs[0]))
-        _hooked(model, images, [keep], nullcontext())
+        with model.get_submodule(name).register_forward_pre_hook(lambda _, inputs: whole.append(inputs[0])):
+            model(images)
     return name, whole[0].unflatten(1, shape)
 
 
-def _hooked(
-    model: nn.Module, images: Tensor, hooks: Sequence[RemovableHandle], context: AbstractContextManager[Any]
-) -> None:
-    """Send images through a model in a context, and remove the hooks."""
-    try:
-        with context:
-            model(images)
-    finally:
+@contextmanager
+def hooked(hooks: Iterable[RemovableHandle]) -> Iterator[None]:
+    """Remove the hooks when the context ends."""
+    with ExitStack() as stack:
         for hook in hooks:
-            hook.remove()
+            stack.enter_context(hook)
+        yield
 
 
 class _Watch(TorchFunctionMode):

@@ -151,11 +151,8 @@ def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Ten
 
     def logits(output: Tensor) -> Tensor:
         # The output is copied, because the layers behind may work in place.
-        hook = layer.register_forward_hook(lambda *_: output.clone())
-        try:
+        with layer.register_forward_hook(lambda *_: output.clone()):
             found: Tensor = model(images[:1].expand(len(output), *images.shape[1:]))
-        finally:
-            hook.remove()
         return found
 
     return logits

@@ -13,11 +13,7 @@ def opened(model: nn.Module, layer: nn.Module, images: Tensor, labels: Tensor) -
         kept.append(output.detach().clone().requires_grad_())
         return kept[-1].clone()
 
-    hook = layer.register_forward_hook(keep)
-    try:
-        with torch.enable_grad():
-            loss = cross_entropy(model(images), labels, reduction="sum")
-            (slope,) = torch.autograd.grad(loss, kept[0])
-    finally:
-        hook.remove()
+    with layer.register_forward_hook(keep), torch.enable_grad():
+        loss = cross_entropy(model(images), labels, reduction="sum")
+        (slope,) = torch.autograd.grad(loss, kept[0])
     return kept[0].detach().flatten(0, -2), slope.flatten(0, -2)

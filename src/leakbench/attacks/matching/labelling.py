@@ -95,12 +95,9 @@ def _probe(
     @torch.no_grad()
     def answers(weights: Tensors) -> Answers:
         read: list[Tensor] = []
-        hook = layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
         images_there = images.to(next(model.parameters()))
-        try:
+        with layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0])):
             logits = functional_call(model, weights, (images_there,)) if weights else model(images_there)
-        finally:
-            hook.remove()
         return Answers(read[0].cpu(), logits.cpu())
 
     def later() -> Answers:

@@ -83,12 +83,9 @@ def trapped(
     @torch.no_grad()
     def read(samples: Tensor) -> Tensor:
         kept: list[Tensor] = []
-        hook = layer.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0].flatten(1)))
-        try:
+        with layer.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0].flatten(1))):
             for few in samples.split(1000):
                 model(few)
-        finally:
-            hook.remove()
         return torch.cat(kept)
 
     return layer, read

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from leakbench.attacks.matching.engines.layers import rule
 from leakbench.base.tensors import Tensors
 from leakbench.networks.batch_statistics import by_trial
+from leakbench.networks.layers import hooked
 from leakbench.networks.per_trial import hidden, own_names
 
 
@@ -64,7 +65,7 @@ def out_of_place(model: nn.Module) -> Iterator[None]:
 def watching(model: nn.Module) -> Iterator[list[Pass]]:
     """Note each use of a layer that has parameters, in the order of use, while the context lasts."""
     seen: list[Pass] = []
-    handles = [
+    hooks = [
         layer.register_forward_hook(
             lambda layer, inputs, output, name=name: seen.append(
                 Pass(name, layer, inputs[0], output, getattr(layer, "normed", None))
@@ -73,12 +74,8 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
         for name, layer in model.named_modules()
         if own_names(layer)
     ]
-    try:
-        with out_of_place(model):
-            yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
+    with hooked(hooks), out_of_place(model):
+        yield seen
 
 
 def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:

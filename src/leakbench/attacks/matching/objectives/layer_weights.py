@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from leakbench.attacks.matching.terms import Weights
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors
+from leakbench.networks.layers import hooked
 
 Shape = Literal["one", "linear", "exponential", "logarithmic"]
 Norms = Literal["following", "one", "none"]
@@ -97,16 +98,13 @@ def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
             shares.update(dict.fromkeys(waiting, float((output == 0).double().mean())))
             waiting.clear()
 
-    handles = [
+    hooks = [
         layer.register_forward_hook(lambda layer, _, output, name=name: note(name, layer, output))
         for name, layer in model.named_modules()
         if isinstance(layer, nn.Conv2d | nn.ReLU)
     ]
-    try:
+    with hooked(hooks):
         model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
     return shares
 
 
