@@ -194,15 +194,6 @@ def sent_bytes(defence: Defence, update: Update) -> Tensor:
     return -(-torch.stack([defence.bits(value) for value in update.values()]).sum(0) // 8)
 
 
-def beside(each: Tensor, values: Tensor) -> Tensor:
-    """Return one number for each round in a shape that multiplies `values`.
-
-    each: [rounds].
-    values: [rounds, …].
-    """
-    return each.view(-1, *[1] * (values.dim() - 1))
-
-
 def protected(defence: Defence, update: Update, memory: Update, rng: torch.Generator) -> Update:
     """Return what a client sends in place of `update`.
 

@@ -8,7 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench.base.errors import UserError
-from leakbench.defences import Batch, Defence, Update, View, beside, each_update
+from leakbench.base.tensors import over
+from leakbench.defences import Batch, Defence, Update, View, each_update
 from leakbench.defences.certification import Facts, certificate
 
 # Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
@@ -71,7 +72,7 @@ def dp_sgd(
                 drawn = torch.full(factor.shape, sample_rate)
                 factor = factor * torch.bernoulli(drawn, generator=rng).to(factor.device)
             for name, value in gradients.items():
-                kept = torch.where(beside(factor, value) > 0, value, 0.0)
+                kept = torch.where(over(factor, value) > 0, value, 0.0)
                 total[name] += torch.tensordot(factor, kept, 1)
         if noise == "local":
             for name, value in total.items():

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from leakbench.attacks.matching.terms import Distance
 from leakbench.base.errors import Unfit
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 
 
 def added(distances: Sequence[Distance]) -> Distance:
@@ -105,7 +105,7 @@ def with_cotangent(
     moves = {}
     for name, o in observed.items():
         each = [value if weights is None else value * weights[name] for value in (along, across)]
-        first, second = (value.view(-1, *[1] * (o.dim() - 1)) for value in each)
+        first, second = (over(value, o) for value in each)
         if distance.of == ("gap",):
             # The difference itself loses less to rounding than the sum of two multiples.
             moves[name] = (found[name] - o).mul_(second)

@@ -15,7 +15,7 @@ from leakbench.attacks.matching.parameterisation import Unknowns, free
 from leakbench.attacks.matching.received import received
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.errors import Unfit
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 from leakbench.networks.per_trial import hidden
 
 # The name of the unknown for the place between w_0 (0) and w_T (1).
@@ -31,11 +31,6 @@ def moved(group: Group, rows: Tensor) -> Tensors:
         name: received(group.observation, name, rounds, group.client).to(group.device)
         for name, _ in group.model.named_parameters()
     }
-
-
-def spread(value: Tensor, like: Tensor) -> Tensor:
-    """Reshape a value of each trial, [n], so that it can multiply a tensor like `like`, [n, *shape]."""
-    return value.view(-1, *[1] * (like.dim() - 1))
 
 
 def surrogate_unknowns(
@@ -76,7 +71,7 @@ def on_line(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> tupl
     """Return each trial's place on the line from w_0 to w_T, and the weights there."""
     place = unknowns[PLACE] * share
     sent = dict(group.model.named_parameters())
-    return place, {name: sent[name] + spread(place, by) * by for name, by in moved(group, rows).items()}
+    return place, {name: sent[name] + over(place, by) * by for name, by in moved(group, rows).items()}
 
 
 def placed(group: Group, place: float, share: float) -> tuple[Tensors, Project]:

@@ -20,7 +20,7 @@ from leakbench.attacks.matching.distances import factors, inner
 from leakbench.attacks.matching.engines.chain import Step
 from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d
 from leakbench.attacks.matching.engines.layers.rule import Kept
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 
 # The types of layers whose products are known here.
 PRODUCTS = (nn.Conv2d, FixedConv2d, nn.Linear, nn.BatchNorm2d)
@@ -92,7 +92,7 @@ class OwnProducts:
     def move(self, along: Tensors, across: Tensors) -> None:
         """Set V of each parameter by its two factors, name → [trials]."""
         for name, o in self.observed.items():
-            first, second = (each[name].view(-1, *[1] * (o.dim() - 1)) for each in (along, across))
+            first, second = (over(each[name], o) for each in (along, across))
             self.moving[name] = (o * first).addcmul_(self.gradients[name], second)
 
     def _v(self) -> Tensor:

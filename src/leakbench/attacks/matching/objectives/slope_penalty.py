@@ -8,7 +8,7 @@ from torch import Tensor
 
 from leakbench.attacks.matching.optimiser import Evaluate
 from leakbench.attacks.matching.terms import Penalty
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 
 
 def slope_penalty(
@@ -42,7 +42,7 @@ def flatter(matched: Evaluate, weight: float, reach: float) -> Evaluate:
         length = torch.stack(squares).sum(0).sqrt()
         step = reach / length.clamp_min(torch.finfo(length.dtype).tiny)
         ahead = {
-            name: torch.addcmul(unknowns[name], slope, _over(step, slope)) for name, slope in slopes.items()
+            name: torch.addcmul(unknowns[name], slope, over(step, slope)) for name, slope in slopes.items()
         }
         _, there = matched({name: value.detach() for name, value in (unknowns | ahead).items()})
         share = weight / reach
@@ -50,8 +50,3 @@ def flatter(matched: Evaluate, weight: float, reach: float) -> Evaluate:
         return losses + weight * length, moves
 
     return evaluated
-
-
-def _over(values: Tensor, like: Tensor) -> Tensor:
-    """Return [trials] with as many axes as `like` [trials, …]."""
-    return values.view(-1, *[1] * (like.dim() - 1))

@@ -8,9 +8,9 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench.attacks.matching.parameterisation import Parameterisation, Unknowns
-from leakbench.attacks.matching.surrogates import moved, on_line, placed, spread, surrogate_unknowns
+from leakbench.attacks.matching.surrogates import moved, on_line, placed, surrogate_unknowns
 from leakbench.attacks.matching.trials import Group
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
 EXCLUDES = {"": ("parameters.updates: *", "optimiser: cma-es", "epochs: joint")}
@@ -56,7 +56,7 @@ def surrogate_curve(
             project(unknowns)
             for name, bent in unknowns.items():
                 if name.startswith(_BENT):
-                    bent.mul_(spread((reach / (_size(bent) * share)).clamp_max(1), bent))
+                    bent.mul_(over((reach / (_size(bent) * share)).clamp_max(1), bent))
 
         return surrogate_unknowns(
             group, group.draw(start, rng), way, partial(_weights, group, share), boxed, back
@@ -74,6 +74,6 @@ def _weights(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> Ten
     place, line = on_line(group, share, unknowns, rows)
     away, unit = 2 * place * (1 - place) * share, moved(group, rows)
     return {
-        name: value + spread(away * _size(unit[name]), value) * unknowns[_BENT + name]
+        name: value + over(away * _size(unit[name]), value) * unknowns[_BENT + name]
         for name, value in line.items()
     }
