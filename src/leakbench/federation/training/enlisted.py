@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from leakbench.base.errors import UserError
 from leakbench.base.seeds import stream
 from leakbench.defences import aggregation, encryption
-from leakbench.federation.training.federated import Client, optimiser_of
+from leakbench.federation.training.federated import Client
+from leakbench.federation.training.fit import optimiser_of
 from leakbench.federation.training.server import Protocol, State, flat
 from leakbench.federation.training.shares import hold_out
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Defence, protected
-from leakbench.federation.training.fit import OPTIMISERS
+from leakbench.federation.training.fit import shared
 from leakbench.federation.training.server import Fit, Outcome, Protocol, State, aggregate, averaged
 from leakbench.networks.layers import Drawn
 from leakbench.networks.tasks import classification, task_of
@@ -58,23 +58,11 @@ class Round(NamedTuple):
     outcome: Outcome | None = None
 
 
-def optimiser_of(model: nn.Module, training: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """Return the optimiser that a regime names, over the model's parameters."""
-    return OPTIMISERS[training["optimiser"]](
-        model.parameters(), lr=training["lr"], **dict(training["options"])
-    )
-
-
 def decayed(training: Mapping[str, Any], turn: int) -> float:
     """Return the learning rate of round `turn`, counted from 0, under a regime's decay."""
     decay = training["decay"] or {"factor": 1.0, "rounds": []}
     lr: float = training["lr"] * decay["factor"] ** sum(turn >= last for last in decay["rounds"])
     return lr
-
-
-def shared(model: nn.Module, secret: frozenset[str]) -> State:
-    """Return a copy of the tensors of a model that its client sends: all but the secret ones."""
-    return {name: value.detach().clone() for name, value in model.state_dict().items() if name not in secret}
 
 
 @torch.no_grad()

@@ -26,7 +26,8 @@ from leakbench.defences import Defence, sent_bytes
 from leakbench.federation.training.batches import AUGMENTATIONS, to_size
 from leakbench.federation.training.enlisted import enlist, protocol_of, sealed_bytes, spent
 from leakbench.federation.training.examples import examples
-from leakbench.federation.training.federated import Client, State, hold, play_round, shared
+from leakbench.federation.training.federated import Client, State, hold, play_round
+from leakbench.federation.training.fit import shared
 from leakbench.federation.training.plane import extent, flat_data, sample, surface
 from leakbench.federation.training.private import train_privately
 from leakbench.federation.training.server import Outcome
