@@ -40,7 +40,6 @@ class Rehearsal:
 
     @property
     def size(self) -> int:
-        """Return the number of coordinates of an update."""
         return sum(value.numel() for value in self.weights.values())
 
     def updates(self, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:

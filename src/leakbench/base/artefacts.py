@@ -49,13 +49,11 @@ _MALFORMED = (
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path` atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` atomically as UTF-8."""
     write_bytes(path, text.encode())
 
 
@@ -65,7 +63,6 @@ def to_json(value: Any) -> str:
 
 
 def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON mapping as a dict."""
     for key, value in pairs:
         listed = [value]
         while listed:

@@ -138,7 +138,6 @@ def _digests(path: Path, suffix: str) -> tuple[int, str, str]:
 
 
 def _state(path: Path) -> str:
-    """Return a text that changes with every change of a file."""
     found = path.stat()
     return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 

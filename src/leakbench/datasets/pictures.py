@@ -91,5 +91,4 @@ def read_list(file: Path, columns: set[str], quoting: int = csv.QUOTE_MINIMAL) -
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """Return the pictures directly in `folder`, by name."""
     return sorted(p for p in folder.iterdir() if p.suffix.lower() in (".jpg", ".jpeg", ".png"))

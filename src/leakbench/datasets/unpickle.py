@@ -80,7 +80,6 @@ class _Restricted(pickle.Unpickler):
 
 
 def _plain(value: Any, known: dict[int, Any]) -> Any:
-    """Return a value with arrays in the place of records."""
     if id(value) not in known:
         if isinstance(value, dict):
             known[id(value)] = {key: _plain(item, known) for key, item in value.items()}

@@ -29,7 +29,6 @@ Names = Callable[[nn.Module], frozenset[str]]
 
 
 def no_names(model: nn.Module) -> frozenset[str]:
-    """Return the empty set: no tensor's name."""
     return frozenset()
 
 
@@ -234,6 +233,5 @@ def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits =
 
 
 def build(module: str, parameters: dict[str, Any]) -> Defence:
-    """Build the defence whose file is `module`."""
     defence: Defence = part("defences", module)(**parameters)
     return defence

@@ -124,7 +124,6 @@ def _locks(model: nn.Module) -> dict[str, KeyLock]:
 
 
 def key_names(model: nn.Module) -> frozenset[str]:
-    """Return the names of a locked model's keys."""
     return frozenset(f"{name}.key" for name, layer in _locks(model).items() if not layer.before)
 
 

@@ -120,7 +120,6 @@ def _orders(epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensor:
 
 
 def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> Iterator[slice]:
-    """Yield the slices of rounds that are played at once."""
     parameters = sum(p.numel() for p in model.parameters())
     step = 1 if alone else max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * size)))
     for start in range(0, rounds, step):

@@ -60,7 +60,6 @@ Images = tuple[np.ndarray, np.ndarray]
 
 
 def _standard(reconstructions: np.ndarray, truths: np.ndarray) -> Images:
-    """Return images as the network expects them, in [-1, 1]."""
     a, b = pair(reconstructions, truths)
     return 2.0 * a - 1.0, 2.0 * b - 1.0
 

@@ -19,7 +19,6 @@ from leakbench.networks.layers import Drawn
 
 
 def _mean(each: Tensor) -> Tensor:
-    """Return the mean of each trial and channel."""
     return each.mean((1, 3, 4), keepdim=True)
 
 

@@ -172,7 +172,6 @@ class Dropout(Drawn):
         return x * self.keep
 
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Draw masks [*n, width]."""
         kept = torch.rand((*n, self.width), generator=rng) >= self.rate
         return kept * (1 / (1 - self.rate))
 

@@ -31,7 +31,6 @@ class Solved(NamedTuple):
 
 
 def nothing(layer: FirstLayer) -> Solved:
-    """Return no samples."""
     return Solved(layer.weight[:0], torch.zeros(0, dtype=torch.int64))
 
 

@@ -69,7 +69,6 @@ class LastLayer:
 
     @property
     def classes(self) -> int:
-        """Return the number of classes."""
         return self.weight.shape[1]
 
     @cached_property

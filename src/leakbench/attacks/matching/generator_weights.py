@@ -104,7 +104,6 @@ class GeneratorWeights:
         return product + bias.repeat(1, weight.shape[2] // bias.shape[1])[:, None]
 
     def labels(self, unknowns: Tensors, latents: Tensor) -> Tensor:
-        """Return the label logits [trials, batch, classes]."""
         return self._first(unknowns, latents, "label")
 
     def images(self, unknowns: Tensors, latents: Tensor) -> Tensor:

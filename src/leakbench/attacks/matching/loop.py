@@ -131,7 +131,6 @@ def _folder(work: Work, chunks: int) -> Iterator[Path | None]:
 
 
 def _joined(parts: Sequence[Outcome]) -> Outcome:
-    """Return the outcome of all chunks, in order."""
     names = parts[0].unknowns
     return Outcome(
         unknowns={name: torch.cat([part.unknowns[name] for part in parts]) for name in names},

@@ -86,7 +86,6 @@ class Objective:
 
     @cached_property
     def distance(self) -> Distance:
-        """The sum of the distances among the terms."""
         return added([term for term in self.terms if isinstance(term, Distance)])
 
     @cached_property
@@ -96,7 +95,6 @@ class Objective:
 
     @cached_property
     def priors(self) -> list[tuple[float, Valued]]:
-        """Weight and function of each prior among the terms."""
         return priors_of(self.group, self.terms)
 
     @property

@@ -91,7 +91,6 @@ class Dummies(Unknowns):
         super().__init__(start, lambda unknowns, rows: unknowns, project=project)
 
     def through(self, evaluate: Callable[[Tensor], Evaluate]) -> Callable[[Tensor], Evaluate]:
-        """Return `evaluate` itself."""
         return evaluate
 
 

@@ -61,7 +61,6 @@ def born(process: int) -> int:
 
 
 def alive(process: int) -> bool:
-    """Return whether there is such a process and it runs."""
     return born(process) > 0
 
 

@@ -34,7 +34,6 @@ def lead(main: bool) -> None:
 
 
 def socket_of(owner: int) -> Path:
-    """Return the socket of the run that process `owner` owns."""
     return folder_of_the_run(owner) / "socket"
 
 

@@ -93,7 +93,6 @@ def _held() -> Iterator[None]:
 
 
 def _work(tasks: Sequence[Task], quiet: bool) -> NoReturn:
-    """Run the tasks one after another and end the process."""
     code = 1
     try:
         end_with_parent()

@@ -43,7 +43,6 @@ def cross_validates(module: str) -> bool:
 
 
 def build(module: str, parameters: dict[str, Any]) -> Rule:
-    """Build the rule whose file is `module`."""
     return partial(part("aggregation", module), **parameters)
 
 

@@ -90,7 +90,6 @@ class Scheme(NamedTuple):
 
 
 def build(module: str, parameters: dict[str, Any]) -> Scheme:
-    """Build the scheme whose file is `module`."""
     scheme: Scheme = part("encryption", module)(**parameters)
     return scheme
 

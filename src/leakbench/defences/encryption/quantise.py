@@ -20,7 +20,6 @@ def integers(values: np.ndarray, scale: int, pieces: int) -> list[int]:
 
 
 def weights(shares: Sequence[float], pieces: int) -> list[int]:
-    """Return round(share · pieces) of shares in [0, 1]."""
     return [round(float(share) * pieces) for share in shares]
 
 

@@ -120,7 +120,6 @@ class Reading:
 
     @property
     def sounds(self) -> bool:
-        """Return whether the detector raises an alarm."""
         return self.far > 1
 
 

@@ -50,7 +50,6 @@ Server = Callable[[nn.Module, Held], Written]
 
 
 def build(module: str, parameters: dict[str, Any]) -> Server:
-    """Return the server whose file is `module`."""
     return partial(part("servers", module), **parameters)
 
 

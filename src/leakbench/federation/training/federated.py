@@ -67,7 +67,6 @@ def decayed(training: Mapping[str, Any], turn: int) -> float:
 
 @torch.no_grad()
 def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy `tensors` into a model, in place."""
     own = model.state_dict()
     for name, value in tensors.items():
         if name not in own:
@@ -186,7 +185,6 @@ def play_round(
     measure: Measure | None = None,
     train: Callable[..., Fit] | None = None,
 ) -> Round:
-    """Play one round from the server's tensors."""
     uploads, fits = [], []
     train = train or partial(train_locally, defence=defence)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):

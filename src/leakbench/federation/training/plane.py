@@ -34,6 +34,5 @@ def surface(model: nn.Module, where: Sequence[float]) -> list[list[float]]:
 
 
 def sample(images: Tensor, labels: Tensor) -> list[list[float]]:
-    """Return the first SHOWN points as (x, y, label)."""
     pairs = zip(images[:SHOWN].reshape(-1, 2).tolist(), labels[:SHOWN].tolist(), strict=True)
     return [[round(x, 3), round(y, 3), label] for (x, y), label in pairs]

@@ -14,7 +14,6 @@ from leakbench.networks.tasks import classification
 
 
 def steps_of(count: int, size: int) -> int:
-    """Return the steps of a local epoch."""
     return max(1, round(count / size))
 
 

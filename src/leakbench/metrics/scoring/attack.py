@@ -145,7 +145,6 @@ def _of_client(
 
 
 def _of_unrelated(length: int, by: Measures, hidden: Hidden, seed: int) -> Iterator[pd.DataFrame]:
-    """Yield the rows of pairs of different images."""
     pairs = hidden.once(lambda: unrelated(hidden.pictures, by, seed), "unrelated", by.matching, *by.names)
     first = {name: hidden.secret[name][0] for name in ("checkpoint", "pass")}
     for client, k in enumerate(hidden.facts["clients"]):

@@ -45,7 +45,6 @@ class Hidden:
 
     @cached_property
     def pictures(self) -> np.ndarray:
-        """Return all images of the split of the private ones, uint8 [n, rows, columns, channels]."""
         return self.arrays[f"{self.facts['split']}/images"]
 
     def aims(self, client: int, target: str) -> np.ndarray:

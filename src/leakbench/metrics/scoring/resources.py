@@ -39,7 +39,6 @@ class Resources:
 
 
 def judged(names: list[str]) -> list[str]:
-    """Return the metrics among `names` that a judge decides."""
     return [name for name in names if any(judge(need) for need in METRICS[name].needs)]
 
 

@@ -62,7 +62,6 @@ class _Sample(Drawn):
         return mean + (spread / 2).exp() * self.keep
 
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Draw normal noise [*n, width]."""
         return torch.randn((*n, self.width), generator=rng)
 
 

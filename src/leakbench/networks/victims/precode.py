@@ -67,7 +67,6 @@ class Bottleneck(Drawn):
         return decoded
 
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Draw normal noise [*n, width]."""
         return torch.randn((*n, self.width), generator=rng)
 
 

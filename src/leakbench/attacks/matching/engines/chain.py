@@ -195,7 +195,6 @@ class Entropy(NamedTuple):
 
 
 def entropy(logits: Tensor, labels: Tensor) -> Entropy:
-    """Return the cross-entropy of logits."""
     shares = logits.log_softmax(2)
     if labels.dim() == 2:
         # `one_hot` reads the labels to check them, which takes longer.

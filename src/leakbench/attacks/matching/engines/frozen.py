@@ -112,12 +112,10 @@ class FrozenDifference:
 
     @cached_property
     def norm(self) -> Tensor:
-        """The norm of all weights of the model."""
         return torch.stack([p.square().sum() for p in self.group.model.parameters()]).sum().sqrt()
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The steps of the model."""
         found = chain(self.group.model)
         assert found is not None
         return found
@@ -136,7 +134,6 @@ class FrozenDifference:
         classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels[row : row + 1]
 
         def slopes(at: Tensor | None, shares: Tensor) -> Tensors:
-            """Return the loss's derivatives in the unknowns."""
             assert at is not None
             found = {"images": apart(at, images.shape) * self.group.deviation}
             if self.labels is None:
@@ -167,7 +164,6 @@ class FrozenDifference:
 
     @cached_property
     def own(self) -> Tensors:
-        """The model's weights."""
         return dict(self.group.model.named_parameters())
 
     @cached_property

@@ -133,7 +133,6 @@ def _silent(derivatives: Tensors) -> bool:
 
 @torch.no_grad()
 def _stir(model: nn.Module) -> None:
-    """Move the weights of a model by noise."""
     rng = torch.Generator().manual_seed(0)
     for weight in model.parameters():
         size = float(weight.square().mean().sqrt()) or 1.0

@@ -82,7 +82,6 @@ class SharedWeights:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The steps of the model."""
         found = chain(self.group.model)
         assert found is not None
         return found

@@ -41,7 +41,6 @@ class Pass:
 
 
 def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each trial, [trials]."""
     target = labels.flatten() if labels.dim() == 2 else labels.flatten(0, 1)
     return (
         cross_entropy(logits.flatten(0, 1), target, reduction="none").unflatten(0, logits.shape[:2]).mean(1)

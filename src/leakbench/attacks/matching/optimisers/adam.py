@@ -42,7 +42,6 @@ class Adam:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place and return their losses [trials] before the step."""
         losses, gradients = evaluate(unknowns)
         lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops) * self.share**iteration
         lost = ~losses.isfinite()

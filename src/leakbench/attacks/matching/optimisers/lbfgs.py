@@ -107,7 +107,6 @@ class LBFGS:
         return q + _times(moves.mT, solved(products.mT, rest, False).gather(1, back))
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place and return their losses [trials] before the step."""
         names = sorted(unknowns)
         losses, found = evaluate(unknowns)
         first = losses

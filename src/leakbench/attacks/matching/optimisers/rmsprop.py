@@ -30,7 +30,6 @@ class RMSprop:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place and return their losses [trials] before the step."""
         losses, gradients = evaluate(unknowns)
         lost = ~losses.isfinite()
         stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}

@@ -66,7 +66,6 @@ def surrogate_curve(
 
 
 def _size(value: Tensor) -> Tensor:
-    """Return the root mean square of each trial's numbers: [trials, *shape] → [trials]."""
     return value.flatten(1).square().mean(1).sqrt()
 
 

@@ -68,7 +68,6 @@ def _pixels(image: Tensor) -> Tensor:
 
 
 def convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the convolution of an image."""
     found = product(_windows(conv, x), _matrix(weight).T)
     if bias is not None:
         found += bias
