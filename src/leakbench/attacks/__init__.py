@@ -58,20 +58,12 @@ def capabilities(name: str) -> Capabilities:
 
 
 def seen(observation: Observation, entry: Mapping[str, Any]) -> Observation:
-    """Return `observation` with what the attack of a catalogue `entry` does about the defence.
-
-    An attack that is `adaptive` adapts to the defence. Any other attack acts as the defence itself requires,
-    if it requires anything (`adaptive.adaptation`).
-    """
+    """Return `observation` with what the attack of a catalogue `entry` does about the defence."""
     return adapted(observation, bool(entry.get("adaptive")))
 
 
 def composed(entry: Mapping[str, Any]) -> Attack:
-    """Return an attack with the parts and parameters that its entry of the catalogue names.
-
-    entry: `module`, `parameters`, and for each section that the attack takes a mapping part → keyword
-    arguments.
-    """
+    """Return an attack with the parts and parameters that its entry of the catalogue names."""
     sections: dict[str, Any] = {}
     for section, room in SECTIONS.items():
         made = [part(room, name)(**values) for name, values in (entry.get(section) or {}).items()]
@@ -86,10 +78,6 @@ def pieces(entry: Mapping[str, Any], observation: Observation, rng: torch.Genera
     An attack with the capability `rounds_at_once` runs on that many rounds at a time, and each of its tensors
     begins with the rounds. Any other attack sees the whole observation and yields one reconstruction, for all
     rounds (`...`).
-
-    entry: the attack's entry of the catalogue, as for `composed`.
-    observation: what the attack sees.
-    rng: the source of all chance in the attack.
     """
     attack = composed(entry)
     size = capabilities(entry["module"]).rounds_at_once
@@ -111,11 +99,6 @@ def with_null(
 
     With the capability `together` both observations are attacked in one run, with the first generator. With
     the section `epochs` the rounds do see each other, and the runs are separate.
-
-    entry: the attack's entry of the catalogue, as for `composed`.
-    observation: what the attack sees.
-    noise: the null observation (`Observation.randomised`).
-    rngs: the generators of the run on `observation` and of the run on `noise`.
     """
     if capabilities(entry["module"]).together and not entry.get("epochs"):
         found: Reconstruction = composed(entry)(observation.beside(noise), rngs[0])

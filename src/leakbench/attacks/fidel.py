@@ -26,12 +26,6 @@ def divide(weight: Tensor, bias: Tensor, out: Tensor | None = None) -> tuple[Ten
     bias change is exactly zero and the weight change is not, x is known only up to scale, and the row is
     divided by its largest magnitude. A neuron without any change, or with a change that is NaN, is dead: its
     row is zero and not usable.
-
-    weight: [..., neurons, inputs], the changes of the weights.
-    bias: [..., neurons], the changes of the biases.
-    out: where the ratio is written, which may be `weight` itself.
-
-    Returns (ratio [..., neurons, inputs], usable [..., neurons]).
     """
     largest = torch.maximum(weight.amax(-1), -weight.amin(-1))
     usable = largest > 0
@@ -48,9 +42,6 @@ def join(ratio: Tensor, known: Tensor) -> Tensor:
     """Return the median over neurons, coordinate by coordinate, of the known ratios: [..., inputs].
 
     If a single sample is behind all these neurons, the median is that sample.
-
-    ratio: [..., neurons, inputs], with zeros where nothing was shared.
-    known: [..., neurons], the neurons whose bias change was shared, so that their ratios have one scale.
     """
     there = (ratio != 0) & known.unsqueeze(-1)
     return torch.nan_to_num(torch.where(there, ratio, torch.nan).nanmedian(-2).values)

@@ -102,10 +102,7 @@ def _steps(values: Tensor) -> Tensor:
 
 
 def _order(observation: Observation, origin: int, name: str) -> Tensor:
-    """Return the neurons of the layer `name` in the order of their biases.
-
-    Raises Unfit where they ask several queries.
-    """
+    """Return the neurons of the layer `name` in the order of their biases."""
     weight, bias = (
         torch.from_numpy(np.array(observation.weights[f"{name}.{part}"][origin]))
         for part in ("weight", "bias")
@@ -117,22 +114,13 @@ def _order(observation: Observation, origin: int, name: str) -> Tensor:
 
 
 def _own(observation: Observation, origin: int, name: str) -> bool:
-    """Return whether each neuron of the layer `name` has a bin of its own.
-
-    Neurons that share all bins up to their place have rows of equal length. Neurons with bins of their own
-    have rows that are the longer, the narrower the bin is.
-    """
+    """Return whether each neuron of the layer `name` has a bin of its own."""
     length = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double().norm(dim=1)
     return bool((length / length[0] - 1).abs().amax() > ALIKE)
 
 
 def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> list[Tensor]:
-    """Return for each model sent which inputs [pixels] of the layer `name` are a sample's pixels, in order.
-
-    scaled: whether pixels may have been multiplied by some factor.
-
-    Raises Unfit where no inputs are.
-    """
+    """Return for each model sent which inputs [pixels] of a layer are a sample's pixels, in order."""
     model = observation.model(origin)
     rows, columns, channels = observation.network["shape"]
     noise = noise_images((channels, rows, columns))[:2]
@@ -157,11 +145,7 @@ def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> l
 
 
 def _scaled(samples: Tensor, scale: str) -> Tensor:
-    """Return samples [n, *pixels] that are known up to a factor, brought to scale.
-
-    scale: `maximum` makes the brightest value 1. `levels` makes it the number of levels of 8 bits that makes
-    all values whole.
-    """
+    """Return samples [n, *pixels] that are known up to a factor, brought to scale."""
     flat = samples.flatten(1)
     peak = flat.gather(1, flat.abs().argmax(1, keepdim=True))
     flat = flat / torch.where(peak == 0, 1, peak)

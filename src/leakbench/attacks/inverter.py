@@ -11,9 +11,10 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.progress import track
+from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
+from leakbench.base.tensors import Tensors
 
 # After the share LATE of the epochs the learning rate falls to the share SLOWER.
 LATE, SLOWER = 0.75, 0.1
@@ -41,13 +42,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Fitting:
-    """How an inverter is fitted.
-
-    hidden: the width of both hidden layers.
-    epochs: the number of passes over the pairs.
-    rate: the first learning rate of Adam.
-    batch: the number of updates in one step.
-    """
+    """How an inverter is fitted."""
 
     hidden: int
     epochs: int
@@ -60,9 +55,6 @@ class Inverter(nn.Module):
 
     Before it is fitted, every image that it makes is the mean of the given images, up to the random first
     weights.
-
-    mean: [inputs], subtracted from the inputs to standardise them.
-    deviation: [inputs], by which the inputs are then divided.
     """
 
     mean: Tensor
@@ -93,10 +85,7 @@ class Inverter(nn.Module):
 
 
 def assigned(made: Tensor, wanted: Tensor) -> Tensor:
-    """Return the images `wanted` [n, batch, values], update by update in the order that is nearest to `made`.
-
-    That order is the assignment with the least sum of squared errors. A batch has no order of its own.
-    """
+    """Return the images `wanted` [n, batch, values], those of each update in the order nearest to `made`."""
     if made.shape[1] == 1:
         return wanted
     with torch.no_grad():
@@ -119,16 +108,7 @@ def fitted(
     pairs: Pairs, held: Pairs, fitting: Fitting, seed: int, device: str = "cpu", scratch: Path | None = None,
     label: str = "inverter",
 ) -> tuple[Inverter, list[float]]:  # fmt: skip
-    """Return the inverter of the epoch with the least error on `held`, and the error after each epoch.
-
-    pairs: the pairs that it is fitted to, by Adam; in each epoch the clients' chance is drawn anew.
-    held: other pairs, whose updates are drawn once.
-    fitting: how it is fitted.
-    seed: the seed of all chance.
-    device: where it is fitted, as torch names it.
-    scratch: the file from which a killed run resumes, to the same result; the file stays.
-    label: what the progress bar shows.
-    """
+    """Return the inverter of the epoch with the least error on `held`, and the error after each epoch."""
 
     def drawn(name: str, epoch: int) -> torch.Generator:
         return torch.Generator().manual_seed(stream(name, seed, epoch))
@@ -166,28 +146,15 @@ def fitted(
 
 
 def _save(
-    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer, best: dict[str, Tensor],
-    errors: list[float],
-) -> None:  # fmt: skip
-    groups = {"now": inverter.state_dict(), "best": best}
-    groups |= {f"adam-{place}": state for place, state in optimiser.state_dict()["state"].items()}
-    write_tensors(
-        path,
-        {f"{group}/{name}": v.cpu().numpy() for group, part in groups.items() for name, v in part.items()},
-        {"errors": errors},
-    )
+    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer, best: Tensors, errors: list[float]
+) -> None:
+    groups = {"now": inverter.state_dict(), "best": best, "adam": packed(optimiser)}
+    save(path, groups, {"errors": errors})
 
 
-def _resume(
-    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer
-) -> tuple[dict[str, Tensor], list[float]]:
+def _resume(path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer) -> tuple[Tensors, list[float]]:
     """Restore inverter and optimiser from a killed run; return the best weights so far and the errors."""
-    tensors, facts = read_tensors(path)
-    groups: dict[str, dict[str, Tensor]] = {}
-    for key, array in tensors.items():
-        group, _, name = key.partition("/")
-        groups.setdefault(group, {})[name] = torch.from_numpy(array)
+    groups, facts = resume(path)
     inverter.load_state_dict(groups["now"])
-    state = {int(key.removeprefix("adam-")): part for key, part in groups.items() if key.startswith("adam-")}
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    unpack(optimiser, inverter, groups.get("adam", {}))
     return groups["best"], facts["errors"]

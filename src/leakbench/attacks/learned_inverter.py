@@ -31,31 +31,13 @@ def learned_inverter(
     observation: Observation,
     rng: torch.Generator,
     *,
-    hidden: Annotated[int, Field(ge=1, le=10_000, description="Width of both hidden layers.")] = 500,
-    bins: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=100_000,
-            description="Each coordinate of an update falls into one of this number of bins by chance, and a "
-            "bin holds their sum. 0, or no fewer than there are coordinates: nothing is summed.",
-        ),
-    ] = 4096,
-    pairs: Annotated[
-        int, Field(ge=1, description="Updates of the attacker's own samples that the inverter is fitted to.")
-    ] = 10_000,
-    epochs: Annotated[int, Field(ge=1, le=10_000, description="Passes over these updates.")] = 20,
-    rate: Annotated[
-        float, Field(gt=0, description="Rate of Adam in the first three quarters of the epochs.")
-    ] = 3e-4,
-    batch: Annotated[int, Field(ge=1, description="Updates in one step of Adam.")] = 64,
-    defence: Annotated[
-        dict[str, str | dict[str, bool | int | float | str | list[str] | None]] | None,
-        Field(
-            description="The clients' defence, its `module` and `parameters`. Without it the pipeline gives "
-            "that of the cell."
-        ),
-    ] = None,
+    hidden: Annotated[int, Field(ge=1, le=10_000)] = 500,
+    bins: Annotated[int, Field(ge=0, le=100_000)] = 4096,
+    pairs: Annotated[int, Field(ge=1)] = 10_000,
+    epochs: Annotated[int, Field(ge=1, le=10_000)] = 20,
+    rate: Annotated[float, Field(gt=0)] = 3e-4,
+    batch: Annotated[int, Field(ge=1)] = 64,
+    defence: dict[str, str | dict[str, bool | int | float | str | list[str] | None]] | None = None,
 ) -> Reconstruction:
     """Fit dense layers to pairs of updates and images of the attacker's own, and apply them to each update.
 
@@ -117,10 +99,7 @@ def learned_inverter(
 
 
 def _samples(observation: Observation) -> tuple[Tensor, Tensor]:
-    """Return the attacker's own images [n, channels, rows, columns] and labels [n].
-
-    Raises Unfit if there are none.
-    """
+    """Return the attacker's own images [n, channels, rows, columns] and labels [n]."""
     images, labels = (getattr(observation.generator, name, None) for name in ("images", "labels"))
     if not (isinstance(images, Tensor) and isinstance(labels, Tensor)):
         raise Unfit(
@@ -138,11 +117,7 @@ def _bins(coordinates: int, bins: int, chance: int) -> Tensor | None:
 
 
 def hashed(updates: Tensor, into: Tensor | None) -> Tensor:
-    """Return updates [n, coordinates] summed by bin, [n, bins].
-
-    updates: float [n, coordinates].
-    into: the bin of each coordinate. Without it, the updates are returned as they are.
-    """
+    """Return updates [n, coordinates] summed by bin, [n, bins]."""
     if into is None:
         return updates
     return updates.new_zeros(len(updates), int(into.max()) + 1).index_add_(1, into, updates)
@@ -151,10 +126,7 @@ def hashed(updates: Tensor, into: Tensor | None) -> Tensor:
 def _split(
     played: Rehearsal, into: Tensor | None, images: Tensor, labels: Tensor, size: int, pairs: int, chance: int
 ) -> tuple[Pairs, Pairs]:
-    """Return pairs to fit to and pairs to choose the epoch by, made of different samples.
-
-    There are as many pairs as samples, but at most `pairs` to fit to. Raises Unfit for too few samples.
-    """
+    """Return pairs to fit to and pairs to choose the epoch by, made of different samples."""
     rng = torch.Generator().manual_seed(chance + 1)
     order = torch.randperm(len(images), generator=rng)
     count = max(1, round(HELD * len(order)))
@@ -174,10 +146,7 @@ def _split(
 
 
 def _pairs(played: Rehearsal, into: Tensor | None, images: Tensor, labels: Tensor) -> Pairs:
-    """Return pairs of images [n, size, …] and their updates.
-
-    The updates are kept if clients would send the same again, or if playing them takes long.
-    """
+    """Return pairs of images [n, size, …] and their updates."""
 
     def sent(rows: Tensor, rng: torch.Generator) -> Tensor:
         return hashed(played.updates(images[rows], labels[rows], rng), into)

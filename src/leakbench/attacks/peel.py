@@ -74,12 +74,7 @@ def peel(
 
 
 def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> Solved:
-    """Return the proven samples of a first layer, found one after the other.
-
-    layer: the first dense layer with its gradient.
-    seen: the span of that gradient.
-    levels: as for `peel`.
-    """
+    """Return the proven samples of a first layer, found one after the other."""
     samples, labels, _ = nothing(layer)
     slope, offset = layer.slope, layer.offset
     error = seen.noise * offset.abs() + seen.entry
@@ -146,10 +141,6 @@ def _carried(layer: FirstLayer, seen: Span, samples: Tensor, caused: Tensor, sha
     the client, acts as if x were off by the noise too. Nothing is known of the direction of dx within the
     span, nor does one sample's tell that of another, so squares are added. The sum of all that could be
     grows thirtyfold a round, far beyond the errors, and soon leaves no neuron to read.
-
-    samples: [n, inputs].
-    caused: [n, neurons].
-    share: [n], |dx| / |x|.
     """
     length = samples.norm(dim=1, keepdim=True)
     if layer.logits is None:

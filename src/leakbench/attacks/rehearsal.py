@@ -40,15 +40,10 @@ class Rehearsal:
 
     @property
     def size(self) -> int:
-        """Return the number of coordinates of an update."""
         return sum(value.numel() for value in self.weights.values())
 
     def updates(self, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
         """Return what clients with these local sets send, float32 [n, coordinates].
-
-        images: float [n, batch, channels, rows, columns] in [0, 1].
-        labels: int64 [n, batch].
-        rng: draws what clients and their defence draw, anew for each client.
 
         The coordinates are in the order of the weights.
         """
@@ -93,9 +88,6 @@ class Rehearsal:
 
 def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> Defence:
     """Return the defence that the attacker of `observation` knows.
-
-    given: `module` and `parameters` of the defence. By default it is the defence that the observation names,
-    with its own defaults.
 
     Raises Unfit for other keys, where that defence has parameters without a default, where the defence
     changes who sees what, and where it remembers earlier rounds.

@@ -64,10 +64,7 @@ def spear(
 def _searched(
     layer: FirstLayer, seen: Span, best: Solved, tries: Callable[..., Iterator[tuple[int, Tensor]]]
 ) -> Solved:
-    """Return the solution with the largest number of proven samples.
-
-    best: the samples that were peeled. Other samples can be proven once there are as many columns as samples.
-    """
+    """Return the solution with the largest number of proven samples."""
     rows, rank = distinct(seen.left), len(seen.values)
     known, _ = columns_of(layer, seen, best.samples)
     pool = [(int(rows.times.sum()), q) for q in known]

@@ -49,13 +49,11 @@ _MALFORMED = (
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path` atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` atomically as UTF-8."""
     write_bytes(path, text.encode())
 
 
@@ -65,10 +63,6 @@ def to_json(value: Any) -> str:
 
 
 def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON mapping as a dict.
-
-    Raises ValueError, naming the key, if a value is NaN or infinite or a list that holds such a number.
-    """
     for key, value in pairs:
         listed = [value]
         while listed:
@@ -81,15 +75,7 @@ def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
-    """Read a JSON file that holds a mapping.
-
-    path: the file. If it has its own digest, its bytes are held to it.
-    what: what the file should be, in words such as "a spec", for the message.
-    mend: what the user can do, for the message.
-
-    Returns the mapping without the digest. Raises UserError if there is no file, if it holds no mapping, and
-    if it was altered.
-    """
+    """Read a JSON file that holds a mapping."""
     path = Path(path)
     raise_unless_file(path, what.rpartition(" ")[2], mend)
     try:
@@ -119,10 +105,7 @@ class _Sheet:
         self.file, self.offset, self.shape, self.dtype = file, offset, shape, np.dtype(dtype)
 
     def __setitem__(self, key: Any, value: np.ndarray) -> None:
-        """Write `value`, broadcast to the shape of the part that `key` selects.
-
-        `key` holds integers and slices of leading axes, or is `...`.
-        """
+        """Write `value`, broadcast to the shape of the part that `key` selects."""
         key = () if key is ... else key if isinstance(key, tuple) else (key,)
         lead, rest = self.shape[: len(key)], self.shape[len(key) :]
         places = np.arange(math.prod(lead)).reshape(lead)[key]
@@ -143,12 +126,6 @@ def creating(
     path: Path, layout: Mapping[str, tuple[tuple[int, ...], str]], facts: Facts, digested: bool = True
 ) -> Iterator[dict[str, _Sheet]]:
     """Create a safetensors file of known layout and fill it piece by piece.
-
-    path: where the file appears when the block ends without an error.
-    layout: tensor name → (shape, dtype name).
-    facts: what the file's metadata say.
-    digested: whether the file gets its digest here. Otherwise another process gives it one
-    (`leakbench.base.whole.taken_over`).
 
     Yields tensor name → an object to whose indices (integers and slices of leading axes, or `...`) values are
     assigned. A file that is larger than memory thus costs only its chunks. Values that were not assigned are
@@ -199,10 +176,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the parsed header of a safetensors file and the offset of its data.
-
-    Raises Altered for any header that is malformed or does not fit the file's size.
-    """
+    """Return the parsed header of a safetensors file and the offset of its data."""
     path = Path(path)
     raise_unless_file(path)
     with path.open("rb") as file:
@@ -249,10 +223,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
-    """Map a safetensors file read-only: (name → memory-mapped array, facts).
-
-    No values are read before they are used. Raises Altered for a malformed header.
-    """
+    """Map a safetensors file read-only: (name → memory-mapped array, facts)."""
     path = Path(path)
     header, offset = _header(path)
     # All tensors share one map, since a process may hold some thousand. The map does not know its file.
@@ -319,10 +290,7 @@ def read_table(path: Path) -> tuple[Any, Facts]:
 
 
 def read_csv(path: Path, **options: Any) -> Any:
-    """Read a CSV that `write_text` wrote, as a pandas frame.
-
-    `options` go to `pandas.read_csv`. Raises UserError if the file is missing, cut short or no table.
-    """
+    """Read a CSV that `write_text` wrote, as a pandas frame."""
     import pandas as pd
 
     raise_unless_file(Path(path))
@@ -336,11 +304,7 @@ def read_csv(path: Path, **options: Any) -> Any:
 
 
 def told(path: Path) -> tuple[str, str]:
-    """Return the digests of spec and code in the facts of a tensor or table file; "" for a missing one.
-
-    A start of Snakemake asks for these digests of every result, so they are found without parsing the facts,
-    which is much cheaper than `read_facts`.
-    """
+    """Return the digests of spec and code in the facts of a tensor or table file; "" for a missing one."""
     with path.open("rb") as file:
         if path.suffix == ".parquet":
             # The facts of a parquet file come last.

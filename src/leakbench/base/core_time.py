@@ -4,10 +4,7 @@ import math
 
 
 def in_words(seconds: float) -> str:
-    """Return core-seconds in a few words, coarse enough that one reason serves many cells.
-
-    seconds: core-seconds, rounded up to whole seconds, minutes or hours.
-    """
+    """Return core-seconds in a few words, coarse enough that one reason serves many cells."""
     if seconds < 60:
         return f"{math.ceil(seconds)} core-seconds"
     if seconds < 3600:

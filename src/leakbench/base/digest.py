@@ -20,9 +20,6 @@ def file_digest(root: Path, name: str) -> str:
 
 
 def write_changed(path: Path, text: str) -> None:
-    """Write a file unless it holds `text` already, apart from line breaks at the end.
-
-    An unchanged file keeps its time, so that no job runs again for it.
-    """
+    """Write a file unless it holds `text` already, apart from line breaks at the end."""
     if not path.is_file() or path.read_text().rstrip("\n") != text.rstrip("\n"):
         write_text(path, text)

@@ -27,12 +27,7 @@ class UserError(Exception):
 
 
 class Altered(UserError):
-    """A file that is not as it was written: cut short, malformed, or of other bytes than its own digest.
-
-    path: the file.
-    what: what is wrong with the file, in words.
-    mend: what the user can do.
-    """
+    """A file that is not as it was written: cut short, malformed, or of other bytes than its own digest."""
 
     def __init__(self, path: Path, what: str, mend: str = "delete it and run its rule again") -> None:
         super().__init__(f"{path}: {what} ({mend})")

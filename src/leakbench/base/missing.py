@@ -20,10 +20,7 @@ from leakbench.base.progress import log
 
 
 def absent(paths: Iterable[Path]) -> str | None:
-    """Return the reason of the first of the files `paths` that is absent, or None if all are there.
-
-    Raises Altered for a file that is not whole.
-    """
+    """Return the reason of the first of the files `paths` that is absent, or None if all are there."""
     for path in paths:
         reason = read_facts(path).get("absent")
         whole(path)
@@ -33,10 +30,7 @@ def absent(paths: Iterable[Path]) -> str | None:
 
 
 def lacking(path: Path, *splits: str) -> str | None:
-    """Return why the data set in the file `path` lacks one of the `splits`, or None if it has all of them.
-
-    A copy of a data set may have only one split.
-    """
+    """Return why the data set in the file `path` lacks one of the `splits`, or None if it has all of them."""
     arrays, _ = open_tensors(path)
     there = sorted(name.partition("/")[0] for name in arrays if name.endswith("/images"))
     for split in splits:

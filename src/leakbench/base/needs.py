@@ -6,8 +6,5 @@ _JUDGE = "judge_"
 
 
 def judge(need: str) -> str:
-    """Return the victim that a need names, such as resnet18-faces for `judge_resnet18_faces`.
-
-    Any other need gives "".
-    """
+    """Return the victim that a need names, such as resnet18-faces for `judge_resnet18_faces`."""
     return need.removeprefix(_JUDGE).replace("_", "-") if need.startswith(_JUDGE) else ""

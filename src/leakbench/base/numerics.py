@@ -41,21 +41,14 @@ def declared(package: Path = PACKAGE) -> dict[Path, int]:
 
 
 def numerics(modules: Iterable[str]) -> dict[str, int]:
-    """Return name → version of the files that modules reach through their imports, where it is above 1.
-
-    modules: dotted names.
-    """
+    """Return name → version of the files that modules reach through their imports, where it is above 1."""
     raised = {path: version for path, version in declared().items() if version > 1}
     reached = set(closure(*sorted(modules))) if raised else set()
     return {path.stem: version for path, version in raised.items() if path in reached}
 
 
 def changed(then: dict[str, int], now: dict[str, int]) -> str:
-    """Return in words which numerics have changed since a record was made, or "" where none has.
-
-    then: name → version above 1 of the record.
-    now: the same of today.
-    """
+    """Return in words which numerics have changed since a record was made, or "" where none has."""
     odd = sorted(name for name in then.keys() | now.keys() if then.get(name, 1) != now.get(name, 1))
     said = (f"measured with numerics {then.get(n, 1)} of {n}, today's is {now.get(n, 1)}" for n in odd)
     return "; ".join(said)

@@ -67,11 +67,7 @@ def place(room: str) -> str:
 
 
 def parts_of(spec: Mapping[str, Any]) -> list[str]:
-    """Return the modules of the parts that a spec is made of.
-
-    Among them are the parts that its attack's sections name, the rule by which the attack infers labels, the
-    module that runs a training study, and every detector if the clients of the federation run detectors.
-    """
+    """Return the modules of the parts that a spec is made of."""
     found = [dotted("training", "study")] if "study" in spec else []
     if spec.get("federation", {}).get("watched"):
         found += [dotted("detectors", name) for name in names("detectors")]
@@ -89,9 +85,6 @@ def names(room: str) -> list[str]:
 
 
 def part(room: str, name: str) -> Callable[..., Any]:
-    """Return the function that a part's file is named after.
-
-    Raises ImportError or AttributeError if there is none.
-    """
+    """Return the function that a part's file is named after."""
     found: Callable[..., Any] = getattr(import_module(dotted(room, name)), stem(name))
     return found

@@ -12,7 +12,6 @@ T = TypeVar("T")
 
 
 def log(text: str) -> None:
-    """Write one plain line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -28,13 +28,7 @@ def read_spec(path: Path) -> dict[str, Any]:
 
 
 def spent(path: Path, **least: float) -> tuple[float, ...]:
-    """Return numbers of the record that `recording` wrote of a job, in the order of `least`.
-
-    path: the file of the record.
-    least: the key of each number → the least value that it may have.
-
-    Raises Altered, naming file and key, for a value that is no such number.
-    """
+    """Return numbers of the record that `recording` wrote of a job, in the order of `least`."""
     value = read_json(path, "a record", AGAIN)
     for key, bound in least.items():
         number = value.get(key)
@@ -60,12 +54,7 @@ def machine() -> str:
 
 
 def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:
-    """Return the facts that every output carries. None of them changes from run to run on one machine.
-
-    spec: the resolved spec.
-    modules: the verb's own modules; with the parts that the spec names they are the code.
-    device: the device on which the job computes.
-    """
+    """Return the facts that every output carries. None of them changes from run to run on one machine."""
     return {
         "spec": digest(spec),
         "code": code_of(spec, *modules),
@@ -76,13 +65,7 @@ def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict
 
 
 def resuming(made: dict[str, Any], out: Path, *inputs: Path | None) -> str:
-    """Return the name under which a killed job finds what it had done.
-
-    made: the facts that the job's output carries.
-    out: where the job writes, so that no two jobs share a name.
-    inputs: the files that the job reads. Their content counts, because two victims that differ in their
-    weights have the same facts.
-    """
+    """Return the name under which a killed job finds what it had done."""
     seen = [whole(path) for path in inputs if path is not None]
     return digest({"made": made, "out": str(out), "seen": seen})[:32]
 

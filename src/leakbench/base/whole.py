@@ -70,10 +70,7 @@ def _sweep(part: Path) -> None:
 
 @contextmanager
 def sealing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path as `replacing` does, and put the file's digest into its place afterwards.
-
-    The block writes the file with UNSEALED in the place of the digest.
-    """
+    """Yield a temporary path as `replacing` does, and put the file's digest into its place afterwards."""
     with replacing(path) as temporary:
         yield temporary
         digest = _sealed(temporary, path.suffix)
@@ -81,13 +78,7 @@ def sealing(path: Path) -> Iterator[Path]:
 
 
 def taken_over(made: Path, path: Path) -> None:
-    """Move a file that another process made to its place, and give it its digest.
-
-    made: the file, with UNSEALED in the place of its digest.
-    path: the file's place.
-
-    Raises UserError if `made` is not itself a regular file, for example a link to one.
-    """
+    """Move a file that another process made to its place, and give it its digest."""
     if not stat.S_ISREG(made.lstat().st_mode):
         raise UserError(f"{path}: what was made for it is no file of its own (write a file there)")
     digest = _sealed(made, path.suffix)
@@ -147,7 +138,6 @@ def _digests(path: Path, suffix: str) -> tuple[int, str, str]:
 
 
 def _state(path: Path) -> str:
-    """Return a text that changes with every change of a file."""
     found = path.stat()
     return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
@@ -168,11 +158,7 @@ def _remember(path: Path, digest: str) -> None:
 
 
 def set_aside(path: Path, root: Path) -> str:
-    """Rename a file that rules make, so that the next run makes it again; return in words what was done.
-
-    A file that lies in none of the folders of the checkout `root` that rules write to stays as it is; the
-    text is then empty.
-    """
+    """Rename a file that rules make, so that the next run makes it again; return in words what was done."""
     homes = [(root / name).resolve() for name in ("data", "results", "scratch")]
     if not path.is_file() or not any(path.parent.resolve().is_relative_to(home) for home in homes):
         return ""

@@ -70,11 +70,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def _check_size(text: str) -> None:
-    """Raise YAMLError for a text that names too much.
-
-    That is more than DEEPEST levels, more than MOST values with every alias written out, or a value within
-    itself.
-    """
+    """Raise YAMLError for a text that names too much."""
     open_, weights = [("", 0)], {"": 0}
     for event in yaml.parse(text, Loader=_Loader):
         anchor = getattr(event, "anchor", None) or ""
@@ -106,11 +102,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def yaml_of(text: str, where: str) -> dict[str, Any]:
-    """Return the mapping of a YAML text. Raises UserError that names the place and the line.
-
-    text: the text, which may be a stranger's.
-    where: the place of the text, for messages.
-    """
+    """Return the mapping of a YAML text. Raises UserError that names the place and the line."""
     try:
         # Text without aliases and with few signs that open a level cannot exceed the limits.
         if "*" in text or sum(map(text.count, "[{-?")) > 1000:
@@ -129,15 +121,7 @@ def yaml_of(text: str, where: str) -> dict[str, Any]:
 
 
 def validated(model: type[M], value: Any, where: str, manual: str = "config/README.md") -> M:
-    """Return a value as an instance of its model.
-
-    model: the pydantic model.
-    value: the mapping to check.
-    where: what the message puts before the key, such as the file and a colon.
-    manual: the document that the message refers to.
-
-    Raises UserError with the first mistake.
-    """
+    """Return a value as an instance of its model. Raises UserError with the first mistake."""
     try:
         return model.model_validate(value)
     except ValidationError as problem:

@@ -62,11 +62,6 @@ PACKAGES: dict[str, Callable[[Path], None]] = {
 def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: Path) -> None:
     """Write a data set to a file, from a directory of `search` or else from the first source that has it.
 
-    spec: the resolved catalogue entry with its `name`.
-    out: the file to write.
-    search: the directories in which the user's copies may lie (LEAKBENCH_DATA).
-    scratch: a directory for downloads, which are removed again.
-
     The first source that has all of the data set is used; if none has all, the first that has a part. If no
     source has anything, the file holds no tensors and the fact `absent`. Raises UserError, in one line with
     the file, the expected and the found digest, if a source is damaged.
@@ -125,10 +120,7 @@ def _emptied(folder: Path) -> Iterator[Path]:
 def _obtain(
     source: Source, folder: Path | None, temporary: Path, spec: Mapping[str, Any]
 ) -> tuple[Found, str]:
-    """Read the files in `folder`, or those that the source brings into `temporary`.
-
-    Returns what was found, and the name that results give the source.
-    """
+    """Read the files in `folder`, or those that the source brings into `temporary`."""
     label = f"{_label(source)} {folder.name}" if folder else _label(source)
     reader = part("datasets", spec.get("module") or spec["name"])
     try:

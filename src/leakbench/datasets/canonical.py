@@ -93,13 +93,7 @@ def digest(array: np.ndarray) -> str:
 
 
 def refusal(damage: Damaged, pinned: Mapping[str, str], shown: str, source: str) -> UserError:
-    """Return the one-line refusal of a damaged file: file, expected digest, found digest, how to mend.
-
-    damage: what the reader or the check raised.
-    pinned: tensor name → expected canonical sha256.
-    shown: how the message calls the file.
-    source: how the message calls the source of the file.
-    """
+    """Return the one-line refusal of a damaged file: file, expected digest, found digest, how to mend."""
     expected = damage.expected or (
         f"{damage.tensor} with sha256 {pinned[damage.tensor]}" if damage.tensor in pinned else "a whole file"
     )

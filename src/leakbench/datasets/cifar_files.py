@@ -56,10 +56,7 @@ def read_binary(file: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_rows(file: Path) -> np.ndarray:
-    """Read a PNG in which each row of 1,024 RGB pixels is one image in raster order.
-
-    Raises Damaged for a picture of another width or mode.
-    """
+    """Read a PNG in which each row of 1,024 RGB pixels is one image in raster order."""
     picture = opened(file)
     if picture.mode != "RGB" or picture.width != _PIXELS:
         raise Damaged(file, f"a {picture.mode} picture {picture.width} pixels wide, not RGB and {_PIXELS}")

@@ -14,15 +14,7 @@ from leakbench.base.errors import UserError
 
 
 class Column(NamedTuple):
-    """A column of a table.
-
-    name: the column's name in its table.
-    place: where the column stands in a record's vector.
-    values: its categories; empty for a column of numbers.
-    low: the least of its numbers.
-    high: the largest of its numbers.
-    step: the number of which its numbers are multiples.
-    """
+    """A column of a table."""
 
     name: str
     place: slice
@@ -33,10 +25,7 @@ class Column(NamedTuple):
 
 
 def columns_of(listed: Sequence[Mapping[str, Sequence[float | str]]]) -> list[Column]:
-    """Return the columns that a list names, in its order: name → low, high and step, or name → categories.
-
-    Raises UserError for an entry that is neither.
-    """
+    """Return the columns that a list names, in its order: name → low, high and step, or name → categories."""
     found: list[Column] = []
     for entry in listed:
         start = found[-1].place.stop if found else 0
@@ -55,11 +44,7 @@ def columns_of(listed: Sequence[Mapping[str, Sequence[float | str]]]) -> list[Co
 
 
 def encode(table: pd.DataFrame, columns: Sequence[Column]) -> np.ndarray:
-    """Return the rows of a table as vectors, float32 [N, width].
-
-    NaN stands in place of a number beyond the range of its column, of a value that is no number, and of a
-    category that is not listed.
-    """
+    """Return the rows of a table as vectors, float32 [N, width]."""
     out = np.empty((len(table), columns[-1].place.stop), np.float32)
     for column in columns:
         if column.values:
@@ -74,11 +59,7 @@ def encode(table: pd.DataFrame, columns: Sequence[Column]) -> np.ndarray:
 
 
 def decode(records: np.ndarray, columns: Sequence[Column]) -> pd.DataFrame:
-    """Return vectors [N, width] as rows of a table.
-
-    Numbers are rounded to the step of their column. Each block of categories gives the one with the largest
-    value.
-    """
+    """Return vectors [N, width] as rows of a table."""
     out: dict[str, np.ndarray] = {}
     for column in columns:
         part = np.asarray(records[:, column.place], np.float64)

@@ -13,11 +13,7 @@ from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
 
 def people_in(folder: Path) -> dict[str, list[Path]]:
-    """Return person → pictures, sorted by name.
-
-    They are listed in the `labels.tsv` (columns file, identity) of `folder`, if there is one. Otherwise each
-    folder in `folder` is a person.
-    """
+    """Return person → pictures, sorted by name."""
     pictures: dict[str, list[Path]] = {}
     if (folder / "labels.tsv").is_file():
         for row in read_list(folder / "labels.tsv", {"file", "identity"}):

@@ -26,11 +26,7 @@ MOST = 1 << 30
 
 
 def read_idx(file: Path) -> np.ndarray:
-    """Read one IDX file of unsigned bytes, plain or gzip by its ending.
-
-    Returns uint8 of the shape in the file's header. Raises Damaged if the file is cut short, too long, not
-    gzip although its ending says so, or of another element type.
-    """
+    """Read one IDX file of unsigned bytes, plain or gzip by its ending."""
     with parsing(file, "a gzip file"), (gzip.open if file.suffix == ".gz" else open)(file, "rb") as stream:
         data = stream.read(MOST + 1)
     if len(data) > MOST:

@@ -14,11 +14,7 @@ LONGEST = 255
 
 
 def place(root: Path, sources: Sequence[Source]) -> Path | None:
-    """Return the first of the sources' folders below `root` that holds a file of the data set, or None.
-
-    A folder counts if one of its files matches one of the source's patterns `holding`. Raises UserError for a
-    folder of `sources` that is not below `root`, and for a pattern that is not valid.
-    """
+    """Return the first of the sources' folders below `root` that holds a file of the data set, or None."""
     check(sources)
     for source in sources:
         for folder in source["folders"]:
@@ -28,12 +24,7 @@ def place(root: Path, sources: Sequence[Source]) -> Path | None:
 
 
 def check(sources: Sequence[Source], where: str = "") -> None:
-    """Raise UserError for a folder or a pattern that is not valid or could lead out of its directory.
-
-    sources: the sources whose `folders` and `holding` are checked; they lie below a directory of
-    LEAKBENCH_DATA.
-    where: what the message begins with.
-    """
+    """Raise UserError for a folder or a pattern that is not valid or could lead out of its directory."""
     for source in sources:
         for folder in source["folders"]:
             if Path(folder).is_absolute() or ".." in Path(folder).parts:
@@ -58,8 +49,5 @@ def check(sources: Sequence[Source], where: str = "") -> None:
 
 
 def available(sources: Sequence[Source], search: Sequence[Path]) -> bool:
-    """Say whether a directory of `search` holds a data set, all of it or a part.
-
-    No data are read, and torch is not imported.
-    """
+    """Say whether a directory of `search` holds a data set, all of it or a part."""
     return any(place(Path(root), sources) for root in search)

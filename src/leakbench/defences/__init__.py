@@ -29,7 +29,6 @@ Names = Callable[[nn.Module], frozenset[str]]
 
 
 def no_names(model: nn.Module) -> frozenset[str]:
-    """Return the empty set: no tensor's name."""
     return frozenset()
 
 
@@ -42,12 +41,7 @@ def unchanged(value: Any, *_: Any) -> Any:
 
 
 def dense(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
-    """Return the bits that a tensor takes when every coordinate is sent, int64 [rounds].
-
-    value: [rounds, *shape].
-    bits: bits of one coordinate.
-    beside: bits that each round's tensor takes in addition, whatever its size.
-    """
+    """Return the bits that a tensor takes when every coordinate is sent, int64 [rounds]."""
     rounds = len(value)
     return torch.full((rounds,), value.numel() // max(rounds, 1) * bits + beside)
 
@@ -88,20 +82,12 @@ class View(NamedTuple):
 
 
 def each_update(clients: Sequence[int]) -> View:
-    """Return the server's view of the update of each client.
-
-    clients: the number of samples of each client.
-    """
+    """Return the server's view of the update of each client."""
     return View([[i] for i in range(len(clients))], unchanged, {})
 
 
 def summed(groups: list[list[int]], shares: Tensor, knows: dict[str, str]) -> View:
-    """Return the view of weighted sums of updates.
-
-    groups: for each sum, the clients whose samples went into it.
-    shares: the weight of each client's update in each sum, float64 [groups, clients].
-    knows: the fields of the threat model that the view changes.
-    """
+    """Return the view of weighted sums of updates."""
 
     def seen(updates: Update, rng: torch.Generator) -> Update:
         return {name: torch.tensordot(shares, value.double(), 1).float() for name, value in updates.items()}
@@ -203,34 +189,14 @@ class Defence(NamedTuple):
 
 
 def sent_bytes(defence: Defence, update: Update) -> Tensor:
-    """Return the bytes that a protected update takes on its way to the server, int64 [rounds], rounded up.
-
-    defence: its `bits` says what each tensor takes.
-    update: parameter → [rounds, *shape].
-    """
+    """Return the bytes that a protected update takes on its way to the server, int64 [rounds], rounded up."""
     return -(-torch.stack([defence.bits(value) for value in update.values()]).sum(0) // 8)
-
-
-def beside(each: Tensor, values: Tensor) -> Tensor:
-    """Return one number for each round in a shape that multiplies `values`.
-
-    each: [rounds].
-    values: [rounds, …].
-    """
-    return each.view(-1, *[1] * (values.dim() - 1))
 
 
 def protected(defence: Defence, update: Update, memory: Update, rng: torch.Generator) -> Update:
     """Return what a client sends in place of `update`.
 
     Rounds are protected one after the other, so that playing them in chunks changes nothing.
-
-    defence: its places `update` and `rounds` act here.
-    update: parameter → [rounds, *shape].
-    memory: the client's own memory, which is changed in place.
-    rng: the randomness of the defence.
-
-    Returns the tensors in the same form.
     """
     if defence.update is unchanged and defence.rounds is None:
         return update
@@ -267,10 +233,5 @@ def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits =
 
 
 def build(module: str, parameters: dict[str, Any]) -> Defence:
-    """Build the defence whose file is `module`.
-
-    module: the file's name.
-    parameters: keyword arguments of the function that the file is named after.
-    """
     defence: Defence = part("defences", module)(**parameters)
     return defence

@@ -39,12 +39,7 @@ SIGNED = ("shear-y", "translate-x", "translate-y", "color", "contrast", "sharpne
 
 
 class Step(NamedTuple):
-    """One transform of an image.
-
-    name: the transform's name.
-    level: how strong it is, from 0 to 9.
-    way: which of its two ways it goes, 1 or -1.
-    """
+    """One transform of an image."""
 
     name: str
     level: int
@@ -56,9 +51,6 @@ def transformed(images: Tensor, step: Step) -> Tensor:
 
     The authors' code shears by bicubic interpolation; this function shears by bilinear interpolation. Images
     with one channel have no colour to change.
-
-    images: uint8 [n, channels, rows, columns].
-    step: the transform.
     """
     from torchvision.transforms import InterpolationMode
     from torchvision.transforms import functional as f
@@ -100,12 +92,7 @@ def transformed(images: Tensor, step: Step) -> Tensor:
 
 
 def parsed(policies: str) -> list[list[int]]:
-    """Return the numbers of the transforms of each policy, from the authors' notation.
-
-    policies: policies with + between them, such as "3-1-7+43-18-18", which are two.
-
-    Raises UserError if the text is not in this notation, or if a number stands for no transform.
-    """
+    """Return the numbers of the transforms of each policy, from the authors' notation."""
     where = "defence.parameters.policies"
     try:
         found = [[int(number) for number in policy.split("-")] for policy in policies.split("+")]
@@ -120,25 +107,14 @@ def parsed(policies: str) -> list[list[int]]:
 
 
 def ways(policy: list[int]) -> list[list[Step]]:
-    """Return all that a policy may do to an image: its transforms, in each combination of their ways.
-
-    policy: the numbers of its transforms.
-    """
+    """Return all that a policy may do to an image: its transforms, in each combination of their ways."""
     named = [TRANSFORMS[number] for number in policy]
     each = product(*((1, -1) if name in SIGNED else (1,) for name, _ in named))
     return [[Step(*transform, way) for transform, way in zip(named, one, strict=True)] for one in each]
 
 
 def applied(images: Tensor, steps: list[Step]) -> Tensor:
-    """Return images after these transforms, in the same shape and range.
-
-    The transforms work on 8 bits a value.
-
-    images: [n, channels, rows, columns] in [0, 1].
-    steps: the transforms, in order.
-
-    Raises UserError if a sample is not an image of one or three channels.
-    """
+    """Return images after these transforms, in the same shape and range."""
     channels, *size = images.shape[1:]
     if images.dim() != 4 or channels not in (1, 3) or min(size) < 3:
         raise UserError(
@@ -152,25 +128,14 @@ def applied(images: Tensor, steps: list[Step]) -> Tensor:
 
 
 def alternatives(images: Tensor, policies: str = "3-1-7+43-18-18") -> Iterator[Tensor]:
-    """Yield each result that the policies may have for a batch of images, one after the other.
-
-    images: [n, channels, rows, columns] in [0, 1].
-    policies: as in `ats`.
-    """
+    """Yield each result that the policies may have for a batch of images, one after the other."""
     for policy in parsed(policies):
         for steps in ways(policy):
             yield applied(images, steps)
 
 
 def shifted(images: Tensor, most: int, rng: torch.Generator) -> Tensor:
-    """Return images, each moved at random by up to `most` pixels in both directions.
-
-    Pixels that move in are black.
-
-    images: [n, channels, rows, columns].
-    most: the largest move, in pixels.
-    rng: draws the moves.
-    """
+    """Return images, each moved at random by up to `most` pixels in both directions."""
     rows, columns = images.shape[2:]
     padded = pad(images, [most] * 4)
     places = torch.randint(0, 2 * most + 1, (len(images), 2), generator=rng).tolist()
@@ -180,21 +145,8 @@ def shifted(images: Tensor, most: int, rng: torch.Generator) -> Tensor:
 
 def ats(
     *,
-    policies: Annotated[
-        str,
-        Field(
-            pattern="^[0-9+-]+$",
-            description="Policies with + between them, each of the numbers of its transforms with - between.",
-        ),
-    ] = "3-1-7+43-18-18",
-    shift: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=16,
-            description="Pixels that each image is moved by at most, by chance, before its policy.",
-        ),
-    ] = 0,
+    policies: Annotated[str, Field(pattern="^[0-9+-]+$")] = "3-1-7+43-18-18",
+    shift: Annotated[int, Field(ge=0, le=16)] = 0,
 ) -> Defence:
     """Transform each image by one of the policies, at random, before the client trains on it.
 

@@ -14,15 +14,7 @@ COST = 2.5
 
 
 def orthogonal(value: Tensor, rng: torch.Generator, released: bool) -> Tensor:
-    """Return a random tensor that is orthogonal to `value` and has the same norm.
-
-    The result is zero if `value` is a single number, because no direction is orthogonal to it.
-
-    value: a gradient's tensor of any shape.
-    rng: draws the direction.
-    released: project as the authors' code does. It divides the inner product with `value` by the norm of
-    `value` in place of the squared norm, so that the result is orthogonal only to a tensor of norm one.
-    """
+    """Return a random tensor that is orthogonal to `value` and has the same norm."""
     drawn = torch.randn(value.shape, generator=rng, dtype=value.dtype).to(value.device)
     drawn = drawn / drawn.norm()
     norm = value.norm().clamp_min(torch.finfo(value.dtype).tiny)
@@ -34,17 +26,9 @@ def orthogonal(value: Tensor, rng: torch.Generator, released: bool) -> Tensor:
 
 def censor(
     *,
-    trials: Annotated[int, Field(ge=1, le=1000, description="Directions that are tried.")] = 20,
-    rate: Annotated[
-        float, Field(gt=0, description="Rate of the step after which the loss decides between directions.")
-    ] = 1e-4,
-    released: Annotated[
-        bool,
-        Field(
-            description="The authors' code: its projection is orthogonal only to tensors of norm one, and it "
-            "sends the gradient itself where no direction lowers the loss."
-        ),
-    ] = False,
+    trials: Annotated[int, Field(ge=1, le=1000)] = 20,
+    rate: Annotated[float, Field(gt=0)] = 1e-4,
+    released: bool = False,
 ) -> Defence:
     """Replace each tensor of a step's gradient by a random direction orthogonal to it, of the same norm.
 

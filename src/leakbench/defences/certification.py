@@ -27,9 +27,6 @@ SLACK = 2 * EPSILON_ERROR
 def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
     """Return in how many local steps that an attacker sees a private sample takes part at most.
 
-    federation: the federation's settings, as the catalogue has them.
-    origins: the number of models from which all rounds are played.
-
     Each local epoch is one step for a sample. The rounds that count are those that hold the sample by design:
     all rounds of a fixed local set, and one round of each pass.
     """
@@ -41,11 +38,6 @@ def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
 
 def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
     """Return what DP-SGD certifies of a sample: ε by two accountants, and what `gamma` needs.
-
-    noise: the standard deviation of the noise on the sum of gradients, over the bound of their norms.
-    rate: the probability, in (0, 1], that the sample takes part in a step.
-    steps: the number of steps in which the sample may take part.
-    delta: the δ at which ε is given.
 
     `epsilon` is the ε of the accountant of privacy random variables (Gopi et al., arXiv:2106.02848).
     `epsilon_rdp` is that of the accountant of Rényi divergences (Mironov, 2017), which bounds the former.
@@ -86,9 +78,6 @@ def _curve(accountant: Any, steps: int, epsilon: float) -> list[list[float]]:
 def gamma(certified: Mapping[str, Any], blind: float) -> float:
     """Return γ, the largest probability with which any attacker is right.
 
-    certified: what `certificate` returned.
-    blind: κ, the probability in [0, 1] of being right by chance.
-
     Two bounds hold, and the smaller is returned. The first averages over the number of steps t in which the
     sample took part: Φ(Φ⁻¹(κ) + √t / noise). The second is the least e^ε κ + δ over the accountant's curve,
     which also counts that nobody knows in which steps the sample took part.
@@ -107,30 +96,17 @@ def gamma(certified: Mapping[str, Any], blind: float) -> float:
 
 
 def of_union(certified: Mapping[str, Any], guesses: int, among: int) -> float:
-    """Return γ of an attacker who has several guesses at one of several equally likely values.
-
-    certified: what `certificate` returned.
-    guesses: the number of guesses, one of which must be right.
-    among: the number of equally likely values.
-    """
+    """Return γ of an attacker who has several guesses at one of several equally likely values."""
     return gamma(certified, guesses / max(among, 1))
 
 
 def of_rank(certified: Mapping[str, Any], others: int, before: int = 0) -> float:
-    """Return γ of a member's rank among non-members.
-
-    certified: what `certificate` returned.
-    others: the number of non-members.
-    before: how many of the non-members may come before the member at most.
-    """
+    """Return γ of a member's rank among non-members."""
     return gamma(certified, (before + 1) / (others + 1))
 
 
 def area(certified: Mapping[str, Any], points: int = 500) -> float:
-    """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1].
-
-    `certified` is what `certificate` returned; the integral is a sum over `points` false positive rates.
-    """
+    """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1]."""
     rates: Sequence[float] = ((np.arange(points) + 1) / points).tolist()
     # γ rises, so the values at the right ends bound the integral from above.
     return float(np.mean([gamma(certified, rate) for rate in rates]))

@@ -5,7 +5,8 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from leakbench.defences import Defence, Update, beside
+from leakbench.base.tensors import over
+from leakbench.defences import Defence, Update
 
 
 def clip(*, norm: Annotated[float, Field(gt=0)]) -> Defence:
@@ -17,6 +18,6 @@ def clip(*, norm: Annotated[float, Field(gt=0)]) -> Defence:
     def shortened(update: Update, rng: torch.Generator) -> Update:
         length = torch.stack([value.flatten(1).square().sum(1) for value in update.values()]).sum(0).sqrt()
         factor = (norm / length.clamp_min(1e-30)).clamp_max(1)
-        return {name: value * beside(factor, value) for name, value in update.items()}
+        return {name: value * over(factor, value) for name, value in update.items()}
 
     return Defence(update=shortened)

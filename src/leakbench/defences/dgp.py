@@ -15,14 +15,7 @@ from leakbench.defences import Defence, Update, sparse
 
 
 def middle(value: Tensor, largest: float, smallest: float) -> Tensor:
-    """Return a tensor with zeros in place of its largest and smallest coordinates by magnitude.
-
-    value: a tensor of any shape.
-    largest: share of the coordinates that is dropped, the largest first.
-    smallest: share of the coordinates that is dropped, the smallest first.
-
-    Shares are rounded to whole coordinates, and at least one coordinate is left.
-    """
+    """Return a tensor with zeros in place of its largest and smallest coordinates by magnitude."""
     flat = value.flatten()
     count = len(flat)
     above = min(round(largest * count), count - 1)
@@ -33,15 +26,9 @@ def middle(value: Tensor, largest: float, smallest: float) -> Tensor:
 
 def dgp(
     *,
-    largest: Annotated[
-        float, Field(ge=0, lt=1, description="k1: share of each tensor that is dropped, the largest first.")
-    ] = 0.05,
-    smallest: Annotated[
-        float, Field(ge=0, lt=1, description="k2: share of each tensor that is dropped, the smallest first.")
-    ] = 0.75,
-    feedback: Annotated[
-        bool, Field(description="Add what was dropped in a round to the update of the next one.")
-    ] = True,
+    largest: Annotated[float, Field(ge=0, lt=1)] = 0.05,
+    smallest: Annotated[float, Field(ge=0, lt=1)] = 0.75,
+    feedback: bool = True,
 ) -> Defence:
     """Send the coordinates of each tensor whose magnitudes are neither among the largest nor the smallest.
 

@@ -8,7 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench.base.errors import UserError
-from leakbench.defences import Batch, Defence, Update, View, beside, each_update
+from leakbench.base.tensors import over
+from leakbench.defences import Batch, Defence, Update, View, each_update
 from leakbench.defences.certification import Facts, certificate
 
 # Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
@@ -16,50 +17,19 @@ COST = 0.1
 
 
 def bounded(parts: Sequence[Tensor], clip: float) -> Tensor:
-    """Return the factor [n] that scales each sample's gradient down to a norm of at most `clip`.
-
-    The norm is taken over all tensors together. The factor is 0 for a gradient that is not finite.
-
-    parts: the gradient's tensors, each [n, *shape].
-    clip: the largest Euclidean norm.
-    """
+    """Return the factor [n] that scales each sample's gradient down to a norm of at most `clip`."""
     length = torch.stack([value.flatten(1).square().sum(1) for value in parts]).sum(0).sqrt()
     return torch.where(length.isfinite(), (clip / length.clamp_min(1e-30)).clamp_max(1), 0.0)
 
 
 def dp_sgd(
     *,
-    noise_multiplier: Annotated[
-        float,
-        Field(ge=0.1, le=1000, description="Deviation of the noise on the sum of gradients, over `clip`."),
-    ],
-    clip: Annotated[
-        float, Field(gt=0, description="The Euclidean norm that each sample's gradient is brought down to.")
-    ],
-    delta: Annotated[float, Field(ge=1e-9, lt=0.5, description="The δ at which ε is reported.")] = 1e-5,
-    sample_rate: Annotated[
-        float,
-        Field(
-            ge=1e-4,
-            le=1,
-            description="Probability that a sample of a batch takes part in a step. Only the client knows "
-            "which do.",
-        ),
-    ] = 1.0,
-    noise: Annotated[
-        Literal["local", "central"],
-        Field(
-            description="Who adds the noise: each client in every step, or whoever sums up the clients' "
-            "gradients, once."
-        ),
-    ] = "local",
-    observer: Annotated[
-        Literal["server", "client"],
-        Field(
-            description="Who attacks. Central noise protects from a client, which is sent the noised mean, "
-            "and not from the server that adds it."
-        ),
-    ] = "server",
+    noise_multiplier: Annotated[float, Field(ge=0.1, le=1000)],
+    clip: Annotated[float, Field(gt=0)],
+    delta: Annotated[float, Field(ge=1e-09, lt=0.5)] = 1e-5,
+    sample_rate: Annotated[float, Field(ge=0.0001, le=1)] = 1.0,
+    noise: Literal["local", "central"] = "local",
+    observer: Literal["server", "client"] = "server",
 ) -> Defence:
     """Clip each sample's gradient, add noise to their sum, and divide by the expected number of samples.
 
@@ -102,7 +72,7 @@ def dp_sgd(
                 drawn = torch.full(factor.shape, sample_rate)
                 factor = factor * torch.bernoulli(drawn, generator=rng).to(factor.device)
             for name, value in gradients.items():
-                kept = torch.where(beside(factor, value) > 0, value, 0.0)
+                kept = torch.where(over(factor, value) > 0, value, 0.0)
                 total[name] += torch.tensordot(factor, kept, 1)
         if noise == "local":
             for name, value in total.items():

@@ -69,10 +69,7 @@ def draw_key(length: int, rng: torch.Generator) -> Tensor:
 
 
 def first_norms(model: nn.Module) -> list[str]:
-    """Return the names of the batch norms that follow a convolution, in order.
-
-    Raises Unfit if no batch norm follows the first convolution.
-    """
+    """Return the names of the batch norms that follow a convolution, in order."""
     found: list[str] = []
     previous: nn.Module | None = None
     for name, layer in model.named_modules():
@@ -100,18 +97,7 @@ def lock(
     activation: str = "relu",
     blocks: str = "first",
 ) -> nn.Module:
-    """Return a copy of `model` behind a lock.
-
-    Key and lock layers are drawn; all else is as it was.
-
-    model: the network, with a batch norm behind its first convolution.
-    rng: draws the key and the lock layers.
-    key_length: the number of values of the key.
-    activation: the activation of the lock layers, a name in ACTIVATIONS.
-    blocks: `first` locks the first convolution–normalisation block, `all` locks every one in a chain.
-
-    Raises Unfit if no batch norm follows the first convolution.
-    """
+    """Return a copy of `model` behind a lock."""
     locked = copy.deepcopy(model)
     names = first_norms(locked)
     before = None
@@ -127,10 +113,7 @@ def lock(
 
 @torch.no_grad()
 def initialise(layer: KeyLock, rng: torch.Generator) -> None:
-    """Draw the lock layers as torch draws a dense layer.
-
-    Parameters are uniform in ± 1 / √inputs, where inputs is the number of values that the layer reads.
-    """
+    """Draw the lock layers as torch draws a dense layer."""
     bound = layer.scale.in_features**-0.5
     for parameter in layer.parameters():
         parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * bound)
@@ -141,7 +124,6 @@ def _locks(model: nn.Module) -> dict[str, KeyLock]:
 
 
 def key_names(model: nn.Module) -> frozenset[str]:
-    """Return the names of a locked model's keys."""
     return frozenset(f"{name}.key" for name, layer in _locks(model).items() if not layer.before)
 
 

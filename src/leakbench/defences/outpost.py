@@ -16,25 +16,11 @@ COST = 0.1
 
 def outpost(
     *,
-    decay: Annotated[
-        float, Field(ge=0, description="β: step i is protected with probability 1 / (1 + β i).")
-    ] = 0.125,
-    pruned: Annotated[
-        float, Field(ge=0, lt=1, description="Share of each tensor that is set to zero, the smallest first.")
-    ] = 0.8,
-    share: Annotated[
-        float, Field(ge=0, le=1, description="φ: share of the most sensitive places that get noise.")
-    ] = 0.4,
-    scale: Annotated[
-        float, Field(ge=0, description="Deviation of the noise for a tensor whose weights have variance 1.")
-    ] = 0.8,
-    released: Annotated[
-        bool,
-        Field(
-            description="Plato's version since 2024-09 (commit b944697): its loop gives its result to a name "
-            "that nothing reads, so each gradient is sent as it is."
-        ),
-    ] = False,
+    decay: Annotated[float, Field(ge=0)] = 0.125,
+    pruned: Annotated[float, Field(ge=0, lt=1)] = 0.8,
+    share: Annotated[float, Field(ge=0, le=1)] = 0.4,
+    scale: Annotated[float, Field(ge=0)] = 0.8,
+    released: bool = False,
 ) -> Defence:
     """Perturb the gradient of a local step with a probability that falls from step to step.
 

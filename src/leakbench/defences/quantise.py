@@ -7,7 +7,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.defences import FLOAT, Defence, beside, dense, per_tensor
+from leakbench.base.tensors import over
+from leakbench.defences import FLOAT, Defence, dense, per_tensor
 
 
 def quantise(*, bits: Annotated[int, Field(ge=1, le=16)] = 8) -> Defence:
@@ -17,7 +18,7 @@ def quantise(*, bits: Annotated[int, Field(ge=1, le=16)] = 8) -> Defence:
     """
 
     def rounded(value: Tensor, rng: torch.Generator) -> Tensor:
-        low, high = (beside(each, value) for each in value.flatten(1).aminmax(dim=1))
+        low, high = (over(each, value) for each in value.flatten(1).aminmax(dim=1))
         step = ((high - low) / (2**bits - 1)).clamp_min(1e-30)
         return low + ((value - low) / step).round() * step
 

@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from leakbench.defences import FLOAT, Defence, beside, per_tensor, sparse
+from leakbench.base.tensors import over
+from leakbench.defences import FLOAT, Defence, per_tensor, sparse
 
 
 def sign() -> Defence:
@@ -13,6 +14,6 @@ def sign() -> Defence:
     which marks the zeros.
     """
     return per_tensor(
-        lambda value, rng: value.sign() * beside(value.flatten(1).abs().mean(1), value),
+        lambda value, rng: value.sign() * over(value.flatten(1).abs().mean(1), value),
         partial(sparse, bits=1, beside=FLOAT),
     )

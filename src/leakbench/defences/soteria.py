@@ -20,10 +20,7 @@ FEATURES, COPIES = 64, 256
 
 
 def last_dense(network: nn.Module) -> tuple[str, nn.Linear]:
-    """Return the name of the last dense layer and the layer itself.
-
-    Raises UserError if the network has none.
-    """
+    """Return the name of the last dense layer and the layer itself."""
     found = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
     if not found:
         raise UserError(
@@ -35,11 +32,8 @@ def last_dense(network: nn.Module) -> tuple[str, nn.Linear]:
 def representation(batch: Batch, images: Tensor) -> Tensor:
     """Return what the last dense layer reads when the network sees `images`, [n, features]."""
     seen: list[Tensor] = []
-    handle = last_dense(batch.model)[1].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    try:
+    with last_dense(batch.model)[1].register_forward_pre_hook(lambda _, given: seen.append(given[0])):
         functional_call(batch.model, {**batch.fixed, **batch.weights, **batch.masks}, (images,))
-    finally:
-        handle.remove()
     return seen[-1]
 
 
@@ -56,12 +50,7 @@ def sensitivity(batch: Batch, offset: float) -> Tensor:
 
 
 def _of_vectors(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the norms of the features' derivatives by each image, and the features.
-
-    The network is run forward once, and backward once for FEATURES vectors at a time.
-
-    Returns norms [features, n] and features [n, features].
-    """
+    """Return the norms of the features' derivatives by each image, and the features."""
     images = batch.images.detach().clone().requires_grad_()
     features = representation(batch, images)
     norms = []
@@ -95,13 +84,8 @@ def _of_copies(batch: Batch) -> tuple[Tensor, Tensor]:
 
 def soteria(
     *,
-    share: Annotated[
-        float, Field(gt=0, lt=1, description="Share of the features that are hidden, lowest scores first.")
-    ] = 0.6,
-    offset: Annotated[
-        float,
-        Field(gt=0, description="Added to a feature before its derivative is divided by it."),
-    ] = 0.1,
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.6,
+    offset: Annotated[float, Field(gt=0)] = 0.1,
 ) -> Defence:
     """Set those columns of the last dense layer's gradient to zero that belong to features with low scores.
 

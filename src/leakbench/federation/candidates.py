@@ -12,19 +12,7 @@ from leakbench.federation.play import Truth
 def candidates(
     federation: dict[str, Any], private: Truth, images: int, names: tuple[str | int, ...]
 ) -> np.ndarray:
-    """Return the indices [n] of the images that the server holds, in random order; n may be 0.
-
-    They are all private images of all clients and rounds, each once, and `federation["candidates"]` other
-    images of the private range. One list serves all rounds, so that an image's number of occurrences in it
-    tells nothing.
-
-    federation: its entry in the catalogue.
-    private: the private images.
-    images: the number of images in the local copy of the private split.
-    names: as in `private_samples`.
-
-    Raises Unfit if the copy has too few images.
-    """
+    """Return the indices [n] of the images that the server holds, in random order; n may be 0."""
     others = federation.get("candidates", 0)
     if not others:
         return np.zeros(0, np.int64)

@@ -13,13 +13,7 @@ BATCH = 500
 
 
 def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
-    """Return the places of the test images on which the model is measured, int64.
-
-    They are the first `evaluate` images that are not private, or all of these if there are fewer.
-
-    federation: its entry in the catalogue.
-    count: the number of test images.
-    """
+    """Return the places of the test images on which the model is measured, int64."""
     private = federation["private"]
     index = np.arange(count)
     if private["split"] == "test":
@@ -29,13 +23,7 @@ def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, weights: dict[str, Tensor], images: Tensor, labels: Tensor) -> float:
-    """Return the share of images whose largest logit is that of their label, in [0, 1].
-
-    model: the network.
-    weights: its parameters and buffers.
-    images: uint8 [n, rows, columns, channels].
-    labels: int64 [n].
-    """
+    """Return the share of images whose largest logit is that of their label, in [0, 1]."""
     right = 0
     for start in range(0, len(images), BATCH):
         x = pixels(images[start : start + BATCH])

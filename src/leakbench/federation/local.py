@@ -37,22 +37,6 @@ def local_update(
     A client that sends weights takes the difference after rounding. Small steps on large weights lose digits,
     which costs the attacker samples (Fidel, MNIST, ReLU with dropout, k = 30: 19.5 revealed where exact steps
     reveal 21.2).
-
-    model: the network.
-    weights: the parameters that the server sent out.
-    images: each round's local set, float [rounds, k, …].
-    labels: int [rounds, k].
-    masks: dropout buffer → [epochs, rounds, k, width].
-    lr: the learning rate of plain SGD.
-    batch_size: the samples of a batch; None means that one batch has the whole set.
-    epochs: passes over the local set.
-    kind: `model` for new minus old weights. `gradient` for the mean gradient, taken once, at the model sent
-    out, over the whole set, without decay.
-    buffers: what is sent with the parameters and is not trained, such as batch norm's statistics.
-    weight_decay: this share of the weights is added to the gradient in each step.
-    examples: makes the gradient of a round's batch; without it the gradient is the mean over the batch.
-    orders: the order in which each epoch runs through the set, int [epochs, rounds, k]; without it the set's
-    own order.
     """
 
     def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:
@@ -89,17 +73,7 @@ def local_update(
 def _stepped(
     current: Tensors, slopes: Tensors, lr: float, weight_decay: float, shared: bool, origin: Tensors
 ) -> Tensors:
-    """Return the weights [rounds, *shape] after a step of SGD, minus those of `origin`.
-
-    A few rounds are taken at a time, so that the difference finds the step's result in a core's cache.
-
-    current: the weights before the step, [rounds, *shape], or [*shape] if `shared`.
-    slopes: the gradients of the rounds, [rounds, *shape].
-    lr: the learning rate.
-    weight_decay: as in `local_update`.
-    shared: whether all rounds have the same weights before the step.
-    origin: the weights to subtract; if empty, nothing is subtracted.
-    """
+    """Return the weights [rounds, *shape] after a step of SGD, minus those of `origin`."""
     moved = {name: torch.empty_like(slope) for name, slope in slopes.items()}
     for name, slope in slopes.items():
         rounds = max(1, CACHED // max(1, current[name].numel() // (1 if shared else len(slope))))

@@ -53,11 +53,7 @@ def _without_repeats(rng: np.random.Generator, pool: np.ndarray, k: int, labels:
 def _skewed(
     rng: np.random.Generator, pool: np.ndarray, k: int, labels: np.ndarray, alpha: float
 ) -> np.ndarray:
-    """Draw k samples whose classes have shares from a symmetric Dirichlet distribution.
-
-    A class that has too few samples gives all of them; the rest are drawn at random. `alpha` is the
-    concentration of the distribution.
-    """
+    """Draw k samples whose classes have shares from a symmetric Dirichlet distribution."""
     own = labels[pool]
     classes = np.unique(own)
     wanted = rng.choice(len(classes), k, p=rng.dirichlet(np.full(len(classes), alpha)))
@@ -71,17 +67,7 @@ def _skewed(
 
 
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
-    """Draw every client's samples for every round from the private range, without repeats within an update.
-
-    The draw depends on `names` but not on the victim, so victims are compared on the same samples.
-
-    federation: its entry in the catalogue.
-    labels: the labels of the whole private split.
-    names: data set, federation, seed and salt.
-
-    Raises Unfit if the local copy of the data set has too few private samples. Raises UserError if labels
-    must be distinct and there are too few.
-    """
+    """Draw each client's samples of each round from the private range, none twice within an update."""
     private, rounds = federation["private"], federation["rounds"]
     truth = Truth([], [])
     passes = federation["passes"]
@@ -122,10 +108,7 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
 
 
 def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensors:
-    """Draw dropout masks [epochs, rounds, k, width] round by round.
-
-    Playing the rounds in chunks thus changes no mask.
-    """
+    """Draw dropout masks [epochs, rounds, k, width] round by round."""
     drawn = [draw_masks(model, (epochs, 1, k), rng) for _ in range(rounds)]
     return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
 
@@ -137,10 +120,6 @@ def _orders(epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensor:
 
 
 def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> Iterator[slice]:
-    """Yield the slices of rounds that are played at once.
-
-    Each round is played `alone` where a defence draws within it.
-    """
     parameters = sum(p.numel() for p in model.parameters())
     step = 1 if alone else max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * size)))
     for start in range(0, rounds, step):
@@ -172,24 +151,6 @@ def play(
     Under a defence with secrets each client has its own secrets, which only its own updates move. No model
     that the server sees contains them. An update contains them only as far as the defence's `sent` says. What
     the defence shows of them goes to `show`, as it was before the round.
-
-    model: the victim's network.
-    origins: the models to start from, each with parameters and buffers.
-    images: the private split, uint8 [n, rows, columns, channels].
-    truth: each client's samples in each round.
-    federation: its entry in the catalogue.
-    defence: what the clients do against leaks.
-    seed: determines all randomness of the clients.
-    sink: receives the rounds, the client, and its updates, parameter → [n, *shape].
-    moved: receives the network that clients train and its weights after every move, including the last. Under
-    a defence with secrets the weights contain the first client's.
-    show: receives the rounds, the client, and what the defence shows of its secrets.
-    trained_on: receives the rounds, the client, and the images [n, k, …] that a defence of the place `inputs`
-    has it train on.
-    each: by origin, the tensors of which a server `frozen` sends each client its own version in place of the
-    origin's, [clients, *shape].
-
-    Returns the models that were sent out, in the order in which they were sent.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng, shuffle = generator("local", seed), generator("order", seed)

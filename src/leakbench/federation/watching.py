@@ -39,16 +39,7 @@ def begun(
     labels: np.ndarray,
     names: tuple[str | int, ...],
 ) -> list[Memory]:
-    """Play the honest rounds with which a federation `begins`; return what each client remembers of them.
-
-    model: holds the weights of the first round, and afterwards those that the rounds end with.
-    federation: the federation's settings; without `begins` nothing is played.
-    images: uint8 [n, rows, columns, channels], the private split.
-    labels: [n], those of the images.
-    names: the names of the capture's random streams, from which these rounds derive streams of their own.
-
-    No defence is in place.
-    """
+    """Play the honest rounds with which a federation `begins`; return what each client remembers of them."""
     memories: list[list[Mapping[str, float]]] = [[] for _ in federation["clients"]]
     if not federation.get("begins"):
         return list(memories)
@@ -77,20 +68,7 @@ def alarms(
     lr: float,
     earlier: list[list[Memory]],
 ) -> dict[str, np.ndarray]:
-    """Return for each detector and each group of clients in which rounds a client of the group had an alarm.
-
-    model: the network, into which the weights that were sent are loaded.
-    origins: the models from which rounds are played, as the server sent them.
-    each: for each origin, the tensors of which every client was sent its own [clients, *shape].
-    images: uint8 [n, rows, columns, channels], the private split.
-    hidden: the samples of each client in each round.
-    groups: the clients of each group.
-    lr: the rate of local training.
-    earlier: for each origin, what each client remembers of earlier rounds.
-
-    Returns `alarm_<detector>/<number of the group>` → [rounds], 1 if the detector raised an alarm for one of
-    the clients at the model that the server sent in this round, else 0.
-    """
+    """Return for each detector and group of clients in which rounds a client of the group had an alarm."""
     found: dict[str, list[float]] = {}
 
     def heard(client: int, number: int, own: Tensors, memory: Memory) -> dict[str, bool]:

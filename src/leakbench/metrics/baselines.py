@@ -66,9 +66,6 @@ def typical_record(train_records: np.ndarray, columns: Sequence[Column]) -> np.n
     """Return the record of the medians and modes of the training records, float32 [width].
 
     An attacker who knows the public statistics of each column and saw no update guesses this record.
-
-    train_records: [N, width] in [0, 1].
-    columns: what the values of a record mean.
     """
     out = np.zeros(train_records.shape[1], np.float32)
     for column in columns:

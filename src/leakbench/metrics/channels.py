@@ -11,9 +11,6 @@ def channel_pearson(features: np.ndarray, images: np.ndarray) -> np.ndarray:
 
     The grey image is shrunk to h×w. A filter may invert, so the sign does not count. Constant channels have r
     = 0 and enter the mean.
-
-    features: [N, F, h, w].
-    images: [N, C, H, W], whose channels are averaged to grey.
     """
     from skimage.transform import resize
 

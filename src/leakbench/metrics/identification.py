@@ -11,14 +11,7 @@ POOL = 1000
 
 
 def identified(reconstructions: np.ndarray, truths: np.ndarray, pool: np.ndarray) -> np.ndarray:
-    """Return 1 where no image of the pool is nearer to the reconstruction than its own image, else 0.
-
-    Nearness is the squared error.
-
-    pool: [M, C, H, W]; the private images may be among them.
-
-    Returns float64 [N], NaN where there is no reconstruction.
-    """
+    """Return 1 where no image of the pool is nearer to the reconstruction than its own image, else 0."""
     a, b = pair(reconstructions, truths)
     own = mse(a, b)
     nearest = mse_matrix(a, pool).min(axis=1)

@@ -68,11 +68,6 @@ def paired(
 ) -> tuple[float, float, float, int]:
     """Return (value, low, high, m) of a paired difference: mean of a - b, its interval, number of clusters.
 
-    a: trial → its score.
-    b: the same for the other side. A trial that is NaN on either side is dropped from both.
-    clusters: trial → what it shares a fate with.
-    level: the confidence level, between 0 and 1.
-
     The first three are NaN and m is 0 unless both sides have the same trials. The rule is that of `interval`,
     with one exception: where all scores are 0 or 1, the difference of two shares has Bonett and Price's
     interval (2012), the counterpart of Wilson's for pairs. Student's t and the bootstrap both see a
@@ -106,12 +101,7 @@ def paired(
 
 
 def wilson(share: float, trials: float, level: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's interval (low, high) of a share over a number of trials (Wilson 1927).
-
-    share: the share, in [0, 1].
-    trials: the number of trials, which need not be whole.
-    level: the confidence level, between 0 and 1.
-    """
+    """Return Wilson's interval (low, high) of a share over a number of trials (Wilson 1927)."""
     from scipy.special import ndtri
 
     z = float(ndtri((1 + level) / 2))
@@ -230,11 +220,6 @@ def summary(
     clusters: np.ndarray | None = None,
 ) -> dict[str, float | int]:
     """Return mean, std, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
-
-    values: float [N], one score for each trial; NaN means not scored.
-    failures: bool [N], the trials that diverged or gave nothing.
-    rng: draws the interval, as in `interval`.
-    clusters: [N], labels of the trials that share one fate (the images of one update).
 
     A failed trial that has a score (that of `baselines.blank`, say) counts in the mean like any other. A
     trial that is not scored enters failure_rate = failures / N and no other number; n is the number of scores

@@ -8,9 +8,6 @@ from leakbench.metrics.metric import Metric
 def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
     """Return the share of the private labels that the guesses cover, whatever their order, in [0, 1].
 
-    guesses: int [n].
-    truths: int [k].
-
     The share is the overlap of the two multisets, divided by k: the largest number of labels that any
     permutation of the guesses gets right (IRec of iLRG). It is NaN if k = 0.
     """
@@ -27,10 +24,6 @@ def label_presence(guesses: np.ndarray, truths: np.ndarray, classes: int) -> flo
 
     iLRG calls the share LeAcc. With few labels and many classes most classes are absent, and an attack that
     guesses nothing scores highly.
-
-    guesses: int [n].
-    truths: int [k].
-    classes: the number of all classes.
     """
     given, true = (_counts(each, classes) > 0 for each in (guesses, truths))
     return float((given == true).mean())
@@ -40,10 +33,6 @@ def label_counts(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float
     """Return the share of classes whose number of labels is guessed rightly, in [0, 1].
 
     iLRG calls the share LnAcc.
-
-    guesses: int [n].
-    truths: int [k].
-    classes: the number of all classes.
     """
     given, true = (_counts(each, classes) for each in (guesses, truths))
     return float((given == true).mean())
@@ -57,11 +46,6 @@ def _counts(labels: np.ndarray, classes: int) -> np.ndarray:
 
 def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Return for each image whether the label guessed for its reconstruction is right, bool [k].
-
-    guesses: int [n], the label guessed for each reconstruction.
-    truths: int [k].
-    index: int [k], the reconstruction matched to each image (`matching.match`); without one (-1) there is no
-    guess, which is wrong.
 
     Raises ValueError if `truths` and `index` differ in length.
     """

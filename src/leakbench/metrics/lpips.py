@@ -25,10 +25,7 @@ _made: dict[str, tuple[Mapping[str, np.ndarray], "torch.nn.Module"]] = {}
 
 
 def network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
-    """Return the `lpips` network "alex" or "vgg": its own linear layers over the given backbone.
-
-    Raises UserError if an array of `backbones` is missing or has the wrong shape.
-    """
+    """Return the `lpips` network "alex" or "vgg": its own linear layers over the given backbone."""
     import lpips
     import torch
 
@@ -63,7 +60,6 @@ Images = tuple[np.ndarray, np.ndarray]
 
 
 def _standard(reconstructions: np.ndarray, truths: np.ndarray) -> Images:
-    """Return images as the network expects them, in [-1, 1]."""
     a, b = pair(reconstructions, truths)
     return 2.0 * a - 1.0, 2.0 * b - 1.0
 

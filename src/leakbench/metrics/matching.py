@@ -33,11 +33,6 @@ def best(similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return for each of k images the most similar of n reconstructions, each image on its own.
 
     This is Fidel's convention: every image counts once, and one reconstruction may serve several images.
-
-    similarity: [..., n, k]. NaN is never chosen over a number.
-
-    Returns the index, int64 [..., k], and the value, [..., k]. With n = 0, and for an image that has only
-    NaN, the index is -1 and the value NaN.
     """
     similarity = np.asarray(similarity)
     if similarity.shape[-2] == 0:

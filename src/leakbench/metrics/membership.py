@@ -9,10 +9,6 @@ from leakbench.metrics.metric import Metric
 def membership_auc(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
     """Return the share of pairs of a member and another candidate in which the member has the lower score.
 
-    scores: float [n], one for each candidate.
-    members: bool [n], the candidates that were in the batch.
-    accepted: bool [n], the candidates that the attack takes for members.
-
     A tie is half a pair; 0.5 is chance. The share is NaN without a pair.
     """
     inside, outside = members.sum(), (~members).sum()
@@ -23,10 +19,7 @@ def membership_auc(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray
 
 
 def _found(scores: np.ndarray, members: np.ndarray, rate: float) -> float:
-    """Return the share of members whose scores are lower than those of all but a few other candidates.
-
-    rate: the share of the other candidates that may have lower scores; their number is rounded down.
-    """
+    """Return the share of members whose scores are lower than those of all but a few other candidates."""
     outside = np.sort(scores[~members])
     if not members.any() or not len(outside):
         return float("nan")

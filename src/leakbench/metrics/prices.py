@@ -10,9 +10,6 @@ def of_rounds(values: np.ndarray, samples: int) -> np.ndarray:
 
     Accuracy, in [0, 1], is that of the model after the round. Bytes are those of the client's update. The
     squared error is that of a reconstruction's gradients against those observed, as the attack gives it.
-
-    values: [rounds].
-    samples: the number of private images of a round.
     """
     return np.repeat(np.asarray(values, np.float64), samples)
 
@@ -22,9 +19,6 @@ def seconds(spent: float, updates: float) -> float:
 
     The updates of a cell run together, so each of them bears an equal share. No other metric differs from run
     to run and from machine to machine.
-
-    spent: seconds of the whole cell.
-    updates: the number of its updates.
     """
     return spent / updates
 

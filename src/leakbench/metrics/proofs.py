@@ -7,12 +7,7 @@ from leakbench.metrics.prices import of_rounds
 
 
 def false_accepted(likeness: np.ndarray, usable: np.ndarray, threshold: float) -> np.ndarray:
-    """Return the number of usable candidates of each round that are no private image, int64 [rounds].
-
-    likeness: [rounds, n, k], the Pearson r of candidate and private image.
-    usable: bool [rounds, n], the candidates that the attack can use.
-    threshold: a candidate is an image if its r with any image is at least this value.
-    """
+    """Return the number of usable candidates of each round that are no private image, int64 [rounds]."""
     found: np.ndarray = ((likeness < threshold).all(-1) & usable).sum(-1)
     return found
 

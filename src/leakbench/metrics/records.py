@@ -18,11 +18,6 @@ def feature_accuracy(
 ) -> np.ndarray:
     """Return the share of features that are right, float64 [N], of records [N, 1, 1, width] in [0, 1].
 
-    reconstructions: [N, 1, 1, width].
-    truths: [N, 1, 1, width].
-    columns: what the values of a record mean.
-    deviations: [width], the standard deviation of each value in public data.
-
     A category is right if the place of the true value, and no other, holds the largest number of its block. A
     number is right within TOLERANCE standard deviations.
     """
@@ -35,10 +30,6 @@ def exact_record(reconstructions: np.ndarray, truths: np.ndarray, columns: Seque
 
     Every category is right, and every number is off by at most half a step of its column (exact-match rate of
     arXiv:2606.00986).
-
-    reconstructions: [N, 1, 1, width] in [0, 1].
-    truths: [N, 1, 1, width] in [0, 1].
-    columns: what the values of a record mean.
     """
     slack = [column.step / (2 * (column.high - column.low)) for column in columns]
     return np.asarray(_right(reconstructions, truths, columns, slack).all(1), np.float64)
@@ -47,10 +38,7 @@ def exact_record(reconstructions: np.ndarray, truths: np.ndarray, columns: Seque
 def _right(
     reconstructions: np.ndarray, truths: np.ndarray, columns: Sequence[Column], slack: Sequence[float]
 ) -> np.ndarray:
-    """Return which features are right, bool [N, columns].
-
-    slack: for each column, by how much its number may be off.
-    """
+    """Return which features are right, bool [N, columns]."""
     guessed, true = (each.reshape(len(each), -1) for each in pair(reconstructions, truths))
     out = np.empty((len(true), len(columns)), bool)
     for number, column in enumerate(columns):

@@ -19,10 +19,6 @@ def successes(values: np.ndarray, failures: np.ndarray, metric: str) -> np.ndarr
 
     A PSNR or SSIM is at least as good if it is no lower than the threshold, and an MSE if it is no higher.
 
-    values: float [N], scores by the metric; dB for psnr. NaN is no success at any threshold.
-    failures: bool [N], the images of which nothing came out; they are no success at any threshold.
-    metric: one of FULL.
-
     Raises ValueError for another metric, or arrays of different lengths.
     """
     if metric not in FULL:

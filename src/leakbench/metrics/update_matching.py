@@ -10,12 +10,6 @@ def matching_success(
 ) -> np.ndarray:
     """Return 1 where the attack paired a private image with itself in the pass before, else 0, [rounds, k].
 
-    partner: [rounds, n], the candidate of an earlier round (round · n + its place) that the attack took for
-    the same sample; -1 where there is none.
-    match: [rounds, k], the candidate that shows each image (`metrics.matching`); -1 where there is none.
-    images: [rounds, k], which private image each one is.
-    passes: [rounds], the number of the pass of each round.
-
     The first pass is NaN, because no pass precedes it.
     """
     there = match >= 0

@@ -19,22 +19,11 @@ from leakbench.networks.layers import Drawn
 
 
 def _mean(each: Tensor) -> Tensor:
-    """Return the mean of each trial and channel.
-
-    The shape goes from [trials, batch, channels, rows, columns] to [trials, 1, channels, 1, 1].
-    """
     return each.mean((1, 3, 4), keepdim=True)
 
 
 def standardise(x: Tensor, trials: int, eps: float) -> tuple[Tensor, Tensor]:
-    """Normalise x by the statistics of each trial.
-
-    x: [trials·batch, channels, rows, columns].
-    trials: the number of trials.
-    eps: the ε of the batch norm.
-
-    Returns x̂ in the shape of x, and s [trials, 1, channels, 1, 1].
-    """
+    """Normalise x by the statistics of each trial."""
     each = x.unflatten(0, (trials, -1))
     apart = each - _mean(each)
     scale = (_mean(apart.square()) + eps).rsqrt()
@@ -42,27 +31,14 @@ def standardise(x: Tensor, trials: int, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def pulled(u: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
-    """Apply the derivative of x̂ to u: return s P u, in the shape of x.
-
-    u: a tensor in the shape of x.
-    normed: x̂.
-    scale: s.
-    """
+    """Apply the derivative of x̂ to u: return s P u, in the shape of x."""
     u, normed = (value.unflatten(0, (len(scale), -1)) for value in (u, normed))
     found = (u - _mean(u)).addcmul_(normed, _mean(u * normed), value=-1)
     return found.mul_(scale).flatten(0, 1)
 
 
 def bent(u: Tensor, v: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
-    """Return the derivative of the inner product <v, s P u> in x, in the shape of x.
-
-    u and v may change places.
-
-    u: a tensor in the shape of x.
-    v: a tensor in the shape of x.
-    normed: x̂.
-    scale: s.
-    """
+    """Return the derivative of the inner product <v, s P u> in x, in the shape of x."""
     u, v, normed = (value.unflatten(0, (len(scale), -1)) for value in (u, v, normed))
     along_u, along_v = _mean(u * normed), _mean(v * normed)
     both = _mean(u * v) - _mean(u) * _mean(v) - along_u * along_v
@@ -110,12 +86,7 @@ def standardised(x: Tensor, trials: int, eps: float) -> Tensor:
 
 
 class Norm(Protocol):
-    """The attributes of a batch norm that the normalisation reads.
-
-    running_mean: [channels]; None if the norm uses the statistics of its input.
-    running_var: [channels], or None in the same case.
-    eps: ε.
-    """
+    """The attributes of a batch norm that the normalisation reads."""
 
     running_mean: Tensor | None
     running_var: Tensor | None
@@ -123,14 +94,7 @@ class Norm(Protocol):
 
 
 def normalised(norm: Norm, x: Tensor, trials: int) -> Tensor:
-    """Return x as a batch norm normalises it, before scale and shift.
-
-    The norm uses its running statistics. If it has none, it uses the statistics of each trial.
-
-    norm: the batch norm.
-    x: [trials·batch, channels, rows, columns].
-    trials: the number of trials.
-    """
+    """Return x as a batch norm normalises it, before scale and shift."""
     if norm.running_mean is None or norm.running_var is None:
         return standardised(x, trials, norm.eps)
     scale = (norm.running_var + norm.eps).rsqrt()
@@ -156,9 +120,6 @@ def by_trial(model: nn.Module, trials: int) -> Iterator[None]:
 
     They are the layers that depend on the batch: batch norms without running statistics, and layers that
     draw.
-
-    model: the network.
-    trials: the number of trials that lie one after another in the batch axis.
     """
     drawing = [layer for layer in model.modules() if isinstance(layer, Drawn)]
     for layer in drawing:

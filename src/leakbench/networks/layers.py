@@ -1,8 +1,8 @@
 """Layers that the victims share."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -48,9 +48,6 @@ def activate(network: nn.Module, activation: str) -> nn.Module:
 
     Each part gets an activation of its own. None works in place, because what a layer returned is read again
     when gradients are taken.
-
-    network: the network, which is changed in place.
-    activation: a name in ACTIVATIONS.
     """
     for layer in list(network.modules()):
         if hasattr(layer, "relu"):
@@ -79,10 +76,7 @@ class Normalise(nn.Module):
         return (x - self.mean) / self.deviation
 
     def measure(self, x: Tensor) -> None:
-        """Take mean and deviation from training data [n, channels, rows, columns].
-
-        A value that is constant is not scaled.
-        """
+        """Take mean and deviation from training data [n, channels, rows, columns]."""
         deviation = x.double().std(0, correction=0)
         self.mean.copy_(x.double().mean(0))
         self.deviation.copy_(deviation.where(deviation > 0, 1.0))
@@ -125,10 +119,7 @@ class Cast(nn.Module):
 
 
 def in_precision(network: nn.Module, precision: torch.dtype) -> nn.Module:
-    """Return `network` with all weights in a precision, to which images are converted.
-
-    For float32 the network itself is returned.
-    """
+    """Return `network` with all weights in a precision, to which images are converted."""
     if precision == torch.float32:
         return network
     return sequential(cast=Cast(precision), network=network.to(precision))
@@ -181,29 +172,18 @@ class Dropout(Drawn):
         return x * self.keep
 
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Draw masks [*n, width]."""
         kept = torch.rand((*n, self.width), generator=rng) >= self.rate
         return kept * (1 / (1 - self.rate))
 
 
 def by_batch(model: nn.Module) -> bool:
-    """Return whether the model's batch norms use the batch at hand in evaluation mode too.
-
-    They do if none of them keeps statistics.
-    """
+    """Return whether the model's batch norms use the batch at hand in evaluation mode too."""
     norms = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
     return bool(norms) and all(norm.running_mean is None for norm in norms)
 
 
 def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> dict[str, Tensor]:
-    """Draw the random numbers of every layer of `model` that needs any.
-
-    model: the network.
-    n: the shape of the samples.
-    rng: draws the numbers.
-
-    Returns buffer name → [*n, width], which is empty for a model without dropout and similar layers.
-    """
+    """Draw the random numbers of every layer of `model` that needs any."""
     return {
         f"{name}.keep": layer.draw(n, rng)
         for name, layer in model.named_modules()
@@ -225,10 +205,7 @@ def glorot(model: nn.Module) -> nn.Module:
 
 
 def last_dense(model: nn.Module) -> str:
-    """Return the name of the last dense layer.
-
-    Raises Unfit if the model has none.
-    """
+    """Return the name of the last dense layer. Raises Unfit if the model has none."""
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     if not names:
         raise Unfit("attack: the victim has no dense layer (set labels: oracle)")
@@ -241,9 +218,6 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
 
     The first is the first in order of use. It does not matter whether a module or a function flattens, nor
     whether elementwise functions stand before or behind the flattening.
-
-    model: the network.
-    images: [n, channels, rows, columns].
 
     What was read is returned unflattened, [n, channels, rows, columns]: the images or features of them.
     Raises Unfit if no such layer is seen.
@@ -268,37 +242,32 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
         for name, layer in model.named_modules()
         if isinstance(layer, nn.Linear)
     ]
-    _hooked(model, images[:2], hooks, watch)
+    with hooked(hooks), watch:
+        model(images[:2])
     if not found:
         raise Unfit("attack: no dense layer is seen to read a flattened record")
     name, shape = found[0]
     if len(images) > 2:
         # The second pass keeps only one tensor, because all tensors of a deep network take gigabytes.
         whole.clear()
-        layer = model.get_submodule(name)
-        keep = layer.register_forward_pre_hook(lambda _, inputs: whole.append(inputs[0]))
-        _hooked(model, images, [keep], nullcontext())
+        with model.get_submodule(name).register_forward_pre_hook(lambda _, inputs: whole.append(inputs[0])):
+            model(images)
     return name, whole[0].unflatten(1, shape)
 
 
-def _hooked(
-    model: nn.Module, images: Tensor, hooks: Sequence[RemovableHandle], context: AbstractContextManager[Any]
-) -> None:
-    """Send images through a model in a context, and remove the hooks."""
-    try:
-        with context:
-            model(images)
-    finally:
+@contextmanager
+def hooked(hooks: Iterable[RemovableHandle]) -> Iterator[None]:
+    """Remove the hooks when the context ends."""
+    with ExitStack() as stack:
         for hook in hooks:
-            hook.remove()
+            stack.enter_context(hook)
+        yield
 
 
 class _Watch(TorchFunctionMode):
     """The tensors [n, channels, rows, columns] that modules and elementwise functions read and return.
 
     What an elementwise function makes of something flattened is noted unflattened.
-
-    images: [n, channels, rows, columns], the first of them.
     """
 
     def __init__(self, images: Tensor) -> None:
@@ -338,10 +307,7 @@ def dense_input(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def describe(model: nn.Module) -> list[dict[str, str]]:
-    """Return the layers of a sequential network as the papers' tables print them.
-
-    Each layer is a row with its name, size, stride, padding and activation, as far as it has them.
-    """
+    """Return the layers of a sequential network as the papers' tables print them."""
     rows: list[dict[str, str]] = []
     for layer in model.children():
         match layer:

@@ -23,8 +23,6 @@ class HiddenNorm(nn.Module):
     It reads [trials·batch, channels, rows, columns]. Without running statistics it normalises by those of
     each trial's batch. Scale and shift are the attributes `weight` and `bias`, [trials, channels] each. They
     are no parameters: `lent` sets them. The attribute `normed` is the last input, normalised.
-
-    norm: the batch norm whose place it takes.
     """
 
     running_mean: Tensor | None
@@ -47,10 +45,7 @@ class HiddenNorm(nn.Module):
 
 
 def hide(model: nn.Module, layers: list[str]) -> nn.Module:
-    """Replace each batch norm that `layers` names by a HiddenNorm, in place.
-
-    Raises ValueError if a name is that of another kind of layer.
-    """
+    """Replace each batch norm that `layers` names by a HiddenNorm, in place."""
     for name in layers:
         norm = model.get_submodule(name)
         if not isinstance(norm, nn.BatchNorm2d):
@@ -67,12 +62,7 @@ def hidden(model: nn.Module) -> Tensors:
 
 @contextmanager
 def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
-    """Give hidden parameters and drawn masks these values while the context lasts.
-
-    model: the network.
-    values: parameter → [trials, channels] for hidden parameters, and buffer → [trials, batch, width] for what
-    layers have drawn. Other names have no effect.
-    """
+    """Give hidden parameters and drawn masks these values while the context lasts."""
     if not any("." in name for name in values):
         # Images and labels alone belong to no layer. `lent` runs in every iteration, so this case is quick.
         yield
@@ -105,10 +95,7 @@ def drawn_names(model: nn.Module) -> frozenset[str]:
 
 
 def drawn(model: nn.Module, trials: int) -> Tensors:
-    """Return buffer → what is lent as drawn, [trials, batch, width].
-
-    A layer that only evaluates has drawn nothing and is left out.
-    """
+    """Return buffer → what is lent as drawn, [trials, batch, width]."""
     lent_now = {name: value for name, value in _kept(model).items() if value.dim()}
     return {name: value.unflatten(0, (trials, -1)) for name, value in lent_now.items()}
 

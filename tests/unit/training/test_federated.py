@@ -17,11 +17,10 @@ from leakbench.federation.training.federated import (
     averaged,
     decayed,
     hold,
-    optimiser_of,
     play_round,
     received,
-    shared,
 )
+from leakbench.federation.training.fit import optimiser_of, shared
 
 TRAINING: dict[str, Any] = {
     "optimiser": "sgd", "lr": 0.05, "options": {"momentum": 0.9, "nesterov": True}, "batch_size": 8,

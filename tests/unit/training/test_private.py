@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakbench.base.errors import UserError
-from leakbench.federation.training.federated import Client, optimiser_of
+from leakbench.federation.training.federated import Client
+from leakbench.federation.training.fit import optimiser_of
 from leakbench.federation.training.private import epsilon, made_private, steps_of, train_privately
 from leakbench.networks import victims
 

@@ -21,9 +21,6 @@ def adaptation(observation: Observation, adaptive: bool = True) -> Adaptation:
     A victim that defends itself has a file of its own name, which is used where no defence has one. An
     attacker who does not adapt uses the function `unadapted` of that file. Only a file whose defence every
     attack must take into account has that function. By default nothing is done.
-
-    observation: names the defence and the victim.
-    adaptive: whether the attacker adapts.
     """
     names = (observation.knows.defence or "none", observation.network.get("module", "none"))
     name = next((each for each in names if find_spec(dotted("adaptive", each)) is not None), None)
@@ -40,9 +37,6 @@ def adapted(observation: Observation, adaptive: bool = True) -> Observation:
     Rounds are pooled into one if all of them start from one model and the server knows that clients hold the
     same samples in every round, so that rounds differ only in chance. The updates of the pooled round are the
     best estimate from all rounds.
-
-    observation: what was seen.
-    adaptive: whether the attacker adapts.
     """
     known = adaptation(observation, adaptive)
     observation = replace(observation, adaptation=known)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 from leakbench.observations.adaptation import Adaptation, Mechanism
 
 
@@ -22,7 +22,7 @@ def clip() -> Adaptation:
 
         def clipped(found: Tensors, dummies: Tensors) -> Tensors:
             factor = (bound / _length(found.values())).clamp_max(1)
-            return {name: value * factor.view(-1, *[1] * (value.dim() - 1)) for name, value in found.items()}
+            return {name: value * over(factor, value) for name, value in found.items()}
 
         return clipped
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 from leakbench.observations.adaptation import Adaptation, Mechanism
 
 
@@ -19,7 +19,7 @@ def dgp() -> Adaptation:
     """
 
     def arrived(seen: Tensor) -> Tensor:
-        number = torch.arange(1, len(seen) + 1, device=seen.device).view(-1, *[1] * (seen.dim() - 1))
+        number = over(torch.arange(1, len(seen) + 1, device=seen.device), seen)
         last = torch.where(seen != 0, number, 0).amax(0)
         return (seen.double().sum(0) / last.clamp_min(1)).to(seen.dtype)
 
@@ -27,9 +27,8 @@ def dgp() -> Adaptation:
         ends = {}
         for name, value in observed.items():
             sizes = value.abs().flatten(1)
-            shape = -1, *[1] * (value.dim() - 1)
             least = torch.where(sizes == 0, torch.inf, sizes).amin(1)
-            ends[name] = least.view(shape), sizes.amax(1).view(shape)
+            ends[name] = over(least, value), over(sizes.amax(1), value)
 
         def dropped(name: str, value: Tensor) -> Tensor:
             least, most = ends[name]

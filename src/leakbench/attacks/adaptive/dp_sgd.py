@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 from leakbench.observations.adaptation import Adaptation, Mechanism
 
 
@@ -23,7 +23,7 @@ def dp_sgd() -> Adaptation:
             own = {name: observed[name] for name in found}
             fit = _product(own, found) / _product(found, found).clamp_min(1e-30)
             factor = fit.clamp(0, 1)
-            return {name: value * factor.view(-1, *[1] * (value.dim() - 1)) for name, value in found.items()}
+            return {name: value * over(factor, value) for name, value in found.items()}
 
         return shortened
 

@@ -36,15 +36,6 @@ def taken(
     What the client shares is known. A key or layers that it does not share are drawn as the client drew its
     own.
 
-    observation: what was seen.
-    client: the number of the client.
-    rounds: [trials], the round of each trial.
-    rng: draws what is not shared.
-    seek: whether to find the secrets. The key is then read off the gradients of the lock layers, if these are
-    shared. Unless everything is known then, γ and β are unknowns; a scale through which no gradient came is
-    zero. Of the lock layers' gradients only those of the biases are matched. Those of the weights are the
-    same times the key, so they add no information and would dominate the distance.
-
     Raises Unfit for a chain of locks, and for a lock that does not fit the observation's facts.
     """
     layer, length, activation = _told(observation)
@@ -97,18 +88,7 @@ def _told(observation: Observation) -> tuple[str, int, str]:
 def of_lock(
     layer: str, activation: str, known: Tensors, told: tuple[str, ...], shut: Tensor, sought: bool
 ) -> Nuisance:
-    """Return a lock as further unknowns, from what the attacker knows or has guessed of it.
-
-    layer: the lock's place.
-    activation: the activation behind the lock layers.
-    known: `key` [trials, key length], and the lock layers' parameters by their names in LAYERS [trials,
-    *shape].
-    told: the lock layers' parameters whose gradients are matched.
-    shut: bool [trials, channels], the scales known to be zero.
-    sought: whether γ and β are unknowns, which begin near what the layers would give. The square then stands
-    for a ReLU. A factor that begins at zero would never move through the square, so the start uses the
-    absolute value of what the layers give.
-    """
+    """Return a lock as further unknowns, from what the attacker knows or has guessed of it."""
     root = sought and activation == "relu"
     act = torch.square if root else ACTIVATIONS[activation]
 
@@ -152,9 +132,6 @@ def read_key(weight: Tensor, bias: Tensor) -> Tensor:
     The weight gradient of a dense layer divided by its bias gradient is the layer's input (Fidel, section
     II-A). Here the input is the same for every channel, and the channel with the largest bias gradient has
     lost least to rounding. The key is one half where all gradients are zero.
-
-    weight: [n, channels, key length], the gradient of the weights.
-    bias: [n, channels], the gradient of the biases.
     """
     best = bias.abs().argmax(1)
     rows = torch.arange(len(best))

@@ -2,7 +2,7 @@
 
 import torch
 
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 from leakbench.observations.adaptation import Adaptation, Mechanism
 
 
@@ -13,7 +13,7 @@ def prune() -> Adaptation:
         least = {}
         for name, value in observed.items():
             sizes = torch.where(value == 0, torch.inf, value.abs()).flatten(1).amin(1)
-            least[name] = sizes.view(-1, *[1] * (value.dim() - 1))
+            least[name] = over(sizes, value)
 
         def pruned(found: Tensors, dummies: Tensors) -> Tensors:
             return {

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 from leakbench.observations.adaptation import Adaptation, Mechanism
 
 
@@ -11,16 +11,12 @@ def step_of(observed: Tensor) -> Tensor:
     """Return the step between levels of each trial, the least gap between values that occur.
 
     Gaps as small as the rounding of floats do not count. The step is zero where all values are equal.
-
-    observed: [trials, *shape].
-
-    Returns [trials, 1 …], with as many axes as `observed`.
     """
     values = observed.flatten(1).sort(1).values
     gaps = values.diff(dim=1)
     span = (values[:, -1:] - values[:, :1]).clamp_min(1e-30)
     least = torch.where(gaps > 1e-6 * span, gaps, torch.inf).amin(1) if gaps.shape[1] else gaps.sum(1)
-    return torch.nan_to_num(least, posinf=0.0).view(-1, *[1] * (observed.dim() - 1))
+    return over(torch.nan_to_num(least, posinf=0.0), observed)
 
 
 def quantise() -> Adaptation:

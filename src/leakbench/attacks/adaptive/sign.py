@@ -2,7 +2,7 @@
 
 import torch
 
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 from leakbench.observations.adaptation import Adaptation, Mechanism
 
 # The magnitude, in mean magnitudes, at which a sign is half decided. The mean magnitude itself is sent with
@@ -20,7 +20,7 @@ def sign() -> Adaptation:
         def softened(found: Tensors, dummies: Tensors) -> Tensors:
             out = {}
             for name, value in found.items():
-                mean = value.abs().flatten(1).mean(1).clamp_min(1e-30).view(-1, *[1] * (value.dim() - 1))
+                mean = over(value.abs().flatten(1).mean(1).clamp_min(1e-30), value)
                 out[name] = torch.tanh(value / (SOFT * mean)) * mean
             return out
 

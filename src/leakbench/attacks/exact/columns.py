@@ -44,11 +44,6 @@ class Alone(NamedTuple):
 def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Alone:
     """Return whether columns are the only directions that are zero in the neurons that their samples close.
 
-    layer: the first dense layer and its gradient.
-    seen: the span of the gradient.
-    samples: [n, inputs].
-    columns: [n, rank], the column of each sample.
-
     A column of the batch that is zero in the same neurons makes every mixture of both zero there, so a second
     direction must be more than zero in them. Let A be the unit rows of k closed neurons. If a direction q is
     zero in all of them, A q has a length of at most √k times `Span.zero`, so the second smallest singular
@@ -85,10 +80,6 @@ def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, 
     these are. So its column is as exact as the gradient, whatever the sample's own error. The direction found
     is a column if it is zero in all of these neurons, and if there are more of them than any direction could
     be zero in.
-
-    layer: the first dense layer and its gradient.
-    seen: the span of the gradient.
-    samples: [n, inputs].
     """
     return _of_closed(seen, _closed(layer, samples))
 
@@ -98,10 +89,6 @@ def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
 
     The last sample is orthogonal to all other columns, which determines it up to its scale. Pixels must lie
     in their range, which bounds the scale. Few neurons are closed for a part of the possible scales only.
-
-    layer: the first dense layer and its gradient.
-    seen: the span of the gradient.
-    columns: [rank - 1, rank], all other columns.
     """
     ray = null(columns) * seen.values @ seen.right
     rays = torch.stack([ray, -ray])

@@ -48,8 +48,6 @@ class FirstLayer:
         With the layer's output z, the logits f(z), their softmax p and J = df/dz, a sample of class l adds
         (Jᵀp − J[l]) / batch, because the loss is the mean cross-entropy (Shariati and Alambardar Meybodi,
         arXiv:2609.09659, the certificate of a recovered sample).
-
-        samples: [n, inputs].
         """
         logits, jacobian = self._linear(samples)
         mean = torch.einsum("nk,nkm->nm", logits.softmax(1), jacobian)
@@ -62,9 +60,6 @@ class FirstLayer:
         of ReLUs is linear beside a sample, so that J stays and only the softmax moves: the derivative is
         Jᵀ (diag p − p pᵀ) J W / batch, with W the layer's weight. Behind activations that bend, this leaves
         out how J moves.
-
-        samples: [n, inputs].
-        basis: [rank, inputs], orthonormal rows that span the directions.
         """
         logits, jacobian = self._linear(samples)
         share = logits.softmax(1)
@@ -90,9 +85,6 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
     """Yield round, client and first layer of every update.
 
     Batch norm of the pixels themselves is allowed, because no sample then changes what another one adds.
-
-    observation: what the server saw.
-    attack: the name that an error gives where the attack cannot be applied.
 
     Raises Unfit for updates of several local steps, for batch norm behind the layer that uses the batch, and
     for a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
@@ -145,11 +137,7 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
 
 
 def _scaled(read: Tensor, pixels: Tensor) -> bool:
-    """Return whether a layer read scaled pixels: each channel times a positive number, plus a number.
-
-    read: what the layer read.
-    pixels: [n, channels, rows, columns].
-    """
+    """Return whether a layer read scaled pixels: each channel times a positive number, plus a number."""
     if read.shape != pixels.shape:
         return False
     over = (0, 2, 3)
@@ -163,11 +151,8 @@ def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Ten
 
     def logits(output: Tensor) -> Tensor:
         # The output is copied, because the layers behind may work in place.
-        hook = layer.register_forward_hook(lambda *_: output.clone())
-        try:
+        with layer.register_forward_hook(lambda *_: output.clone()):
             found: Tensor = model(images[:1].expand(len(output), *images.shape[1:]))
-        finally:
-            hook.remove()
         return found
 
     return logits

@@ -19,8 +19,6 @@ def of_levels(samples: Tensor) -> tuple[Tensor, Tensor]:
     Which of its levels is black is not known. The darkest value is therefore taken to be as far from black as
     the brightest is from white; mean and deviation are exact if the samples have black and white in a
     channel. Where there is no lattice, the darkest value is taken for black and the brightest for white.
-
-    samples: [n, channels, rows, columns], normalised.
     """
     found = [_of_channel(each) for each in samples.transpose(0, 1).flatten(1).double()]
     mean, deviation = torch.tensor(found, dtype=torch.float64).T[:, :, None, None]
@@ -49,8 +47,6 @@ def brightest(samples: Tensor) -> Tensor:
 
     8-bit pixels are whole multiples of one level, and those of a photograph have no common divisor. The level
     is therefore the smallest one that makes all values of the sample whole.
-
-    samples: [n, values], scaled so that their brightest value is 1.
 
     A level is 0 where none makes the values whole, and where one below FEWEST already does.
     """

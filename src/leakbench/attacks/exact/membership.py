@@ -57,9 +57,6 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 
     A first dense layer behind other layers reads features, which are those of the model that was sent.
 
-    observation: what the server saw.
-    attack: the name that an error gives where there is no span.
-
     Raises Unfit where features move during several local steps or depend on the batch, on dropout or on
     hidden parameters, where a layer has no more neurons and inputs than an update has samples, and where
     clients train by Adam.
@@ -104,10 +101,6 @@ def _without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
     The multiple depends on the number of steps of each client and on their momentum. These may be unknown, so
     the multiple is estimated from the update: the part of the update that lies in neither span of its leading
     singular vectors is the multiple alone. Each better estimate also makes the singular vectors better.
-
-    update: [neurons, inputs].
-    sent: [neurons, inputs], the weights.
-    batch: the number of samples.
     """
     for _ in range(DECAY_ROUNDS):
         seen = span(update, batch, clear=1.0)
@@ -144,9 +137,6 @@ def distances(seen: Span | None, samples: Tensor) -> Tensor:
 
     The share is 0 for the samples of the batch and for their mixtures. It is 1 for a sample that is
     orthogonal to them, and where there is no span or no length. It is NaN where a sample is no number.
-
-    seen: the span, None where there is none.
-    samples: [n, inputs].
     """
     length = samples.norm(dim=1)
     if seen is None:
@@ -160,10 +150,6 @@ def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
 
     A member x is a combination c of the update's rows, so noise puts no more of it outside the span than ‖E‖
     · ‖c‖ (to first order), and c follows from the span.
-
-    seen: the span, None where there is none.
-    samples: [n, inputs].
-    distance: [n], of `distances`.
     """
     if seen is None:
         return torch.zeros_like(distance, dtype=torch.bool)
@@ -179,9 +165,6 @@ def certified(observation: Observation, found: Reconstruction) -> Reconstruction
     batch, because an image far from the span is no image of the batch. A reconstruction stays as it is if it
     does not consist of images, if it has a distance already, if it has fewer rounds than the observation, or
     if the first dense layer does not read pixels.
-
-    observation: what the server saw.
-    found: the reconstruction, which is changed in place and returned.
     """
     if found.target != "images" or found.span_distance is not None or len(found.images) != observation.rounds:
         return found

@@ -30,11 +30,6 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
 
     A sample is not proven if the noise of the update is too large beside what it adds.
 
-    layer: the first dense layer and its gradient.
-    seen: the span of the gradient.
-    samples: [n, inputs].
-    error: [n], the share by which each may be off.
-
     The layer's gradient is a sum of products of a sample and what it adds to the offset. So what a sample of
     the batch adds, with its label, lies in the span of the gradient's columns. What any other sample adds
     hardly ever does, because the span has as few dimensions as the batch has samples. Where few neurons
@@ -73,11 +68,6 @@ def read_twice(
     A sample is proven if two neurons hold it, it lies in the span of the samples, and exactly one direction
     of the columns' span is zero in all neurons that it closes. Two neurons that are open for several samples
     seldom mix them alike.
-
-    layer: the first dense layer and its gradient.
-    seen: the span of the gradient.
-    samples: [n, inputs].
-    neurons: [n], how many neurons hold each sample.
     """
     columns, zero = columns_of(layer, seen, samples)
     read = samples @ seen.right.T
@@ -90,11 +80,6 @@ def read_twice(
 
 def of_all(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Tensor:
     """Return whether samples that follow from all columns are proven, bool [rank].
-
-    layer: the first dense layer and its gradient.
-    seen: the span of the gradient.
-    samples: [rank, inputs].
-    columns: [rank, rank], from which the samples follow.
 
     Nothing is asked of the network behind the layer. If the columns are those of the batch up to their
     lengths, the samples are those of the batch, because the gradient is the product of both. So a sample is
@@ -131,13 +116,6 @@ def _weight(
     gradient is from that number, and the slack is how large the misfit may be. The gradient G is M Xᵀ, with
     samples as columns of X and what they add as columns of M. So xᵀ G⁺ m is one for a pair of them, and half
     of that if the sample is in the batch twice.
-
-    seen: the span of the gradient.
-    samples: [n, inputs].
-    within: [n, classes, rank], what a sample adds to the offset, in the basis of the span.
-    error: [n], the share by which samples may be off.
-    noise: what the gradient may be off by.
-    most: the largest number of times that a sample may be in the batch.
     """
     read, caused = samples @ seen.right.T, within / seen.values
     reach = caused.norm(dim=2)

@@ -56,10 +56,7 @@ def _offered(layer: FirstLayer, slope: Tensor, offset: Tensor, known: Tensor) ->
 def _accepted(
     layer: FirstLayer, offset: Tensor, samples: Tensor, source: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the accepted samples, their labels and what each adds to the offset [n, neurons].
-
-    source: [n], the neuron that offers each sample.
-    """
+    """Return the accepted samples, their labels and what each adds to the offset [n, neurons]."""
     caused = layer.caused(samples)
     off = (caused - offset).abs()
     every = torch.arange(len(samples))
@@ -82,10 +79,7 @@ def _accepted(
 
 
 def _alike(one: Tensor, other: Tensor, near: float) -> Tensor:
-    """Return which rows are nearer to each other than `near`, bool [n, m].
-
-    Products round small distances away, so those of pairs that may be near are taken from the differences.
-    """
+    """Return which rows are nearer to each other than `near`, bool [n, m]."""
     longest = one.norm(dim=1).amax() if len(one) else 0.0
     found = torch.cdist(one, other) < near + ROUNDED * longest
     rows, columns = found.nonzero(as_tuple=True)

@@ -31,17 +31,11 @@ class Solved(NamedTuple):
 
 
 def nothing(layer: FirstLayer) -> Solved:
-    """Return no samples."""
     return Solved(layer.weight[:0], torch.zeros(0, dtype=torch.int64))
 
 
 def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> Solved:
-    """Return the proven samples that follow from all columns [rank, rank].
-
-    layer: the first dense layer and its gradient.
-    seen: the span of the gradient.
-    columns: [rank, rank].
-    """
+    """Return the proven samples that follow from all columns [rank, rank]."""
     scale = torch.linalg.lstsq(seen.left @ columns.T, layer.offset[:, None]).solution
     samples = torch.linalg.lstsq(columns.T * scale.T, seen.values[:, None] * seen.right).solution
     rows, alive = unit_rows(seen.left)
@@ -62,10 +56,6 @@ def reconstruction(
 
     An update whose noise leaves no span gives nothing. Where pixels are normalised by their own batch, mean
     and deviation are read off the samples (`exact.levels`).
-
-    observation: what the server saw.
-    solve: finds the samples of one update from its first layer and its span.
-    attack: the name that an error gives where the attack cannot be applied.
     """
     rows, columns, channels = observation.network["shape"]
     lead = (observation.rounds, len(observation.clients), max(observation.clients))

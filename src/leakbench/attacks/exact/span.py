@@ -49,12 +49,6 @@ class Span(NamedTuple):
 def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
     """Return the span of the samples behind a gradient; none if noise leaves none.
 
-    slope: [neurons, inputs], the gradient.
-    batch: the largest rank that the samples can have. A layer must have more neurons and more inputs than
-    that, or the noise cannot be told from the samples.
-    clear: a singular value belongs to the samples if it is this many times the first one that belongs to the
-    noise; 1 keeps `batch` of them.
-
     Raises Unfit for numbers whose products are not finite.
     """
     if not min(slope.shape) > batch or not slope.any():
@@ -87,10 +81,7 @@ def unit_rows(left: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def unlike(rows: Tensor, sine: float = PARALLEL) -> Tensor:
-    """Return rows [n, rank] of length one without those that are nearly parallel to an earlier row.
-
-    sine: rows are nearly parallel if the sine of their angle is smaller.
-    """
+    """Return rows [n, rank] of length one without those that are nearly parallel to an earlier row."""
     parallel = (rows @ rows.T).abs() > 1 - sine**2 / 2
     return rows[first_alike(parallel) == torch.arange(len(rows))]
 

@@ -46,10 +46,7 @@ class Rows(NamedTuple):
     times: Tensor
 
     def zeros(self, directions: Tensor, zero: float) -> Tensor:
-        """Return in how many rows of the basis each of the directions [k, rank] is zero, [k].
-
-        zero: the bound below which a product counts as zero.
-        """
+        """Return in how many rows of the basis each of the directions [k, rank] is zero, [k]."""
         return ((directions @ self.unit.T).abs() < zero).to(self.times) @ self.times
 
 
@@ -74,16 +71,6 @@ def directions(
     """Yield (number of zeros, direction [rank]) of columns, in the order in which they are found.
 
     A direction q is a column where rows @ q has many zeros.
-
-    rows: of `distinct`.
-    zero: the bound below which a product counts as zero.
-    share: of the rows beyond the rank - 1 in which any direction can be zero, the share that must be zero
-    with many samples.
-    most: the largest number of batches of starts.
-    rng: draws the starts.
-    known: [k, rank], columns that are not looked for.
-    search: the method, `fixed-point` or `drawn`.
-    patience: the search ends after this number of batches of starts in a row that found no new column.
 
     `fixed-point` minimises the sum of log((row · q)² + width²) over the sphere while the width falls
     (`_settled`); in the limit of width zero the sum counts the entries that are not zero. `drawn` takes
@@ -119,10 +106,7 @@ def _fewer(rank: int) -> float:
 
 
 def _drawn(rows: Rows, zero: float, least: float, rng: torch.Generator) -> Tensor:
-    """Return directions [n, rank], each once, that are orthogonal to rank - 1 rows.
-
-    least: the least number of rows in which a direction is zero.
-    """
+    """Return directions [n, rank], each once, that are orthogonal to rank - 1 rows."""
     unit = rows.unit
     rank = unit.shape[1]
     count = min(DRAWN // (rank * len(unit)), DRAWS)
@@ -150,8 +134,6 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
     identity. A Newton step on the sphere is then the gradient minus that multiple of the direction
     (Hyvärinen, Fast and robust fixed-point algorithms for independent component analysis, IEEE Transactions
     on Neural Networks 10, 1999). All starts take the step in two products of matrices.
-
-    turn: the number of batches of starts before this one.
     """
     rank = rows.shape[1]
     ridge = 1e-12 * torch.eye(rank, dtype=rows.dtype)
@@ -178,10 +160,7 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
 
 
 def _apart(rows: Rows, ends: Tensor, known: Tensor, least: float) -> Tensor:
-    """Return the directions among `ends` [n, rank] that look like columns, those with most zeros first.
-
-    Each direction is returned once, and none that is among the known ones [k, rank].
-    """
+    """Return the directions among `ends` [n, rank] that look like columns, those with most zeros first."""
     small = rows.zeros(ends, SMALL / rows.unit.shape[1] ** 0.5)
     order = small.argsort(descending=True)
     ends = ends[order][small[order] > NEARLY * least]

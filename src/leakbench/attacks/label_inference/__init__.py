@@ -69,7 +69,6 @@ class LastLayer:
 
     @property
     def classes(self) -> int:
-        """Return the number of classes."""
         return self.weight.shape[1]
 
     @cached_property
@@ -86,13 +85,7 @@ class LastLayer:
 
 
 def infer(method: str, layer: LastLayer) -> Tensor:
-    """Return the labels [trials, batch], ascending, that a rule infers from the last layer's update.
-
-    method: the rule, by the name of its file.
-    layer: what is known of the layer.
-
-    Raises Unfit if the rule cannot serve this layer or a batch of this size.
-    """
+    """Return the labels [trials, batch], ascending, that a rule infers from the last layer's update."""
     found: Tensor = part("labels", method)(layer)
     return found.sort(1).values
 

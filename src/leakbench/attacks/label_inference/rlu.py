@@ -58,11 +58,7 @@ def rlu(layer: LastLayer) -> Tensor:
 
 
 def mean_logits(auxiliary: Probe, logits: Tensor) -> Tensor:
-    """Return the mean of each logit over the samples of other classes, [..., classes].
-
-    auxiliary: the samples, with their labels.
-    logits: [..., samples, classes].
-    """
+    """Return the mean of each logit over the samples of other classes, [..., classes]."""
     assert auxiliary.labels is not None
     others = 1 - one_hot(auxiliary.labels, logits.shape[-1]).double()
     return (logits.double() * others).sum(-2) / others.sum(0).clamp_min(1)

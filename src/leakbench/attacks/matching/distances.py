@@ -7,7 +7,7 @@ from torch import Tensor
 
 from leakbench.attacks.matching.terms import Distance
 from leakbench.base.errors import Unfit
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 
 
 def added(distances: Sequence[Distance]) -> Distance:
@@ -30,15 +30,7 @@ def added(distances: Sequence[Distance]) -> Distance:
 
 
 def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tensors | None = None) -> Tensors:
-    """Return the inner products of gradients found and observed, summed over all parameters.
-
-    of: the names of the products (`Distance.of`).
-    found: parameter → [trials, *shape].
-    observed: parameter → [trials, *shape].
-    weights: parameter → [trials], the weight of its products; without them each counts as 1.
-
-    Returns product name → [trials].
-    """
+    """Return the inner products of gradients found and observed, summed over all parameters."""
     # Parameter by parameter, so that what one product has read is still in the cache for the next product.
     total: dict[str, list[Tensor]] = {kind: [] for kind in of}
     for name, o in observed.items():
@@ -49,10 +41,7 @@ def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tens
 
 
 def factors(of: Sequence[str], g: Tensor, o: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return product name → the two factors of the product of a gradient g and the observed gradient o.
-
-    The factors of "gap" are right only if `of` names it.
-    """
+    """Return product name → the two factors of the product of a gradient g and the observed gradient o."""
     apart = g - o if "gap" in of else g
     return {"dot": (g, o), "mine": (g, g), "gap": (apart, apart)}
 
@@ -71,14 +60,6 @@ def in_memory(value: Tensor) -> Tensor:
     return (value.permute(0, 1, 3, 4, 2) if value.dim() == 5 else value).reshape(-1)
 
 
-def shaped(numbers: Tensor, shape: torch.Size) -> Tensor:
-    """Undo `in_memory`: return a gradient of this shape, with the channels last as in the engine."""
-    if len(shape) != 5:
-        return numbers.view(shape)
-    trials, out, channels, rows, columns = shape
-    return numbers.view(trials, out, rows, columns, channels).permute(0, 1, 4, 2, 3)
-
-
 def laid_out(gradient: Tensor) -> Tensor:
     """Return gradients [trials, *shape]; those of convolutions have the channels last, as in the engine."""
     if gradient.dim() != 5:
@@ -91,12 +72,7 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
 
     The derivative is weights · (along · o + across · g), where o is the observed gradient.
 
-    distance: the distance of the gradients.
-    known: product name → [trials], the products that the distance reads.
-    theirs: [trials], the squared norms of the observed gradients.
-
-    Returns the distance, `along` and `across`, each [trials]. Raises Unfit where the distance is no value for
-    each trial.
+    Raises Unfit where the distance is no value for each trial.
     """
     none = torch.zeros_like(theirs)
     if distance.slopes:
@@ -124,21 +100,12 @@ def _checked(value: Tensor, trials: int) -> Tensor:
 def with_cotangent(
     distance: Distance, found: Tensors, observed: Tensors, weights: Tensors | None, theirs: Tensor
 ) -> tuple[Tensor, Tensors]:
-    """Return a distance of gradients and its derivative at those found, without the term `whole`.
-
-    distance: the distance of the gradients.
-    found: parameter → [trials, *shape].
-    observed: parameter → [trials, *shape].
-    weights: parameter → [trials]; without them each parameter counts as 1.
-    theirs: [trials], the squared norms of `observed`, with the weights.
-
-    Returns the distance [trials] and parameter → derivative [trials, *shape].
-    """
+    """Return a distance of gradients and its derivative at those found, without the term `whole`."""
     losses, along, across = derivative(distance, products(distance.of, found, observed, weights), theirs)
     moves = {}
     for name, o in observed.items():
         each = [value if weights is None else value * weights[name] for value in (along, across)]
-        first, second = (value.view(-1, *[1] * (o.dim() - 1)) for value in each)
+        first, second = (over(value, o) for value in each)
         if distance.of == ("gap",):
             # The difference itself loses less to rounding than the sum of two multiples.
             moves[name] = (found[name] - o).mul_(second)
@@ -148,14 +115,7 @@ def with_cotangent(
 
 
 def whole_derivative(distance: Distance, found: Tensors, observed: Tensors) -> tuple[Tensor, Tensors]:
-    """Return the term `whole` of a distance, [trials], and its derivative at each dummy gradient.
-
-    distance: a distance that has the term.
-    found: parameter → [trials, *shape], the dummy gradients.
-    observed: parameter → [trials, *shape].
-
-    Raises Unfit where the term is no value for each trial.
-    """
+    """Return the term `whole` of a distance, [trials], and its derivative at each dummy gradient."""
     assert distance.whole is not None
     leaves = {name: value.detach().requires_grad_() for name, value in found.items()}
     value = _checked(distance.whole(leaves, observed), len(next(iter(observed.values()))))

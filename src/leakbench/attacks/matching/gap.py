@@ -11,17 +11,7 @@ from leakbench.base.tensors import Tensors
 
 
 def gradient_gap(group: Group, dummies: Tensors, chunk: int) -> Tensor:
-    """Return the mean squared difference between the gradients that dummies cause and those observed.
-
-    The mean is over all parameters.
-
-    group: the trials.
-    dummies: `images` [trials, batch, …] in the victim's normalised space, the logits `labels` if the labels
-    are unknown, and hidden parameters.
-    chunk: the number of trials that are computed together.
-
-    Returns [trials].
-    """
+    """Return the mean squared difference between the gradients that dummies cause and those observed."""
     found = []
     for rows in torch.arange(group.trials).split(chunk):
         own = {name: value[rows].to(group.device) for name, value in dummies.items()}

@@ -61,10 +61,7 @@ class GeneratorWeights:
         return self.collapsed and self.batch == 1
 
     def draw(self, rng: torch.Generator, trials: int) -> tuple[Tensors, Tensor]:
-        """Draw the first unknowns and the latents of each trial, trial by trial.
-
-        Returns the unknowns, name → [trials, …], and the latents [trials, batch, latent].
-        """
+        """Draw the first unknowns and the latents of each trial, trial by trial."""
         drawn = [self._draw(rng) for _ in range(trials)]
         return (
             {name: torch.stack([unknowns[name] for unknowns, _ in drawn]) for name in drawn[0][0]},
@@ -107,7 +104,6 @@ class GeneratorWeights:
         return product + bias.repeat(1, weight.shape[2] // bias.shape[1])[:, None]
 
     def labels(self, unknowns: Tensors, latents: Tensor) -> Tensor:
-        """Return the label logits [trials, batch, classes]."""
         return self._first(unknowns, latents, "label")
 
     def images(self, unknowns: Tensors, latents: Tensor) -> Tensor:

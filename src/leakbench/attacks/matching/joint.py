@@ -41,9 +41,6 @@ class Problems:
 
         The common images come first among the unknowns, then the first epoch's own images, then the next
         epoch's.
-
-        batch: the number of images of a batch.
-        number: the position of the epoch in `seen`.
         """
         common = self.common[:, number]
         m = common.shape[1]
@@ -53,22 +50,12 @@ class Problems:
 
 
 def one_by_one(samples: dict[range, Tensor], batch: int) -> list[Problems]:
-    """Return a problem for each sample of `update_matching.chains`.
-
-    An update belongs to as many problems as it has images.
-    """
+    """Return a problem for each sample of `update_matching.chains`."""
     return [Problems(seen, images // batch, images[:, :, None] % batch) for seen, images in samples.items()]
 
 
 def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
-    """Return a problem for each update, if every epoch has the same batches in the same order.
-
-    Source: AGIC, Table III.
-
-    updates: the number of updates of an epoch.
-    epochs: the number of epochs.
-    batch: the number of images of a batch.
-    """
+    """Return a problem for each update, if every epoch has the same batches in the same order."""
     rows = torch.arange(updates)[:, None].expand(-1, epochs)
     return [Problems(range(epochs), rows, torch.arange(batch).expand(updates, epochs, batch))]
 
@@ -143,15 +130,7 @@ def begun(found: Reconstruction, iterations: int) -> Reconstruction:
 
 
 def add(found: Reconstruction, epochs: Sequence[Group], problems: Problems, outcome: Outcome) -> None:
-    """Put each common image into the reconstruction wherever it was seen.
-
-    The loss of an update is the mean over the problems that it belongs to.
-
-    found: the reconstruction, which is changed in place.
-    epochs: the group of each epoch's updates.
-    problems: the problems that were solved.
-    outcome: what became of them.
-    """
+    """Put each common image into the reconstruction wherever it was seen."""
     assert found.losses is not None
     assert found.diverged is not None
     m = problems.common.shape[2]

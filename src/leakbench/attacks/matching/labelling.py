@@ -21,16 +21,7 @@ UPDATES_AT_ONCE = 64
 
 
 def known_labels(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> Tensor | None:
-    """Return the labels of updates as the threat model has them.
-
-    client: the number of the client whose updates are attacked.
-    rounds: [updates], the rounds of these updates.
-    model: the model that was sent in these rounds.
-
-    Returns labels [updates, batch], either given or inferred by the rule that `observation.labelling` names.
-    Returns None if the attack optimises the labels together with the images. Raises Unfit if the attack is to
-    be given labels and the observation holds none.
-    """
+    """Return the labels of updates as the threat model has them."""
     if observation.labelling == "joint":
         return None
     if observation.labelling == "oracle":
@@ -46,14 +37,7 @@ def known_labels(observation: Observation, client: int, rounds: Tensor, model: n
 
 @torch.no_grad()
 def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> LastLayer:
-    """Return what is known of the last dense layer from a client's updates.
-
-    client: the number of the client.
-    rounds: [n], the rounds of the updates.
-    model: the model that was sent in these rounds.
-
-    Raises Unfit if the model has no dense layer.
-    """
+    """Return what is known of the last dense layer from a client's updates."""
     name, batch = last_dense(model), observation.clients[client]
     rows, columns, channels = observation.network["shape"]
     gradient = {
@@ -96,9 +80,6 @@ def _of_two_classes(layer: nn.Linear, gradient: Tensors) -> tuple[nn.Linear, Ten
     """Return a layer with one logit, and its gradient, as a layer with two scores: 0 and that logit.
 
     The gradient at one score of a sample is the negative of the gradient at the other score.
-
-    layer: the dense layer with one output.
-    gradient: "weight" [trials, 1, inputs] and, if the layer has a bias, "bias" [trials, 1].
     """
     both = nn.Linear(layer.in_features, 2, bias=layer.bias is not None)
     both.load_state_dict({n: torch.cat([0 * value, value]) for n, value in layer.state_dict().items()})
@@ -114,12 +95,9 @@ def _probe(
     @torch.no_grad()
     def answers(weights: Tensors) -> Answers:
         read: list[Tensor] = []
-        hook = layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
         images_there = images.to(next(model.parameters()))
-        try:
+        with layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0])):
             logits = functional_call(model, weights, (images_there,)) if weights else model(images_there)
-        finally:
-            hook.remove()
         return Answers(read[0].cpu(), logits.cpu())
 
     def later() -> Answers:

@@ -32,12 +32,6 @@ def taken_for(observation: Observation, samples: int, updates: Updates) -> Taken
 
     Nothing is simulated for an observed gradient. Source: InvG, section 4.3 (`simulated`); DLF, whose code
     calls the last three readings `full`, `full_many` and `none_epoch`.
-
-    samples: the number of the client's samples.
-    updates: how the update is read. `one-batch` simulates nothing. `simulated` simulates each step, in the
-    order of the labels that are known or inferred. `shuffled` simulates each step, and each epoch takes the
-    same batches. `reshuffled` simulates each step, and the images of each epoch are unknowns of their own
-    (DLF). `epochs` simulates one step for each epoch, which is as long as the epoch's steps together.
     """
     if updates == "one-batch" or observation.kind != "model":
         return Taken([])
@@ -57,11 +51,6 @@ def merged(images: Tensor, epochs: int) -> Tensor:
 
     The images of each epoch are paired one to one with those of the first epoch, so that the sum of the
     pairs' PSNR is largest. The result is the mean of the paired images. Source: DLF's code.
-
-    images: [trials, epochs · n, …].
-    epochs: the number of epochs.
-
-    Returns [trials, n, …].
     """
     if epochs == 1:
         return images
@@ -69,10 +58,7 @@ def merged(images: Tensor, epochs: int) -> Tensor:
 
 
 def _mean(images: Tensor) -> Tensor:
-    """Return the mean over the epochs of one trial's images, paired with the first epoch's.
-
-    The images are [epochs, n, …], the result is [n, …].
-    """
+    """Return the mean over the epochs of one trial's images, paired with the first epoch's."""
     flat = images.flatten(2).double()
     paired = [images[0]]
     for own, pixels in zip(images[1:], flat[1:], strict=True):

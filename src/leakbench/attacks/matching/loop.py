@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
-from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.processes.workers import Work, one_thread, side_by_side
 from leakbench.base.progress import track
+from leakbench.base.resume import resume, save
 from leakbench.base.tensors import Tensors
 
 RUNNING, ENDED, DIVERGED = 0, 1, 2
@@ -102,20 +102,7 @@ def match(
     work: Work | None = None,
     show: Show = lambda unknowns, rows: unknowns,
 ) -> Outcome:
-    """Optimise every trial, `chunk` trials together.
-
-    start: the first unknowns, name → [trials, …].
-    evaluate: (rows) → a function that gives losses and gradients of the trials `rows`.
-    optimiser: makes a fresh optimiser for a chunk.
-    project: puts unknowns back into their range, in place.
-    schedule: how long the trials run.
-    chunk: the number of trials that run together.
-    work: names the folder from which a killed run resumes, and the number of processes that share the chunks.
-    The number does not change any bit of the outcome. Finished work stays in the folder until the caller
-    removes it.
-    show: (unknowns, rows) → what the outcome holds of the unknowns, such as their images. By default these
-    are the unknowns themselves.
-    """
+    """Optimise every trial, `chunk` trials together."""
     trials = len(next(iter(start.values())))
     work = work or Work()
     recipe = _Recipe(evaluate, optimiser, project, schedule, show)
@@ -144,7 +131,6 @@ def _folder(work: Work, chunks: int) -> Iterator[Path | None]:
 
 
 def _joined(parts: Sequence[Outcome]) -> Outcome:
-    """Return the outcome of all chunks, in order."""
     names = parts[0].unknowns
     return Outcome(
         unknowns={name: torch.cat([part.unknowns[name] for part in parts]) for name in names},
@@ -232,10 +218,7 @@ class _Live:
 def _note(
     outcome: Outcome, live: _Live, iteration: int, losses: Tensor, recipe: _Recipe, trials: Tensor
 ) -> Tensor:
-    """Note the result of one step: trace, snapshots, and the final values of trials that end with it.
-
-    Returns which of the running trials end with it.
-    """
+    """Note the result of one step: trace, snapshots, and the final values of trials that end with it."""
     rows, schedule = live.places, recipe.schedule
     points = outcome.traced.tolist()
     if iteration in points:
@@ -262,32 +245,25 @@ def _note(
 
 
 def _save(scratch: Path, iteration: int, outcome: Outcome, live: _Live) -> None:
-    parts = {
+    groups = {
         "unknowns": outcome.unknowns,
         "snapshots": outcome.snapshots,
-        "done": {name: getattr(outcome, name) for name in _DONE},
+        "done": {name: getattr(outcome, name) for name in _DONE} | {"places": live.places},
         "live": live.unknowns,
         "state": live.state,
     }
-    tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
-    tensors["places"] = live.places
-    write_tensors(scratch, {n: v.cpu().numpy() for n, v in tensors.items()}, {"iteration": iteration})
+    save(scratch, groups, {"iteration": iteration})
 
 
 def _resume(scratch: Path, outcome: Outcome, live: _Live, device: torch.device) -> int:
     """Fill `outcome` and `live` with the work done before the run was killed; return the next iteration."""
-    tensors, facts = read_tensors(scratch)
-    parts: dict[str, Tensors] = {
-        part: {} for part in ("unknowns", "snapshots", "done", "live", "state", "places")
-    }
-    for name, array in tensors.items():
-        part, _, rest = name.partition("/")
-        parts[part][rest] = torch.from_numpy(array)
-    outcome.unknowns, outcome.snapshots = parts["unknowns"], parts["snapshots"]
-    for name, value in parts["done"].items():
+    groups, facts = resume(scratch)
+    outcome.unknowns, outcome.snapshots = groups["unknowns"], groups["snapshots"]
+    live.places = groups["done"].pop("places")
+    for name, value in groups["done"].items():
         setattr(outcome, name, value)
-    live.places = parts["places"][""]
     live.unknowns, live.state = (
-        {name: value.to(device) for name, value in parts[part].items()} for part in ("live", "state")
+        {name: value.to(device) for name, value in groups.get(group, {}).items()}
+        for group in ("live", "state")
     )
     return int(facts["iteration"])

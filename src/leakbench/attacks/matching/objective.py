@@ -29,11 +29,7 @@ WORKING_SHARE = 1 / 4
 
 
 def regularised(matched: Evaluate, priors: Sequence[tuple[float, Valued]]) -> Evaluate:
-    """Return `matched` with the priors of its images added, each times its weight.
-
-    matched: gives the losses of unknowns, which have `images`, and their gradients.
-    priors: weight and function of each prior.
-    """
+    """Return `matched` with the priors of its images added, each times its weight."""
     if not priors:
         return matched
 
@@ -90,7 +86,6 @@ class Objective:
 
     @cached_property
     def distance(self) -> Distance:
-        """The sum of the distances among the terms."""
         return added([term for term in self.terms if isinstance(term, Distance)])
 
     @cached_property
@@ -100,7 +95,6 @@ class Objective:
 
     @cached_property
     def priors(self) -> list[tuple[float, Valued]]:
-        """Weight and function of each prior among the terms."""
         return priors_of(self.group, self.terms)
 
     @property
@@ -159,11 +153,9 @@ class Objective:
 
         The function does not write down any dummy's gradient (`matching.gradient_products`). Raises Unfit if
         the distance needs the gradients, if the terms choose entries or penalise, if local steps are
-        simulated, if the attack adapts to a defence, and in bfloat16.
+        simulated, or if the attack adapts to a defence.
         """
         group, distance = self.group, self.distance
-        if group.precision != "float32":
-            raise Unfit("attack: optimiser: cma-es takes precision: float32")
         if distance.whole or group.steps or any(isinstance(t, Entries | Penalty) for t in self.terms):
             raise Unfit(
                 "attack: optimiser: cma-es takes distances of products and one batch (set objective: "
@@ -196,13 +188,10 @@ class Objective:
 
         It is the largest number that is still of use and keeps the working memory in bounds. An engine says
         by itself how many trials are of use to it.
-
-        optimiser: the optimiser, for the size of its state and population.
-        unknowns: what is optimised, if that is not the dummies themselves.
         """
         members = optimiser.population
         if self.engine is not None:
-            return self.engine.together(self.group.device)
+            return self.engine.together
         trial = torch.arange(1)
         unknowns = unknowns or Dummies(self.group.draw("normal", torch.Generator().manual_seed(0), 1))
         one = {name: value[:1] for name, value in unknowns.start.items()}

@@ -41,13 +41,7 @@ Make = Callable[[int], Optimiser]
 
 
 def kept(state: Tensors, name: str, value: Tensor, parts: Sequence[str]) -> list[Tensor]:
-    """Return parts of an unknown's state, which are zeros at first.
-
-    state: the state of the optimiser, to which parts that it lacks are added.
-    name: the name of the unknown.
-    value: the unknown, whose shape each part has.
-    parts: the names of the parts.
-    """
+    """Return parts of an unknown's state, which are zeros at first."""
     for part in parts:
         if f"{name}/{part}" not in state:
             state[f"{name}/{part}"] = torch.zeros_like(value)

@@ -62,13 +62,7 @@ class Unknowns:
         return chained
 
     def members(self, losses: Callable[[Tensor], Losses], together: int) -> Callable[[Tensor], Evaluate]:
-        """Return `losses` as a function of several unknowns for each trial.
-
-        losses: (rows) → a function that gives the losses of dummies.
-        together: the number of members that are computed at a time.
-
-        Returns a function from unknowns [trials, members, …] to losses [trials, members], without gradients.
-        """
+        """Return `losses` as a function of several unknowns for each trial."""
 
         def chained(rows: Tensor) -> Evaluate:
             of_dummies = losses(rows)
@@ -91,17 +85,12 @@ class Unknowns:
 
 
 class Dummies(Unknowns):
-    """A parameterisation whose unknowns are the dummies themselves.
-
-    start: the first dummies, name → [trials, …].
-    project: puts unknowns back into their range, in place.
-    """
+    """A parameterisation whose unknowns are the dummies themselves."""
 
     def __init__(self, start: Tensors, project: Callable[[Tensors], None] = free) -> None:
         super().__init__(start, lambda unknowns, rows: unknowns, project=project)
 
     def through(self, evaluate: Callable[[Tensor], Evaluate]) -> Callable[[Tensor], Evaluate]:
-        """Return `evaluate` itself."""
         return evaluate
 
 

@@ -17,29 +17,14 @@ def local_steps(observation: Observation, batch: int) -> list[slice]:
 
 
 def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
-    """Return the mean gradient that an update stands for.
-
-    An observed gradient stands for itself. An update of weights stands for minus the update, divided by the
-    learning rate and the number of local steps. Source: AGIC, Eqn 4. The division by the number of steps
-    turns the sum over mini-batches into the mean that one large batch would have.
-
-    update: what the client sent.
-    batch: the number of the client's samples.
-    """
+    """Return the mean gradient that an update stands for."""
     if observation.kind == "gradient":
         return update
     return update / (-observation.local["lr"] * len(local_steps(observation, batch)))
 
 
 def received(observation: Observation, name: str, rounds: Tensor, client: int) -> Tensor:
-    """Read the updates of one parameter as the server received them.
-
-    name: the name of the parameter.
-    rounds: [n], the rounds to read.
-    client: the number of the client.
-
-    Returns [n, *shape].
-    """
+    """Read the updates of one parameter as the server received them."""
     return torch.from_numpy(np.array(observation.updates[name][rounds.numpy(), client]))
 
 

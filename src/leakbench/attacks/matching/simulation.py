@@ -16,14 +16,6 @@ def simulated_update(
     """Simulate a client's local steps of plain SGD on dummy images.
 
     From the second step on each trial has weights of its own, so the trials run one after another.
-
-    model: the victim with the weights that were sent.
-    images: [trials, batch, …], the dummy images.
-    labels: [trials, batch, …], classes or probabilities.
-    steps: the mini-batches that the client took, in the client's order, as slices of the batch.
-    lr: the learning rate of each step.
-
-    Returns parameter → new minus old weights [trials, *shape].
     """
     found: list[Tensors] = []
     for x, y in zip(images.split(1), labels.split(1), strict=True):

@@ -15,7 +15,7 @@ from leakbench.attacks.matching.parameterisation import Unknowns, free
 from leakbench.attacks.matching.received import received
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.errors import Unfit
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 from leakbench.networks.per_trial import hidden
 
 # The name of the unknown for the place between w_0 (0) and w_T (1).
@@ -33,11 +33,6 @@ def moved(group: Group, rows: Tensor) -> Tensors:
     }
 
 
-def spread(value: Tensor, like: Tensor) -> Tensor:
-    """Reshape a value of each trial, [n], so that it can multiply a tensor like `like`, [n, *shape]."""
-    return value.view(-1, *[1] * (like.dim() - 1))
-
-
 def surrogate_unknowns(
     group: Group,
     images: Tensors,
@@ -46,18 +41,7 @@ def surrogate_unknowns(
     boxed: bool,
     project: Project,
 ) -> Unknowns:
-    """Return unknowns that hold images and, beside them, what determines the surrogate weights.
-
-    group: the trials.
-    images: the first images, and the first logits of labels if the labels are unknown.
-    way: the first values of what determines the weights, name → [trials, …].
-    weights: (unknowns, rows) → the surrogate weights of the trials `rows` [n], parameter → [n, *shape].
-    boxed: whether pixels are kept in their range, from the start.
-    project: puts `way` back into its range, in place.
-
-    Returns unknowns whose dummies hold the images and the weights at which the gradient is taken. Raises
-    Unfit for observed gradients, for simulated steps and for hidden parameters.
-    """
+    """Return unknowns that hold images and, beside them, what determines the surrogate weights."""
     if group.observation.kind != "model":
         raise Unfit(
             "attack: unknowns: surrogate weights lie on the way to a client's new weights, and it sent a "
@@ -84,27 +68,14 @@ def surrogate_unknowns(
 
 
 def on_line(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> tuple[Tensor, Tensors]:
-    """Return each trial's place on the line from w_0 to w_T, and the weights there.
-
-    group: the trials of the attack.
-    share: the place that an unknown of 1 stands for.
-    unknowns: name → [n, …], with PLACE among them.
-    rows: [n], the numbers of the trials.
-
-    Returns the place [n] and (1 − place) w_0 + place w_T, parameter → [n, *shape].
-    """
+    """Return each trial's place on the line from w_0 to w_T, and the weights there."""
     place = unknowns[PLACE] * share
     sent = dict(group.model.named_parameters())
-    return place, {name: sent[name] + spread(place, by) * by for name, by in moved(group, rows).items()}
+    return place, {name: sent[name] + over(place, by) * by for name, by in moved(group, rows).items()}
 
 
 def placed(group: Group, place: float, share: float) -> tuple[Tensors, Project]:
-    """Return the first unknown of the place, and a function that keeps it between w_0 and w_T.
-
-    group: the trials.
-    place: the first place, between 0 (w_0) and 1 (w_T).
-    share: the place that an unknown of 1 stands for.
-    """
+    """Return the first unknown of the place, and a function that keeps it between w_0 and w_T."""
 
     def project(unknowns: Tensors) -> None:
         unknowns[PLACE].clamp_(0, 1 / share)

@@ -90,10 +90,7 @@ Term = Distance | Weights | Entries | Penalty | Prior
 
 
 def differentiated(value: Callable[[Tensor], Tensor]) -> Valued:
-    """Return a function of images that gives its value [trials] and its derivative, by autograd.
-
-    value: images → [trials].
-    """
+    """Return a function of images that gives its value [trials] and its derivative, by autograd."""
 
     def valued(images: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():

@@ -1,10 +1,8 @@
 """Trials: the updates that a cell's attack works on together, and what becomes of them."""
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import torch
@@ -24,8 +22,6 @@ from leakbench.networks.per_trial import hidden, lent
 from leakbench.observations.adaptation import Nuisance
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
-
-Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -48,12 +44,11 @@ class Group:
     pixels: channels, rows and columns of an image.
     steps: the local steps as slices of the batch, if they are to be simulated.
     nuisance: what is unknown of the defence.
-    precision: the precision in which `caused` computes the model.
     epochs: how many unknown images stand for one sample, one for each local epoch (DLF). The batch is then
     one epoch's images after another's.
     stride: how many of the client's steps one of `steps` stands for.
 
-    Raises Unfit for steps with hidden parameters, and for steps in bfloat16, whose weights would not move.
+    Raises Unfit for steps with hidden parameters.
     """
 
     observation: Observation
@@ -70,7 +65,6 @@ class Group:
     pixels: tuple[int, int, int]
     steps: list[slice] = field(default_factory=list)
     nuisance: Nuisance = field(default_factory=Nuisance)
-    precision: Precision = "float32"
     epochs: int = 1
     stride: int = 1
 
@@ -80,18 +74,6 @@ class Group:
                 "attack: local steps are not simulated with hidden parameters (set updates: one-batch)"
             )
 
-        if self.steps and self.precision != "float32":
-            raise Unfit("attack: precision: bfloat16 simulates no local steps (set updates: one-batch)")
-
-    @cached_property
-    def rounded(self) -> nn.Module:
-        """The model in the group's precision."""
-        if self.precision == "float32":
-            return self.model
-        found = deepcopy(self.model).bfloat16()
-        engines_fit(found, self.shape, like=self.model)
-        return found
-
     @cached_property
     def names(self) -> list[str]:
         """The names of the model's parameters, in its order."""
@@ -99,11 +81,7 @@ class Group:
 
     @cached_property
     def _as_pixels(self) -> bool:
-        """Whether the unknowns are known to be pixels, because the victim normalises nothing.
-
-        On a device other than the processor it is False, because reading the values would wait for the
-        device.
-        """
+        """Whether the unknowns are known to be pixels, because the victim normalises nothing."""
         if self.device != "cpu":
             return False
         return not self.mean.any() and bool((self.deviation == 1).all())
@@ -130,11 +108,7 @@ class Group:
 
     @property
     def lr(self) -> float:
-        """The learning rate of a simulated step.
-
-        It is the client's learning rate times the number of client's steps that the simulated step stands
-        for.
-        """
+        """The learning rate of a simulated step."""
         return float(self.observation.local["lr"]) * self.stride
 
     @cached_property
@@ -143,10 +117,7 @@ class Group:
         return noise_images(self.pixels).to(self.device)
 
     def observed(self, trials: Tensor) -> Tensors:
-        """Read what was observed for `trials` [n]: parameter → [n, *shape].
-
-        It is a gradient for each trial, or the update itself if local steps are simulated.
-        """
+        """Read what was observed for `trials` [n]: parameter → [n, *shape]."""
         rounds = self.rounds[trials // self.restarts]
         found = {
             name: received(self.observation, name, rounds, self.client).to(self.device)
@@ -159,24 +130,14 @@ class Group:
         )
 
     def caused(self, images: Tensor, labels: Tensor, trials: Tensor, dummies: Tensors) -> Tensors:
-        """Return what `observed` would be if the dummies were the private images.
-
-        images: [n, batch, …], the dummies' pixels, which require a gradient.
-        labels: [n, batch] classes, or [n, batch, classes] probabilities.
-        trials: [n], the numbers of the trials.
-        dummies: all dummies by name. They may hold the hidden parameters, or the weights [n, *shape] at which
-        the gradients are taken.
-
-        Returns parameter → [n, *shape].
-        """
+        """Return what `observed` would be if the dummies were the private images."""
         if self.steps:
             return simulated_update(self.model, images, labels, self.steps, self.lr)
         weights = {name: dummies[name] for name in self.names if name in dummies}
         if weights:
             return gradients_at(self.model, images, labels, weights)
-        kind = images.dtype if self.precision == "float32" else torch.bfloat16
-        with lent(self.rounded, {name: value.to(kind) for name, value in dummies.items()}):
-            found, _ = gradients(self.rounded, images.to(kind), labels)
+        with lent(self.model, {name: value.to(images.dtype) for name, value in dummies.items()}):
+            found, _ = gradients(self.model, images, labels)
         found = {name: value.to(images.dtype) for name, value in found.items()}
         slopes = {name: found.pop(name) for name in hidden(self.model)}
         return found | self.nuisance.gradients(trials, dummies, slopes)
@@ -186,10 +147,6 @@ class Group:
 
         The numbers are drawn on the processor, trial by trial. So the start of a trial depends neither on the
         device nor on how many trials follow.
-
-        start: "normal" for standard normal numbers, otherwise uniform in [0, 1].
-        rng: the source of random numbers.
-        trials: the number of trials; by default all of the group.
         """
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
@@ -208,10 +165,7 @@ class Group:
         return unknowns * self.deviation + self.mean
 
     def shown(self, unknowns: Tensor) -> Tensor:
-        """Return what an attack shows of its unknowns: images in [0, 1] on the processor.
-
-        Numbers that are NaN become black.
-        """
+        """Return what an attack shows of its unknowns: images in [0, 1] on the processor."""
         return torch.nan_to_num(self.to_pixels(unknowns.to(self.device))).clamp(0, 1).cpu()
 
     def clip(self, unknowns: Tensors) -> None:
@@ -228,13 +182,7 @@ def groups(
     restarts: int = 1,
     rng: torch.Generator | None = None,
 ) -> Iterator[Group]:
-    """Yield the groups of an observation. Each (round, client) is in one of them.
-
-    observation: what the server saw.
-    updates: how an update of several local steps is read (`matching.local_epochs`).
-    restarts: the number of trials of each update.
-    rng: draws the order of the labels where the samples' order is unknown.
-    """
+    """Yield the groups of an observation. Each (round, client) is in one of them."""
     shape = observation.network["shape"]
     first: nn.Module | None = None
     for origin in np.unique(observation.origin):
@@ -296,12 +244,7 @@ class Collected:
         )
 
     def add(self, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
-        """Keep, of each update's restarts, the one with the lowest final loss.
-
-        group: the trials.
-        outcome: what became of them.
-        gap: (dummies) → [trials], how far the gradients that the dummies would cause are from those observed.
-        """
+        """Keep, of each update's restarts, the one with the lowest final loss."""
         found, part = self.found, (group.rounds, group.client)
         assert found.labels is not None
         assert found.diverged is not None

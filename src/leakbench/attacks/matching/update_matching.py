@@ -24,39 +24,19 @@ class Looks:
 
 
 def squared_errors(earlier: Tensor, later: Tensor, pooling: bool) -> Tensor:
-    """Return the mean squared error between each of m images and each of k images, float64 [m, k].
-
-    earlier: [m, channels, rows, columns].
-    later: [k, channels, rows, columns].
-    pooling: whether averages over 2×2 pixels are compared, which removes noise (AGIC, section V-A: kernel 2,
-    stride 2).
-    """
+    """Return the mean squared error between each of m images and each of k images, float64 [m, k]."""
     a, b = (avg_pool2d(x, KERNEL) if pooling else x for x in (earlier, later))
     a, b = a.flatten(1).double(), b.flatten(1).double()
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square() / a.shape[1]
 
 
 def share_a_label(earlier: Tensor, later: Tensor) -> Tensor:
-    """Return whether the label lists of two updates have a label in common, bool [m, k].
-
-    For batches of one image the question is whether the labels are equal.
-
-    earlier: [m, batch].
-    later: [k, batch].
-    """
+    """Return whether the label lists of two updates have a label in common, bool [m, k]."""
     return torch.stack([(earlier[:, :, None] == row).flatten(1).any(1) for row in later], 1)
 
 
 def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
-    """Pair images one to one, always the nearest two that are both free.
-
-    If errors are equal, the first pair goes first, row by row.
-
-    errors: [m, k].
-    allowed: bool [m, k], the pairs that may be made.
-
-    Returns for each of the k images its partner among the m, or -1.
-    """
+    """Pair images one to one, always the nearest two that are both free."""
     partner = torch.full((errors.shape[1],), -1)
     free = [True] * len(errors), [True] * errors.shape[1]
     places = allowed.flatten().nonzero().flatten()
@@ -75,17 +55,7 @@ def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
 
 
 def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list[Tensor]:
-    """Return for each epoch the partner of each image in the epoch before.
-
-    The epochs are paired one after another.
-
-    epochs: the first looks at the epochs, in order.
-    pooling: as in `squared_errors`.
-    label_filter: whether only images of updates that share a label are paired.
-
-    Returns for each epoch [updates, batch]: the number of the partner (its update · batch + its position), or
-    -1 if there is none.
-    """
+    """Return for each epoch the partner of each image in the epoch before."""
     found = [torch.full(epochs[0].labels.shape, -1)]
     for earlier, later in pairwise(epochs):
         errors = squared_errors(earlier.images.flatten(0, 1), later.images.flatten(0, 1), pooling)
@@ -99,12 +69,7 @@ def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list
 
 
 def chains(found: Sequence[Tensor]) -> dict[range, Tensor]:
-    """Return the samples that `partners` found, by the epochs in which they were seen.
-
-    An image without a partner begins a new sample, so every image belongs to exactly one sample.
-
-    Returns range of epochs → [samples, epochs], the number of the sample's image in each epoch.
-    """
+    """Return the samples that `partners` found, by the epochs in which they were seen."""
     open_: dict[int, list[int]] = {}
     ended: dict[range, list[list[int]]] = {}
 

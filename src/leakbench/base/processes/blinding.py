@@ -59,11 +59,6 @@ class Blinded(PermissionError):
 def apart(files: Sequence[Path | None], run: Callable[[Sequence[Path | None]], int]) -> int:
     """Run `run` in a child process that writes its files to a folder of its own.
 
-    files: where the outputs belong, None for an output that is not asked for. The child's folder lies beside
-    the first of them.
-    run: called with the paths to write to in the child's folder, None where `files` has None; returns an
-    exit code.
-
     If the exit code is 0, the files that the child wrote are moved to their places and get their digests.
     Returns the exit code. Raises UserError if the places cannot be written, and for an output that is no
     regular file.
@@ -112,9 +107,6 @@ def _forked(run: Callable[[], int]) -> int:
 
 def seal(own: Sequence[Path], device: str = "cpu") -> str:
     """Let this process open only the folders `own` and, for reading, the libraries.
-
-    own: the folders that stay open; the process works in the first of them from then on.
-    device: torch's name of the device on which the attack computes; a GPU's driver has files of its own.
 
     The seal cannot be undone. Returns in words what enforces it.
     """

@@ -21,10 +21,7 @@ POLL_SECONDS = 0.5
 
 
 def present() -> list[str]:
-    """Return a name for each GPU that this process sees, in torch's order.
-
-    A GPU has the same name in all processes of the machine.
-    """
+    """Return a name for each GPU that this process sees, in torch's order."""
     import torch
 
     return [
@@ -36,10 +33,6 @@ def present() -> list[str]:
 @contextmanager
 def leased(device: str, names: Callable[[], Sequence[str]] = present, folder: Path = FOLDER) -> Iterator[str]:
     """Yield the device to compute on, and hold its lease meanwhile.
-
-    device: `cpu`, `cuda` or `cuda:<number>`.
-    names: returns a name for each GPU.
-    folder: where the files lie that stand for the GPUs.
 
     `cuda` gets the first GPU that no other job holds, and waits for one if all are held. A caller who gives a
     number has chosen a GPU and does not wait, but holds its lease if the GPU is free. `cpu` takes no lease.

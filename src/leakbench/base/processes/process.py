@@ -61,24 +61,17 @@ def born(process: int) -> int:
 
 
 def alive(process: int) -> bool:
-    """Return whether there is such a process and it runs."""
     return born(process) > 0
 
 
 def owner_of_the_run() -> int | None:
-    """Return the process that owns the run this job belongs to.
-
-    None means that there is no such process or that this one cannot see it, as in a container.
-    """
+    """Return the process that owns the run this job belongs to."""
     owner = os.environ.get(OWNER, "")
     return int(owner) if owner.isdigit() and not any(name in os.environ for name in _CONTAINERS) else None
 
 
 def folder_of_the_run(owner: int) -> Path:
-    """Return the folder of the run that process `owner` owns, and make it if need be.
-
-    Only this user may enter the folder. Raises PermissionError if it is not this user's own.
-    """
+    """Return the folder of the run that process `owner` owns, and make it if need be."""
     folder = Path(tempfile.gettempdir()) / f"leakbench-{os.getuid()}-{owner}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -114,13 +107,7 @@ def end_with_parent() -> None:
 
 
 def ended(run: Callable[[], int], answer: Callable[[int], object] = bool) -> NoReturn:
-    """End this process, a fork, with the exit code of `run`.
-
-    run: the job, which returns an exit code.
-    answer: called with the exit code before the process ends.
-
-    As at the interpreter's own end, an exception is printed and the streams are flushed.
-    """
+    """End this process, a fork, with the exit code of `run`."""
     code = 1
     try:
         code = run()

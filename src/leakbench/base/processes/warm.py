@@ -28,17 +28,12 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def lead(main: bool) -> None:
-    """Let the jobs that this process starts run by its own interpreter, and fork from a warm process.
-
-    main: whether this process owns the whole run. After any other process no jobs follow for which a warm
-    process pays, so none is used.
-    """
+    """Let the jobs that this process starts run by its own interpreter, and fork from a warm process."""
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ[OWNER] = str(os.getpid()) if main else ""
 
 
 def socket_of(owner: int) -> Path:
-    """Return the socket of the run that process `owner` owns."""
     return folder_of_the_run(owner) / "socket"
 
 
@@ -54,21 +49,12 @@ def receive(stream: socket.socket, size: int) -> bytes:
 
 
 def loaded(address: Path) -> Path:
-    """Return the socket of the process that has all of leakbench loaded.
-
-    It lies beside `address`, the socket of the process that has loaded only what an attack may import.
-    """
+    """Return the socket of the process that has all of leakbench loaded."""
     return address.with_name("loaded")
 
 
 def run_warm(argv: Sequence[str], blind: bool = True) -> int | None:
-    """Run a job in a fork of the warm process.
-
-    argv: the job's verb and arguments.
-    blind: whether the job's process may have loaded only what an attack may import.
-
-    Returns the job's exit code, or None if the caller must run the job itself.
-    """
+    """Run a job in a fork of the warm process."""
     owner = owner_of_the_run()
     if owner is None:
         return None

@@ -40,10 +40,7 @@ class Work:
     device: str = "cpu"
 
     def part(self, label: str) -> "Work":
-        """Return how one part of the attack works, in a folder of its own.
-
-        A part must not resume from another part's folder.
-        """
+        """Return how one part of the attack works, in a folder of its own."""
         folder = self.scratch and self.scratch / re.sub("[^a-z0-9]+", "-", label)
         return replace(self, label=label, scratch=folder)
 
@@ -96,10 +93,6 @@ def _held() -> Iterator[None]:
 
 
 def _work(tasks: Sequence[Task], quiet: bool) -> NoReturn:
-    """Run the tasks one after another and end the process.
-
-    quiet: whether the worker's progress is hidden; the first worker's stands for all.
-    """
     code = 1
     try:
         end_with_parent()

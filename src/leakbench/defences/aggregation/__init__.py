@@ -43,15 +43,11 @@ def cross_validates(module: str) -> bool:
 
 
 def build(module: str, parameters: dict[str, Any]) -> Rule:
-    """Build the rule whose file is `module`."""
     return partial(part("aggregation", module), **parameters)
 
 
 def validated(values: np.ndarray | None) -> np.ndarray:
-    """Return `values`, a matrix [clients, splits] of the report.
-
-    Raises UserError where it was not measured.
-    """
+    """Return `values`, a matrix [clients, splits] of the report."""
     if values is None:
         raise UserError(
             "the aggregation needs every model validated by every client (set the training's hold_out)"

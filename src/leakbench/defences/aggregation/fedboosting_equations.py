@@ -9,7 +9,6 @@ CROSS_VALIDATES = True
 
 
 def softmax(values: np.ndarray) -> np.ndarray:
-    """Return exp of `values` [n] over its sum."""
     powers = np.exp(values - values.max())
     return powers / powers.sum()
 

@@ -34,10 +34,7 @@ class Keys:
         raise TypeError("keys are neither pickled nor copied")
 
     def secret(self) -> Any:
-        """Return the private key.
-
-        Raises UserError if there is none.
-        """
+        """Return the private key. Raises UserError if there is none."""
         if self.private is None:
             raise UserError("the public half of a key pair opens nothing (ask a client)")
         return self.private
@@ -93,23 +90,12 @@ class Scheme(NamedTuple):
 
 
 def build(module: str, parameters: dict[str, Any]) -> Scheme:
-    """Build the scheme whose file is `module`.
-
-    module: the file's name.
-    parameters: keyword arguments of the function that the file is named after.
-    """
     scheme: Scheme = part("encryption", module)(**parameters)
     return scheme
 
 
 def belongs(keys: Keys, sealed: Sealed, count: int, blocks: int) -> None:
-    """Raise UserError for an upload that is of another key pair or incomplete.
-
-    keys: the key pair that the upload must be encrypted with.
-    sealed: the upload.
-    count: the number of values that it must have.
-    blocks: the number of ciphertexts that it must have.
-    """
+    """Raise UserError for an upload that is of another key pair or incomplete."""
     if sealed.key != keys.name:
         raise UserError("the update is encrypted with another key pair (give all clients the same one)")
     if sealed.number != count or len(sealed.blocks) != blocks:
@@ -120,10 +106,7 @@ def belongs(keys: Keys, sealed: Sealed, count: int, blocks: int) -> None:
 
 
 def chosen(parts: Sequence[Sealed], weights: Sequence[int]) -> list[tuple[Sealed, int]]:
-    """Return the parts whose weight is not zero, with their weights.
-
-    Raises UserError if all weights are zero, or if one is negative.
-    """
+    """Return the parts whose weight is not zero, with their weights."""
     if min(weights) < 0:
         raise UserError(f"the weight {min(weights)} is negative (weights are shares of the pieces)")
     found = [(each, weight) for each, weight in zip(parts, weights, strict=True) if weight]

@@ -143,11 +143,7 @@ def ckks(
 
 
 def weighted(vectors: Sequence[Any], weights: Sequence[int]) -> Any:
-    """Return Σ weight · vector, by doublings and additions alone, from the highest bit down.
-
-    vectors: encrypted vectors.
-    weights: their weights, positive integers.
-    """
+    """Return Σ weight · vector, by doublings and additions alone, from the highest bit down."""
     total = None
     for bit in reversed(range(max(weights).bit_length())):
         total = None if total is None else total + total

@@ -32,8 +32,6 @@ def residue(private: Any) -> int:
     … p − 1 gives each residue equally often. Two powers of half the length and half the modulus take a
     quarter of the time of r^n mod n². Clients of FedBoosting share the private key; a client that has only
     the public one would use r^n.
-
-    private: the private key, whose primes are p and q.
     """
     p, q = gmpy2.mpz(private.p), gmpy2.mpz(private.q)
     pp, qq = p * p, q * q
@@ -42,14 +40,7 @@ def residue(private: Any) -> int:
 
 
 def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
-    """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits.
-
-    bits: bits of the key.
-    value_bits: bits of a value's magnitude.
-    weight_bits: bits of the sum of a sum's weights.
-
-    Raises UserError if no field fits.
-    """
+    """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits."""
     width = value_bits + 1 + weight_bits
     count = (bits - 1) // width
     if count < 1:
@@ -61,15 +52,7 @@ def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
 
 
 def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> list[int]:
-    """Return integers as plaintexts of several fields.
-
-    numbers: the integers.
-    count: the number of fields of a plaintext.
-    width: the width of a field in bits.
-    value_bits: bits of an integer's magnitude.
-
-    Raises UserError for an integer beyond the headroom.
-    """
+    """Return integers as plaintexts of several fields."""
     offset = 1 << value_bits
     if (largest := max(map(abs, numbers), default=0)) >= offset:
         raise UserError(
@@ -88,17 +71,7 @@ def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> lis
 def unpack(
     packed: Sequence[int], number: int, count: int, width: int, value_bits: int, weight: int
 ) -> list[int]:
-    """Return the weighted sums in opened plaintexts.
-
-    packed: the plaintexts, as `pack` makes them, weighted and added up.
-    number: how many sums are returned.
-    count: the number of fields of a plaintext.
-    width: the width of a field in bits.
-    value_bits: bits of an integer's magnitude.
-    weight: the sum of the weights.
-
-    Raises UserError for plaintexts that were not packed this way.
-    """
+    """Return the weighted sums in opened plaintexts."""
     mask, offset, out = (1 << width) - 1, weight << value_bits, []
     for place, whole in enumerate(packed):
         here = min(count, number - place * count)

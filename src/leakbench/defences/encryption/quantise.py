@@ -8,14 +8,7 @@ from leakbench.base.errors import UserError
 
 
 def integers(values: np.ndarray, scale: int, pieces: int) -> list[int]:
-    """Return values as round(value · scale / pieces), exactly, to the nearest integer.
-
-    values: float64 [n].
-    scale: what a weighted sum of the integers is divided by to give values again.
-    pieces: the integer weight that stands for a share of 1.
-
-    Raises UserError for a value that is not a finite number.
-    """
+    """Return values as round(value · scale / pieces), exactly, to the nearest integer."""
     if not np.isfinite(values).all():
         raise UserError("the update holds a value that is no finite number (lower the training's lr)")
     found = []
@@ -27,21 +20,11 @@ def integers(values: np.ndarray, scale: int, pieces: int) -> list[int]:
 
 
 def weights(shares: Sequence[float], pieces: int) -> list[int]:
-    """Return round(share · pieces) of shares in [0, 1].
-
-    The results need not add up to `pieces`, nor do the published ones.
-    """
     return [round(float(share) * pieces) for share in shares]
 
 
 def values(sums: Sequence[int], scale: int) -> np.ndarray:
-    """Return weighted sums of `integers` as values float64 [n].
-
-    They are Σ weight/pieces · value, up to `bound`.
-
-    sums: the weighted sums.
-    scale: as in `integers`.
-    """
+    """Return weighted sums of `integers` as values float64 [n]."""
     return np.array([each / scale for each in sums])
 
 
@@ -50,8 +33,5 @@ def bound(weights: Sequence[int], scale: int) -> float:
 
     Each integer is within 1/2 of value · scale / pieces, and weights multiply this error. The division by
     `scale` is correctly rounded, and float64 adds one part in 2^53 of the sum.
-
-    weights: the integer weights of the sum.
-    scale: as in `integers`.
     """
     return sum(weights) / (2 * scale)

@@ -46,12 +46,7 @@ class Received:
     sent: Mapping[str, Tensor] | None = None
 
     def records(self, fewest: int = 1) -> tuple[Tensor, Tensor]:
-        """Return images and labels.
-
-        fewest: the number of records that a detector needs.
-
-        Raises Unfit where the records are unknown or fewer.
-        """
+        """Return images and labels. Raises Unfit where the records are unknown or fewer."""
         if not len(self.labels):
             raise Unfit("the client's records are unknown")
         if len(self.labels) < fewest:
@@ -59,22 +54,14 @@ class Received:
         return self.images, self.labels
 
     def by_entropy(self, fewest: int = 1) -> tuple[Tensor, Tensor]:
-        """Return images and labels for a detector that takes gradients of the mean cross-entropy.
-
-        fewest: the number of records that the detector needs.
-
-        Raises Unfit as `records` does, and where the client trains with another loss.
-        """
+        """Return images and labels for a detector that takes gradients of the mean cross-entropy."""
         if not self.plain_loss:
             raise Unfit("the loss is not the mean cross-entropy")
         return self.records(fewest)
 
     @cached_property
     def gradient(self) -> Mapping[str, Tensor]:
-        """Return what the client would send: parameter → the gradient of the mean loss over its batch.
-
-        Raises Unfit as `by_entropy` does.
-        """
+        """Return what the client would send: parameter → the gradient of the mean loss over its batch."""
         images, labels = self.by_entropy()
         named = dict(self.model.named_parameters())
         loss = cross_entropy(self.model(images), labels)
@@ -102,10 +89,7 @@ class Received:
 
     @cached_property
     def layer(self) -> nn.Linear:
-        """Return the first dense layer that reads something flattened.
-
-        Raises Unfit where there is no such layer.
-        """
+        """Return the first dense layer that reads something flattened."""
         # Two images, because a batch norm that goes by its batch has no statistics of a single number.
         channels, rows, columns = self.images.shape[1:]
         images = self.images[:2] if len(self.labels) else noise_images((channels, rows, columns))[:2]
@@ -114,10 +98,7 @@ class Received:
 
     @cached_property
     def broken(self) -> bool:
-        """Return whether a weight, or a number of the batch's gradient, is not finite.
-
-        An honest model has no such number.
-        """
+        """Return whether a weight, or a number of the batch's gradient, is not finite."""
         with suppress(Unfit):
             if not all(value.isfinite().all() for value in self.gradient.values()):
                 return True
@@ -139,7 +120,6 @@ class Reading:
 
     @property
     def sounds(self) -> bool:
-        """Return whether the detector raises an alarm."""
         return self.far > 1
 
 
@@ -154,10 +134,7 @@ def looks_for(name: str) -> str:
 
 
 def reading(name: str, received: Received) -> Reading:
-    """Run one detector on what a client received.
-
-    A model with a weight that is not finite makes every detector raise an alarm.
-    """
+    """Run one detector on what a client received."""
     try:
         far = math.inf if received.broken else float(parts.part("detectors", name)(received))
     except Unfit as reason:

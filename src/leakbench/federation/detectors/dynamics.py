@@ -36,14 +36,7 @@ def dynamics(received: Received) -> float:
 
 
 def farthest(now: Mapping[str, float], earlier: Sequence[Mapping[str, float]]) -> float:
-    """Return the largest distance of a number of `now` from the earlier numbers of the same name.
-
-    now: name → a number that is not negative.
-    earlier: the same of at least two earlier rounds; all are finite.
-
-    The distance is in standard deviations of the logarithms; it is infinite where a number of `now` is not
-    finite.
-    """
+    """Return the largest distance of a number of `now` from the earlier numbers of the same name."""
     far = 0.0
     for name, value in now.items():
         if not math.isfinite(value):

@@ -50,17 +50,6 @@ Server = Callable[[nn.Module, Held], Written]
 
 
 def build(module: str, parameters: dict[str, Any]) -> Server:
-    """Return the server whose file is `module`.
-
-    The server is called with a network and what it holds (`Held`). It changes the network's weights in place
-    and returns what else it did.
-
-    module: the file's name.
-    parameters: keyword arguments of the function that the file is named after.
-
-    Calling the server raises UserError if the network lacks a layer that the server needs, or if the server
-    lacks samples.
-    """
     return partial(part("servers", module), **parameters)
 
 
@@ -93,12 +82,9 @@ def trapped(
     @torch.no_grad()
     def read(samples: Tensor) -> Tensor:
         kept: list[Tensor] = []
-        hook = layer.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0].flatten(1)))
-        try:
+        with layer.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0].flatten(1))):
             for few in samples.split(1000):
                 model(few)
-        finally:
-            hook.remove()
         return torch.cat(kept)
 
     return layer, read

@@ -26,16 +26,9 @@ def loki(
     bins: Literal["quantiles", "normal"] = "quantiles",
     gain: Annotated[float, Field(gt=0)] = 1.0,
     unsure: bool = True,
-    closing: Annotated[
-        bool, Field(description="Whether each neuron has a bin of its own, which closes at the first step.")
-    ] = False,
-    factor: Annotated[
-        float, Field(gt=0, description="What the copying kernels are multiplied by, with `closing`.")
-    ] = 1.0,
-    step: Annotated[
-        int,
-        Field(ge=0, description="Samples of a client's mini-batch, with `closing`. 0: it has all."),
-    ] = 0,
+    closing: bool = False,
+    factor: Annotated[float, Field(gt=0)] = 1.0,
+    step: Annotated[int, Field(ge=0)] = 0,
 ) -> Written:
     """Send each client kernels of its own that copy a sample, all others zero, and sort samples into bins.
 
@@ -101,14 +94,7 @@ def loki(
 
 
 def first_alone(bins: int, samples: int, step: int) -> float:
-    """Return the probability that a sample is alone in its bin in the first mini-batch that opens the bin.
-
-    All bins are equally likely.
-
-    bins: the number of bins.
-    samples: the number of samples of a client.
-    step: how many samples a mini-batch has; 0 means all at once.
-    """
+    """Return the probability that a sample is alone in its bin in the first mini-batch that opens the bin."""
     sizes = [min(step, samples - begin) for begin in range(0, samples, step)] if step else [samples]
     before, found = 0, 0.0
     for size in sizes:
@@ -119,13 +105,7 @@ def first_alone(bins: int, samples: int, step: int) -> float:
 
 
 def _part(layer: nn.Linear, means: Tensor, bins: str, scale: float) -> None:
-    """Give each neuron a bin of its own, so that its output goes from 0 to 1 between two cuts.
-
-    layer: the dense layer whose weights and biases are written.
-    means: the means of the server's samples, float64 [n].
-    bins: as in `robbing_the_fed`.
-    scale: what a sample's sum is divided by to give its mean.
-    """
+    """Give each neuron a bin of its own, so that its output goes from 0 to 1 between two cuts."""
     share = torch.linspace(0, 1, layer.out_features + 1, dtype=torch.float64)
     if bins == "quantiles":
         cuts = torch.quantile(means, share)
@@ -139,13 +119,7 @@ def _part(layer: nn.Linear, means: Tensor, bins: str, scale: float) -> None:
 
 
 def taps(shape: torch.Size, clients: int) -> Tensor:
-    """Return the convolution's weights for each client, [clients, *shape].
-
-    In a client's weights only its own group of kernels copies a sample; all other kernels are zero.
-
-    shape: kernels, channels, rows and columns of the convolution's weights.
-    clients: the number of clients.
-    """
+    """Return the convolution's weights for each client, [clients, *shape]."""
     _, channels, rows, columns = shape
     each = torch.zeros(clients, *shape)
     for client in range(clients):
@@ -155,11 +129,7 @@ def taps(shape: torch.Size, clients: int) -> Tensor:
 
 
 def _places(model: nn.Module, shape: tuple[int, int, int], clients: int) -> tuple[str, nn.Conv2d, nn.Linear]:
-    """Return the first convolution with its name, and the dense layer that reads it.
-
-    Raises UserError if the network does not begin with these two layers, or if the convolution has too few
-    kernels.
-    """
+    """Return the first convolution with its name, and the dense layer that reads it."""
     weighted = [
         (name, module)
         for name, module in model.named_modules()

@@ -57,23 +57,12 @@ def robbing_the_fed(
 
 
 def alone(bins: int, batch: int) -> float:
-    """Return the probability that a sample is alone in its bin, where all bins are equally likely.
-
-    bins: the number of bins.
-    batch: the number of samples that fall into them.
-    """
+    """Return the probability that a sample is alone in its bin, where all bins are equally likely."""
     return float((1 - 1 / bins) ** (batch - 1))
 
 
 def reader(model: nn.Module, layer: nn.Linear, server: str) -> nn.Linear:
-    """Return the dense layer behind `layer`.
-
-    model: the network.
-    layer: its first dense layer.
-    server: the server's name, for messages.
-
-    Raises UserError if no dense layer reads the neurons of `layer` alone.
-    """
+    """Return the dense layer behind `layer`."""
     later = next((m for m in model.modules() if isinstance(m, nn.Linear) and m is not layer), None)
     if later is None or later.in_features != layer.out_features:
         raise UserError(
@@ -87,15 +76,7 @@ def reader(model: nn.Module, layer: nn.Linear, server: str) -> nn.Linear:
 def write_bins(
     layer: nn.Linear, later: nn.Linear, means: Tensor, bins: str, gain: float, values: int = 0
 ) -> None:
-    """Write one query, the mean of a sample, and biases that cut its results on samples into bins.
-
-    layer: the dense layer whose weights and biases are written.
-    later: the dense layer behind it, which gets equal columns.
-    means: the means of the server's own samples as `layer` reads them, float64 [n].
-    bins: as in `robbing_the_fed`.
-    gain: as in `robbing_the_fed`.
-    values: the number of inputs of `layer` that belong to one sample; 0 means all.
-    """
+    """Write one query, the mean of a sample, and biases that cut its results on samples into bins."""
     neurons = layer.out_features
     share = torch.arange(neurons, dtype=torch.float64) / neurons
     if bins == "quantiles":

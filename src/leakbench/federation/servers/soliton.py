@@ -17,10 +17,6 @@ def degrees(batch: int, spread: float, failure: float) -> Tensor:
     """Return the probability of each degree 1 … batch under the robust soliton distribution, float64 [batch].
 
     The source is Luby's LT codes, as the paper writes them.
-
-    batch: the number of samples.
-    spread: the distribution's constant c.
-    failure: δ, the probability that decoding fails.
     """
     ripple = spread * log(batch / failure) * sqrt(batch)
     order = torch.arange(1, batch + 1, dtype=torch.float64)

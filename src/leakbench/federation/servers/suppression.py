@@ -18,7 +18,7 @@ def suppression(
     model: nn.Module,
     held: Held,
     *,
-    chosen: Annotated[int, Field(ge=0, description="The client whose samples are read, from 0.")] = 0,
+    chosen: Annotated[int, Field(ge=0)] = 0,
     bins: Literal["quantiles", "normal"] = "quantiles",
     gain: Annotated[float, Field(gt=0)] = 1.0,
     unsure: bool = True,
@@ -66,10 +66,7 @@ def suppression(
 
 
 def _open(model: nn.Module, layer: nn.Linear, bias: Tensor, samples: Tensor) -> bool:
-    """Return whether a layer with this bias gets a gradient from some of the samples.
-
-    The layer's own bias is restored afterwards.
-    """
+    """Return whether a layer with this bias gets a gradient from some of the samples."""
     before = layer.bias.detach().clone()
     with torch.no_grad():
         layer.bias.copy_(bias)

@@ -10,13 +10,7 @@ PADDING = 4
 
 
 def to_size(images: Tensor, size: int | None) -> Tensor:
-    """Return images as float [n, channels, rows, columns] in [0, 1], scaled to `size` if it is given.
-
-    Samples that are not pictures, such as float32 coordinates, keep their values.
-
-    images: uint8 [n, rows, columns, channels].
-    size: rows and columns of the result, by bilinear interpolation; None leaves the size as it is.
-    """
+    """Return images as float [n, channels, rows, columns] in [0, 1], scaled to `size` if it is given."""
     x = pixels(images)
     if size is None or x.shape[-2:] == (size, size):
         return x
@@ -24,13 +18,7 @@ def to_size(images: Tensor, size: int | None) -> Tensor:
 
 
 def flip_crop(x: Tensor, rng: torch.Generator) -> Tensor:
-    """Return images, each mirrored with probability one half and moved by up to four pixels each way.
-
-    Zeros move in.
-
-    x: [n, channels, rows, columns].
-    rng: draws the mirroring and the moves.
-    """
+    """Return images, each mirrored with probability one half and moved by up to four pixels each way."""
     n, channels, rows, columns = x.shape
     flipped = torch.rand(n, generator=rng) < 0.5
     down, right = torch.randint(2 * PADDING + 1, (2, n, 1), generator=rng)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from leakbench.base.errors import UserError
 from leakbench.base.seeds import stream
 from leakbench.defences import aggregation, encryption
-from leakbench.federation.training.federated import Client, optimiser_of
+from leakbench.federation.training.federated import Client
+from leakbench.federation.training.fit import optimiser_of
 from leakbench.federation.training.server import Protocol, State, flat
 from leakbench.federation.training.shares import hold_out
 
@@ -25,19 +26,7 @@ def enlist(
     shares: Sequence[tuple[Tensor, Tensor]],
     device: str,
 ) -> list[Client]:
-    """Return a client for each model and its share of the images.
-
-    A poisoned client trains on shuffled labels, but the labels that it holds out are right.
-
-    spec: the study's spec.
-    models: each client's model.
-    secret: the names of the tensors that never leave a client.
-    shares: each client's images and labels.
-    device: where the models train, as torch names it.
-
-    Raises UserError if a share has nothing left to train on or to hold out, or if differential privacy does
-    not fit the model.
-    """
+    """Return a client for each model and its share of the images."""
     training, name, seed = spec["training"], spec["dataset"]["name"], spec["seed"]
     poisoned = training.get("poisoned") or {"client": None}
     clients = []
@@ -67,10 +56,7 @@ def enlist(
 
 
 def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
-    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts.
-
-    None stands for the mean weighted by the number of images.
-    """
+    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts."""
     if "aggregation" not in spec:
         return None
     training, rule = spec["training"], spec["aggregation"]
@@ -89,13 +75,7 @@ def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
 
 
 def sealed_bytes(protocol: Protocol, server: State) -> int:
-    """Return the bytes of one encrypted update's ciphertexts, as numbers.
-
-    As sent the ciphertexts are compressed, to a slightly different size each time.
-
-    protocol: the protocol, with an encryption scheme.
-    server: the server's tensors, which have as many values as an update.
-    """
+    """Return the bytes of one encrypted update's ciphertexts, as numbers."""
     assert protocol.scheme is not None
     about = protocol.scheme.about
     each: int = about["bytes_per_ciphertext"]
@@ -103,11 +83,7 @@ def sealed_bytes(protocol: Protocol, server: State) -> int:
 
 
 def spent(training: Mapping[str, Any], clients: Sequence[Client]) -> float:
-    """Return the largest ε among the clients after all rounds.
-
-    training: the study's regime, with differential privacy.
-    clients: the clients.
-    """
+    """Return the largest ε among the clients after all rounds."""
     from leakbench.federation.training.private import epsilon
 
     epochs = training["rounds"] * training["local_epochs"]

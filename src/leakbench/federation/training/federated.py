@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Defence, protected
-from leakbench.federation.training.fit import OPTIMISERS
+from leakbench.federation.training.fit import shared
 from leakbench.federation.training.server import Fit, Outcome, Protocol, State, aggregate, averaged
 from leakbench.networks.layers import Drawn
 from leakbench.networks.tasks import classification, task_of
@@ -51,23 +51,11 @@ class Client:
 
 
 class Round(NamedTuple):
-    """What a round leaves.
-
-    server: the server's tensors after the round.
-    losses: each client's training loss.
-    outcome: the outcome of an aggregation by rule; None for the mean weighted by the number of images.
-    """
+    """What a round leaves."""
 
     server: State
     losses: list[float]
     outcome: Outcome | None = None
-
-
-def optimiser_of(model: nn.Module, training: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """Return the optimiser that a regime names, over the model's parameters."""
-    return OPTIMISERS[training["optimiser"]](
-        model.parameters(), lr=training["lr"], **dict(training["options"])
-    )
 
 
 def decayed(training: Mapping[str, Any], turn: int) -> float:
@@ -77,18 +65,8 @@ def decayed(training: Mapping[str, Any], turn: int) -> float:
     return lr
 
 
-def shared(model: nn.Module, secret: frozenset[str]) -> State:
-    """Return a copy of the tensors of a model that its client sends: all but the secret ones."""
-    return {name: value.detach().clone() for name, value in model.state_dict().items() if name not in secret}
-
-
 @torch.no_grad()
 def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy `tensors` into a model, in place.
-
-    Raises UserError for a tensor that the model does not have, or that has another size, such as a key of the
-    wrong length.
-    """
     own = model.state_dict()
     for name, value in tensors.items():
         if name not in own:
@@ -102,14 +80,7 @@ def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client: int) -> None:
-    """Raise UserError if an upload does not have exactly the tensors that the server shares.
-
-    An upload with lock layers is an example.
-
-    upload: the client's tensors.
-    server: the server's tensors.
-    client: the client's number, for the message.
-    """
+    """Raise UserError if an upload does not have exactly the tensors that the server shares."""
     beyond = sorted(upload.keys() - server.keys())
     if beyond:
         raise UserError(
@@ -128,14 +99,6 @@ def at_work(
 
     The function takes the places of a batch among the client's images, int64 [n]. It returns the mean loss
     and how many answers were right.
-
-    client: the client, whose model and optimiser change.
-    lr: the learning rate.
-    prepare: turns stored images into what the network reads.
-    rng: all randomness, in the order of `prepare`, the defence's `inputs`, the dropout masks and the
-    defence's `examples`.
-    task: the module of the task.
-    defence: its places `inputs` and `examples` act here.
     """
     model = client.model.train()
     device = next(model.parameters()).device
@@ -184,15 +147,6 @@ def train_locally(
     """Train a client's model on its images, and return how well it did in the last epoch.
 
     A last batch of one image is left out, because batch norm cannot normalise it.
-
-    client: the client, whose model and optimiser change.
-    epochs: passes over the images.
-    size: images of a batch.
-    lr: the learning rate.
-    prepare: as in `at_work`.
-    rng: all randomness.
-    task: the module of the task.
-    defence: as in `at_work`.
     """
     count = len(client.images)
     total, right = torch.zeros((2,), device=next(client.model.parameters()).device)
@@ -211,13 +165,7 @@ def train_locally(
 
 
 def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) -> State:
-    """Return what a client uploads: its model without secrets, with the update protected by the defence.
-
-    client: the client after its local training.
-    server: the tensors that the server sent out.
-    defence: its places `update` and `rounds` act here.
-    rng: the randomness of the defence.
-    """
+    """Return what a client uploads: its model without secrets, with the update protected by the defence."""
     own = shared(client.model, client.secret)
     trained = {name for name, _ in client.model.named_parameters()} & own.keys()
     update = {name: (own[name] - server[name])[None] for name in sorted(trained)}
@@ -237,22 +185,6 @@ def play_round(
     measure: Measure | None = None,
     train: Callable[..., Fit] | None = None,
 ) -> Round:
-    """Play one round from the server's tensors.
-
-    server: the tensors that the server sends out.
-    clients: the clients.
-    defence: what the clients do against leaks.
-    training: the study's regime.
-    turn: the round, counted from 0.
-    prepare: as in `at_work`.
-    rngs: one generator for each client.
-    protocol: how the federation aggregates. Without it clients are weighted by their number of images.
-    measure: with a `protocol`, how a client validates: maps a model, images and labels to accuracy and mean
-    loss.
-    train: how a client trains, by default `train_locally` with the defence.
-
-    Raises UserError if an upload has more or less than the server shares.
-    """
     uploads, fits = [], []
     train = train or partial(train_locally, defence=defence)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):

@@ -4,7 +4,7 @@ A run that was killed resumes from its last saved epoch with the same result.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.base.progress import track
+from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
-from leakbench.federation.training.resume import State, packed, resume, save, unpack
+from leakbench.base.tensors import Tensors
 from leakbench.networks.layers import Drawn
 
 OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -24,8 +25,16 @@ OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def _snapshot(model: nn.Module) -> State:
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+def optimiser_of(model: nn.Module, training: Mapping[str, Any]) -> torch.optim.Optimizer:
+    """Return the optimiser that a regime names, over the model's parameters."""
+    return OPTIMISERS[training["optimiser"]](
+        model.parameters(), lr=training["lr"], **dict(training["options"])
+    )
+
+
+def shared(model: nn.Module, secret: frozenset[str] = frozenset()) -> Tensors:
+    """Return a copy of the tensors of a model that its client sends: all but the secret ones."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items() if name not in secret}
 
 
 def fit(
@@ -38,7 +47,7 @@ def fit(
     scratch: Path,
     label: str,
     save_every: float = 10.0,
-) -> dict[int, State]:
+) -> dict[int, Tensors]:
     """Fit `model` in place, and return its weights at each checkpoint.
 
     Samples are shuffled in each epoch by a stream of (`seed`, epoch), so resuming needs no generator state.
@@ -58,13 +67,12 @@ def fit(
 
     Returns epoch → weights; epoch 0 is before the first step.
     """
-    options = dict(training["options"])
-    optimiser = OPTIMISERS[training["optimiser"]](model.parameters(), lr=training["lr"], **options)
+    optimiser = optimiser_of(model, training)
     checkpoints, epochs, size = set(training["checkpoints"]), training["epochs"], training["batch_size"]
     # Convolutions and pools run twice as fast on a CPU if channels lie last.
     layout = torch.channels_last if any(p.dim() == 4 for p in model.parameters()) else torch.contiguous_format
     model.to(memory_format=layout)
-    begin, before, kept = 0, math.inf, {0: _snapshot(model)} if 0 in checkpoints else {}
+    begin, before, kept = 0, math.inf, {0: shared(model)} if 0 in checkpoints else {}
     if scratch.is_file():
         groups, facts = resume(scratch)
         model.load_state_dict(groups.pop("model"))
@@ -94,12 +102,12 @@ def fit(
         last = training["settled"] is not None and abs(mean - before) < training["settled"]
         before = mean
         if epoch + 1 in checkpoints or last:
-            kept[epoch + 1] = _snapshot(model)
+            kept[epoch + 1] = shared(model)
         if last:
             break
         if due and epoch + 1 < epochs:
             groups = {f"kept-{number}": state for number, state in kept.items()}
-            groups |= {"model": _snapshot(model), "optimiser": packed(optimiser)}
+            groups |= {"model": shared(model), "optimiser": packed(optimiser)}
             save(scratch, groups, {"epoch": epoch + 1, "mean": mean})
     for layer in drawn:
         layer.keep = torch.ones(())

@@ -15,10 +15,7 @@ def flat_data(images: Tensor) -> bool:
 
 
 def extent(images: Tensor) -> list[float]:
-    """Return left, right, bottom and top of a square that holds all points with half a unit around them.
-
-    images: the points, [n, 1, 2, 1].
-    """
+    """Return left, right, bottom and top of a square that holds all points with half a unit around them."""
     points = images.reshape(-1, 2)
     low, high = points.min(0).values - 0.5, points.max(0).values + 0.5
     middle, half = (low + high) / 2, float((high - low).max()) / 2
@@ -27,13 +24,7 @@ def extent(images: Tensor) -> list[float]:
 
 @torch.no_grad()
 def surface(model: nn.Module, where: Sequence[float]) -> list[list[float]]:
-    """Return the probability of the second class at the knots of a grid of STEPS × STEPS.
-
-    Rows go upward, from bottom left.
-
-    model: the network.
-    where: left, right, bottom and top of the grid.
-    """
+    """Return the probability of the second class at the knots of a grid of STEPS × STEPS."""
     left, right, bottom, top = where
     x, y = torch.linspace(left, right, STEPS), torch.linspace(bottom, top, STEPS)
     knots = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 1, 1, 2)
@@ -43,6 +34,5 @@ def surface(model: nn.Module, where: Sequence[float]) -> list[list[float]]:
 
 
 def sample(images: Tensor, labels: Tensor) -> list[list[float]]:
-    """Return the first SHOWN points as (x, y, label)."""
     pairs = zip(images[:SHOWN].reshape(-1, 2).tolist(), labels[:SHOWN].tolist(), strict=True)
     return [[round(x, 3), round(y, 3), label] for (x, y), label in pairs]

@@ -14,10 +14,6 @@ from leakbench.networks.tasks import classification
 
 
 def steps_of(count: int, size: int) -> int:
-    """Return the steps of a local epoch.
-
-    Their number is `count` images over batches of `size`, rounded, and at least one.
-    """
     return max(1, round(count / size))
 
 
@@ -27,11 +23,6 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
     Neighbours differ in one image. Batches are Poisson samples of rate size / count. ε is accounted by Rényi
     divergences (Mironov 2017) and holds against anyone who sees the client's models. It covers only
     the updates: the losses that a client reports for its weight have no noise.
-
-    privacy: the regime's privacy, with noise and δ.
-    count: the client's number of images.
-    size: the expected number of images of a batch.
-    epochs: the number of local epochs.
     """
     from opacus.accountants import RDPAccountant
 
@@ -44,10 +35,6 @@ def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
     """Prepare a client for private training, in place.
 
     Its model then keeps each image's gradient, and its optimiser clips and blurs these gradients.
-
-    client: the client.
-    privacy: the regime's privacy, with noise and clip.
-    size: the expected number of images of a batch.
 
     Raises UserError for a layer that mixes images, such as batch norm, or that has no gradient of each image,
     such as LSTM.
@@ -93,14 +80,6 @@ def train_privately(
 
     An empty sample is a step of noise alone, as the accountant counts it. Source: Abadi et al., Deep learning
     with differential privacy (2016), algorithm 1.
-
-    client: a client after `made_private`.
-    epochs: the number of local epochs.
-    size: the expected number of images of a batch.
-    lr: the learning rate.
-    prepare: as in `at_work`.
-    rng: all randomness.
-    task: the module of the task.
     """
     model, optimiser, count = client.model, client.optimiser, len(client.labels)
     optimiser.generator = rng  # type: ignore[attr-defined]

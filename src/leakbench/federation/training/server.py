@@ -26,11 +26,7 @@ Validate = Callable[[int, State], tuple[float, float]]
 
 
 class Fit(NamedTuple):
-    """How well a client's model does in its last local epoch, while it learns.
-
-    loss: the mean loss.
-    accuracy: in [0, 1].
-    """
+    """How well a client's model does in its last local epoch, while it learns."""
 
     loss: float
     accuracy: float
@@ -79,9 +75,6 @@ def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
 
     The mean is that of McMahan et al., algorithm 1. Batch norm's statistics are averaged like parameters, as
     in FedKL's code.
-
-    uploads: each client's tensors.
-    shares: the weight of each upload, such as the client's number of images; they need not add up to 1.
     """
     total = sum(shares)
     out: State = {}
@@ -119,15 +112,7 @@ def moved(state: State, by: np.ndarray) -> State:
 
 
 def sealed_update(upload: State, server: State, protocol: Protocol, fault: str) -> Sealed:
-    """Return what a client sends: its update, encrypted.
-
-    upload: the client's tensors.
-    server: the tensors that the server sent out.
-    protocol: the protocol, with an encryption scheme.
-    fault: how the encrypted update is damaged; an empty text means that it is not.
-
-    Raises UserError for a value that the scheme has no room for.
-    """
+    """Return what a client sends: its update, encrypted."""
     scheme, keys = protocol.scheme, protocol.keys
     assert scheme is not None
     assert keys is not None
@@ -157,15 +142,7 @@ def _encrypted(
 def collected(
     server: State, uploads: Sequence[State], protocol: Protocol, turn: int
 ) -> tuple[list[int], Mixer, dict[int, str]]:
-    """Return the clients with usable uploads, a function that mixes these, and why others were left out.
-
-    server: the tensors that the server sent out.
-    uploads: each client's tensors.
-    protocol: how the federation aggregates.
-    turn: the round, counted from 0.
-
-    Raises UserError if no upload can be used.
-    """
+    """Return the clients with usable uploads, a function that mixes these, and why others were left out."""
     faults = protocol.faults.get(turn, {})
     came: dict[int, Any] = {}
     problems: dict[int, str] = {}
@@ -200,19 +177,7 @@ def aggregate(
     turn: int,
     validate: Validate,
 ) -> Outcome:
-    """Return the outcome of a round.
-
-    server: the tensors that the server sent out.
-    uploads: each client's tensors.
-    fits: how well each client's model did in its local training.
-    samples: each client's number of images.
-    protocol: how the federation aggregates.
-    turn: the round, counted from 0.
-    validate: maps a client's number and a model to the model's accuracy and mean loss on what that client
-    holds out.
-
-    Raises UserError if no upload can be used.
-    """
+    """Return the outcome of a round. Raises UserError if no upload can be used."""
     present, mix, problems = collected(server, uploads, protocol, turn)
     count = len(present)
     right, loss = np.full((count, count), np.nan), np.full((count, count), np.nan)

@@ -33,9 +33,6 @@ class Examined:
 def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np.ndarray, np.ndarray | None]:
     """Return images, labels and owners of the train splits of data sets.
 
-    paths: the data sets' files.
-    most: how many images of each data set are taken, the first ones; None takes all.
-
     Owners are int64 [n], the client to whom an image belongs. With several data sets an owner is the place of
     the data set among them. With one data set the owners are those that the data set states, or None if it
     states none.
@@ -62,9 +59,6 @@ def told_apart(images: Tensor, owners: np.ndarray) -> float:
     four numbers of how it looks: how bright it is, and how far apart its levels, its colours and its
     neighbouring pixels are. It is fitted by least squares with a ridge on every other image and tested on the
     rest, both ways (the claim of the thesis' Figure 4.3).
-
-    images: uint8 [n, rows, columns, channels].
-    owners: int64 [n].
     """
     grey = images.float().mean(3)
     window = [min(COARSE, side) for side in grey.shape[1:]]
@@ -89,9 +83,6 @@ def examined(path: Path, most: int | None) -> Examined:
 
     These words have only letters and digits, three to 25 of them, and a picture at least 100 pixels wide at a
     height of 32.
-
-    path: the data set's file.
-    most: how many images are taken; None takes all.
     """
     arrays, _ = open_tensors(path)
     own = {

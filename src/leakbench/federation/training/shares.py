@@ -8,12 +8,7 @@ _DRAWS, _FEWEST = 1000, 2
 
 
 def hold_out(count: int, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the images to train on and of those held out, both int64.
-
-    count: the number of images.
-    share: the share that is held out at random.
-    rng: draws the images.
-    """
+    """Return the places of the images to train on and of those held out, both int64."""
     order = rng.permutation(count)
     held = round(count * share)
     return order[held:], order[:held]
@@ -31,15 +26,6 @@ def divide(
 
     The Dirichlet division is that of Hsu et al., Measuring the effects of non-identical data distribution
     (2019), section 2.
-
-    labels: the labels of all images, [n].
-    clients: the number of clients.
-    split: `iid` makes shuffled shares of equal size, up to one image. `dirichlet` divides each class in
-    proportions from a symmetric Dirichlet distribution, and draws again until each client has at least two
-    images. `by-client` divides as the data set states.
-    alpha: the concentration of the Dirichlet distribution.
-    rng: draws the shares.
-    owners: for `by-client`, the client to whom each image belongs, counted from 0, [n].
 
     Raises UserError if no draw gives each client enough images, if the data set states no owners, or if it
     has other clients.

@@ -20,15 +20,16 @@ from leakbench import defences
 from leakbench.base.errors import UserError
 from leakbench.base.missing import absent, lacking
 from leakbench.base.progress import track
+from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
 from leakbench.defences import Defence, sent_bytes
 from leakbench.federation.training.batches import AUGMENTATIONS, to_size
 from leakbench.federation.training.enlisted import enlist, protocol_of, sealed_bytes, spent
 from leakbench.federation.training.examples import examples
-from leakbench.federation.training.federated import Client, State, hold, play_round, shared
+from leakbench.federation.training.federated import Client, State, hold, play_round
+from leakbench.federation.training.fit import shared
 from leakbench.federation.training.plane import extent, flat_data, sample, surface
 from leakbench.federation.training.private import train_privately
-from leakbench.federation.training.resume import packed, resume, save, unpack
 from leakbench.federation.training.server import Outcome
 from leakbench.federation.training.sets import Examined, examined, told_apart, training_images
 from leakbench.federation.training.shares import divide, hold_out
@@ -57,9 +58,6 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
     All models start from the same weights and the same secret parameters, such as lock layers, which the
     server draws. Secret buffers, such as keys, are each one's own.
 
-    spec: the study's spec.
-    defence: the defence, which changes the model.
-
     The stranger's model is the server's view: what a stranger's key makes of the model that the server hands
     out.
     """
@@ -80,14 +78,7 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
 
 
 def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
-    """Return the share of a model's parameters that is secret, in [0, 1].
-
-    `lock_share` is the share among all tensors except keys, as the thesis counts. `lock_share_parameters` is
-    the share among parameters alone.
-
-    model: the model.
-    secret: the names of its secret tensors.
-    """
+    """Return which share is secret of all tensors but keys, as the thesis counts, and of the parameters."""
     parameters = dict(model.named_parameters())
     locked = sum(value.numel() for name, value in parameters.items() if name in secret)
     counted = sum(
@@ -104,10 +95,6 @@ def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> 
 
     The model's own tensors stand in for an update, which the defence's place `update` protects. Batch norm's
     statistics are added as they are.
-
-    model: a client's model.
-    secret: the names of its secret tensors.
-    defence: the defence, which says what a tensor takes.
     """
     own = shared(model, secret)
     trained = {name: own.pop(name)[None] for name, _ in model.named_parameters() if name in own}
@@ -119,14 +106,7 @@ def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> 
 def measured(
     model: nn.Module, images: Tensor, labels: Tensor, size: int | None, task: ModuleType
 ) -> tuple[Tensor, float]:
-    """Return which images a model gets right, bool [n], and its mean loss.
-
-    model: the model, in evaluation mode.
-    images: uint8 [n, rows, columns, channels].
-    labels: int64 [n, …].
-    size: rows and columns that images are scaled to, if given.
-    task: the module of the task.
-    """
+    """Return which images a model gets right, bool [n], and its mean loss."""
     device, loss = next(model.parameters()).device, 0.0
     right = []
     for x, y in zip(images.split(BATCH), labels.split(BATCH), strict=True):
@@ -137,13 +117,7 @@ def measured(
 
 
 def share(right: Tensor, counted: Tensor | None) -> float:
-    """Return the share of right answers in [0, 1] among those that count.
-
-    right: bool [n].
-    counted: which answers count, bool [n]; None where no rule says so.
-
-    The share is NaN if no answer counts.
-    """
+    """Return the share of right answers in [0, 1] among those that count."""
     return float("nan") if counted is None or not counted.any() else float(right[counted].float().mean())
 
 
@@ -152,12 +126,6 @@ class Judge:
 
     The keys are each client's own secrets, another client's key, and a stranger's key with the lock layers
     that the server drew.
-
-    clients: the clients.
-    stranger: the stranger's model.
-    validation: the images held out of the train split.
-    tests: the test sets by name.
-    training: the study's regime.
     """
 
     def __init__(
@@ -207,14 +175,7 @@ class Judge:
 
 
 def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, Any]]:
-    """Return a row for each client of a round by a rule of aggregation.
-
-    A row has the client's weight, and how its model did where clients validated each other's models.
-
-    outcome: the round's outcome.
-    losses: each client's training loss.
-    turn: the round, counted from 1.
-    """
+    """Return a row for each client of a round by a rule of aggregation."""
     columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
     return [
         {"round": turn, "client": client, "key": "client"}

@@ -8,12 +8,7 @@ from leakbench.base.pixels import pixels
 
 
 def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
-    """Return what an attack on images or on features aims at, float32 [m, …].
-
-    target: `images`, or `features`, which the first dense layer of the victim reads.
-    images: uint8 [m, rows, columns, channels], the private images.
-    victim: the file of the network whose features they are.
-    """
+    """Return what an attack on images or on features aims at, float32 [m, …]."""
     seen = pixels(images)
     if target == "images":
         return seen

@@ -33,16 +33,7 @@ def attack_rows(
     backbones: Path | None,
     judges: Mapping[str, Path],
 ) -> tuple[pd.DataFrame, Facts]:
-    """Return the rows of one attack's guesses, and the facts that a table reports beside them.
-
-    guesses: the file of the attack's guesses.
-    entry: what the score's spec says of the attack: metrics, judges, matching, and whether its step size
-    `decays` within the run.
-    seed: the cell's seed, from which the random baselines are drawn.
-    hidden: the truth of the capture.
-    backbones: the file of LPIPS' backbones, None without one.
-    judges: judge → its file.
-    """
+    """Return the rows of one attack's guesses, and the facts that a table reports beside them."""
     tensors, facts = open_tensors(guesses)
     target = facts["target"]
     rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
@@ -93,15 +84,7 @@ def _certificate(hidden: Hidden) -> Facts:
 
 
 def _certified(rows: pd.DataFrame, hidden: Hidden, names: Sequence[str], guesses: int) -> pd.DataFrame:
-    """Return the rows of the certified bounds on what `rows`, of one client, measure.
-
-    There are none where nothing is certified.
-
-    rows: the score rows of one client.
-    hidden: the truth of the capture.
-    names: the metrics.
-    guesses: how many reconstructions the attack has for each update.
-    """
+    """Return the rows of the certified bounds on what `rows`, of one client, measure."""
     if "certificate" not in hidden.facts:
         return rows.iloc[:0]
     held = len(hidden.secret["candidates"]) if "candidates" in hidden.secret else 0
@@ -116,10 +99,7 @@ def _of_client(
     tensors: Mapping[str, np.ndarray], length: int, client: int, by: Measures, hidden: Hidden,
     rng: np.random.Generator,
 ) -> Iterator[pd.DataFrame]:  # fmt: skip
-    """Yield the rows of what was reconstructed of one client, and of each null baseline.
-
-    length: the number of iterations of the attack.
-    """
+    """Yield the rows of what was reconstructed of one client, and of each null baseline."""
     secret, target, k = hidden.secret, by.target, hidden.facts["clients"][client]
     index, private = secret[f"images/{client}"], hidden.aims(client, "images")
     aim = private if target == "images" else hidden.aims(client, target)
@@ -165,10 +145,6 @@ def _of_client(
 
 
 def _of_unrelated(length: int, by: Measures, hidden: Hidden, seed: int) -> Iterator[pd.DataFrame]:
-    """Yield the rows of pairs of different images.
-
-    No private image takes part in the pairs, so one set of pairs serves every client.
-    """
     pairs = hidden.once(lambda: unrelated(hidden.pictures, by, seed), "unrelated", by.matching, *by.names)
     first = {name: hidden.secret[name][0] for name in ("checkpoint", "pass")}
     for client, k in enumerate(hidden.facts["clients"]):

@@ -55,9 +55,6 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
 
     One-to-one matching minimises the squared error of images. Features have no range of their own, so r
     decides there.
-
-    Returns `match`, `pearson`, `neurons` (candidates with r ≥ 0.98) and `false_accepted` (usable candidates
-    that are no private image), each [rounds, k].
     """
     rounds, k = truth.shape[:2]
     n, width = candidates.images.shape[1], truth[0, 0].size
@@ -99,16 +96,7 @@ def rows_of(
     by: Measures,
     labels: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return one value per private image, flattened over rounds × samples, for matching and metrics.
-
-    candidates: the reconstructions of one client's updates.
-    truth: [rounds, k, …], what the attack aims at.
-    pixels: [rounds, k, C, H, W], the private images behind `truth`.
-    by: how the candidates are measured.
-    labels: [rounds, k], who is on the images, for judges.
-
-    Returns column → [rounds · k].
-    """
+    """Return one value per private image, flattened over rounds × samples, for matching and metrics."""
     # A candidate with a value that is not finite is no image: it is a failure and enters no mean.
     finite = np.isfinite(candidates.images).reshape(*candidates.usable.shape, -1).all(-1)
     candidates = replace(candidates, usable=candidates.usable & finite)

@@ -17,13 +17,6 @@ def bounds(
     A bound exists for the metrics that say how often an attacker is right about a sample. What an attack
     decides for itself (`members_accepted`) has no bound here, since the attack chooses the rate at which it
     is right by chance.
-
-    certified: what the defence certifies, and among how many samples a private one was drawn.
-    names: the metrics that are asked for; those without a bound are left out.
-    guesses: the number of reconstructions that an attack has for each update. A private sample is matched to
-    the best of them, so each one may be right by chance.
-    pool: the number of images among which a private one must be recognised.
-    others: the number of candidates that are no members.
     """
     found = {
         "exact": lambda: of_union(certified, guesses, certified["among"]),
@@ -36,21 +29,12 @@ def bounds(
 
 
 def certified_rows(rows: pd.DataFrame, gammas: Mapping[str, float]) -> pd.DataFrame:
-    """Return the bounds as rows of the baseline `certified`, one for each condition of the attack.
-
-    rows: the attack's own rows, which have the conditions.
-    gammas: metric → γ, of `bounds`.
-    """
+    """Return the bounds as rows of the baseline `certified`, one for each condition of the attack."""
     return _computed(rows, gammas, CERTIFIED)
 
 
 def expected_rows(rows: pd.DataFrame, expected: Mapping[str, float], names: Sequence[str]) -> pd.DataFrame:
-    """Return what a closed form expects as rows of the baseline `expected`, one for each condition.
-
-    rows: the attack's own rows, which have the conditions.
-    expected: metric → the expected value.
-    names: the metrics that are asked for; others are left out.
-    """
+    """Return what a closed form expects as rows of the baseline `expected`, one for each condition."""
     return _computed(rows, {name: value for name, value in expected.items() if name in names}, EXPECTED)
 
 

@@ -18,16 +18,7 @@ def add_labels(
     client: int,
     baseline: str,
 ) -> None:
-    """Add the columns about labels and about the agreement of an attack's own findings.
-
-    Rows that diverged are marked. Without inferred labels, or a stated agreement, the columns are not added.
-
-    frame: the rows, which are changed in place.
-    tensors: the attack's guesses.
-    secret: the truth.
-    client: the number of the client.
-    baseline: what the rows are; only the attack's result ("") and `random-gradient` have labels.
-    """
+    """Add the columns about labels and about the agreement of an attack's own findings."""
     part = {"": "", "random-gradient": "null/"}.get(baseline)
     if part is not None and f"{part}agreement" in tensors:
         agreement = tensors[f"{part}agreement"][:, client]
@@ -47,13 +38,7 @@ def add_labels(
 
 
 def add_distance(frame: pd.DataFrame, tensors: Mapping[str, np.ndarray], client: int, baseline: str) -> None:
-    """Add how far the reconstruction of each image is from the span of its update, if that is known.
-
-    frame: the rows, which are changed in place.
-    tensors: the attack's guesses.
-    client: the number of the client.
-    baseline: what the rows are; only the attack's result ("") and `random-gradient` have a distance.
-    """
+    """Add how far the reconstruction of each image is from the span of its update, if that is known."""
     part = {"": "", "random-gradient": "null/"}.get(baseline)
     if part is None or f"{part}span_distance" not in tensors:
         return
@@ -66,13 +51,7 @@ def add_distance(frame: pd.DataFrame, tensors: Mapping[str, np.ndarray], client:
 def add_partners(
     frame: pd.DataFrame, tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int
 ) -> None:
-    """Add a column for each way in which the attack matched updates of two passes.
-
-    frame: the rows, which are changed in place.
-    tensors: the attack's guesses.
-    secret: the truth.
-    client: the number of the client.
-    """
+    """Add a column for each way in which the attack matched updates of two passes."""
     whole = secret[f"images/{client}"]
     # An attacker who pools rounds has fewer reconstructions than there were rounds.
     index = whole[: len(frame) // whole.shape[1]]
@@ -83,12 +62,7 @@ def add_partners(
 
 
 def add_prices(frame: pd.DataFrame, secret: Mapping[str, np.ndarray], client: int) -> None:
-    """Add what the defence cost in each attacked round, and whether detectors raised an alarm.
-
-    frame: the rows, which are changed in place.
-    secret: the truth.
-    client: the number of the client.
-    """
+    """Add what the defence cost in each attacked round, and whether detectors raised an alarm."""
     k = secret[f"images/{client}"].shape[1]
     rounds = len(frame) // k
     given = {"accuracy": "accuracy", "update_bytes": f"bytes/{client}"}

@@ -11,11 +11,6 @@ def falls(losses: np.ndarray) -> np.ndarray:
 
     The share compares the medians of the last two quarters, since single losses are noisy. The share is 0 for
     a trial that ended before the run did, because more iterations were of no use to it.
-
-    losses: float [..., points], at evenly spaced iterations from the first to the last; not finite after a
-    trial's own end.
-
-    Returns float [...]; empty where fewer than POINTS losses were kept, because they show nothing.
     """
     losses = np.asarray(losses, np.float64)
     quarter = losses.shape[-1] // 4

@@ -26,17 +26,7 @@ def groups(
     tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int,
     blind: Mapping[str, np.ndarray], k: int, matching: str, length: int, rng: np.random.Generator,
 ) -> Iterator[Candidates]:  # fmt: skip
-    """Yield one client's reconstructions, the null baselines, and the intermediate reconstructions.
-
-    tensors: the attack's guesses.
-    secret: the truth.
-    client: the number of the client.
-    blind: null baseline → what is guessed for every private image.
-    k: the client's number of private images in a round.
-    matching: `best`, or `hungarian`, where no reconstruction serves two images.
-    length: the number of iterations of the attack.
-    rng: draws the baseline `random-noise`.
-    """
+    """Yield one client's reconstructions, the null baselines, and the intermediate reconstructions."""
     nulls = min(len(secret[f"images/{client}"]), tensors["null/images"].shape[0])
     shape = (nulls, *tensors["images"].shape[2:])
     everything = np.ones(shape[:2], bool)
@@ -60,13 +50,7 @@ def groups(
 
 
 def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
-    """Return for each of the first rounds another round that shares no image with it, int [count].
-
-    index: [rounds, k], the private images of each round.
-    count: the number of rounds that are asked for.
-
-    Returns None where no shift of the rounds does so for all of them.
-    """
+    """Return for each of the first rounds another round that shares no image with it, int [count]."""
     rounds = np.arange(count)
     for shift in range(1, len(index)):
         others = (rounds + shift) % len(index)
@@ -76,14 +60,7 @@ def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
 
 
 def unrelated(pictures: np.ndarray, by: Measures, seed: int) -> pd.DataFrame:
-    """Return the rows of pairs of different images, which are nobody's reconstruction.
-
-    The rows are the same for every attack.
-
-    pictures: uint8 [n, rows, columns, channels], the images of the split.
-    by: how they are measured; metrics of a judge are left out.
-    seed: the cell's seed, from which the pairs are drawn.
-    """
+    """Return the rows of pairs of different images, which are nobody's reconstruction."""
     rng = np.random.Generator(np.random.PCG64(stream("unrelated", seed)))
     pairs = unrelated_pairs(len(pictures), PAIRS, rng)
     shown = np.stack([pixels(pictures[each]) for each in pairs.T])[:, :, None]

@@ -45,7 +45,6 @@ class Hidden:
 
     @cached_property
     def pictures(self) -> np.ndarray:
-        """Return all images of the split of the private ones, uint8 [n, rows, columns, channels]."""
         return self.arrays[f"{self.facts['split']}/images"]
 
     def aims(self, client: int, target: str) -> np.ndarray:
@@ -70,12 +69,7 @@ class Hidden:
         return out
 
     def needs(self, pool: int) -> dict[str, Callable[[], Any] | None]:
-        """Return what metrics may need of the data set, name → the function that makes it.
-
-        pool: the number of images, from the first on, among which a private one must be recognised.
-
-        Columns and deviations are None where the data set does not hold tabular records.
-        """
+        """Return what metrics may need of the data set, name → the function that makes it."""
         found: dict[str, Callable[[], Any] | None] = {
             "pool": lambda: pixels(np.array(self.pictures[:pool])),
             "columns": lambda: self.columns,

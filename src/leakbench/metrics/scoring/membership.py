@@ -17,11 +17,6 @@ def membership_rows(
 
     Members of an update are the candidates that its client held in that round. All others count as others,
     also those of other rounds and clients.
-
-    tensors: the attack's guesses.
-    secret: the truth.
-    client: the number of the client.
-    names: the metrics.
     """
     rows = []
     own, null = (

@@ -32,18 +32,13 @@ class Resources:
     left_out: str
 
     def of(self, images: np.ndarray, labels: np.ndarray | None) -> dict[str, Any]:
-        """Return all needs for some images, by name.
-
-        images: [N, C, H, W] in [0, 1].
-        labels: [N], the people on the images, None where no judge is asked.
-        """
+        """Return all needs for some images, by name."""
         if labels is None:
             return self.fixed
         return self.fixed | {"labels": labels} | {need: ask(images) for need, ask in self.judges.items()}
 
 
 def judged(names: list[str]) -> list[str]:
-    """Return the metrics among `names` that a judge decides."""
     return [name for name in names if any(judge(need) for need in METRICS[name].needs)]
 
 
@@ -54,11 +49,7 @@ def cheap(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Backbones:
-    """The backbones of LPIPS.
-
-    tensors: the tensors of LPIPS' file, None without one.
-    absent: why they are absent, "" if they are not.
-    """
+    """The backbones of LPIPS."""
 
     tensors: Mapping[str, np.ndarray] | None
     absent: str
@@ -81,17 +72,7 @@ def gather(
     judges: dict[str, Path],
     of_data: Mapping[str, Callable[[], Any] | None],
 ) -> tuple[list[str], Resources]:
-    """Return the metrics that can be measured, and what they need.
-
-    A need that is absent leaves out the metrics that have it, and its reason is kept.
-
-    names: the metrics that are asked for.
-    backbones: those of LPIPS.
-    judges: victim → its file.
-    of_data: need → the function that makes it from the data set; None where only tabular records have it.
-
-    Raises UserError if a metric's judge has no file.
-    """
+    """Return the metrics that can be measured, and what they need."""
     fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
     lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}
     answers: dict[str, Answer] = {}

@@ -53,11 +53,6 @@ class Block(nn.Module):
     """Convolutions 1×1, 3×3, 3×3, 1×1 through a quarter of the channels, added to the image that came in.
 
     If fewer channels go out than come in, the shortcut keeps the first of those that came in.
-
-    read: channels that come in.
-    made: channels that go out.
-    code: as in `Norm`.
-    doubles: whether the block doubles rows and columns.
     """
 
     def __init__(self, read: int, made: int, code: int, doubles: bool) -> None:
@@ -105,12 +100,7 @@ class Attention(nn.Module):
 
 
 class BigGAN(OfLatents):
-    """Map latents [n, latent] and classes int64 [n] to images [n, 3, 256, 256] in [0, 1].
-
-    classes: the number of classes.
-    size: rows and columns of the images; other sizes than 256×256 are made by means over areas.
-    width: the unit of the channels in BLOCKS.
-    """
+    """Map latents [n, latent] and classes int64 [n] to images [n, 3, 256, 256] in [0, 1]."""
 
     def __init__(self, classes: int, size: tuple[int, int], width: int) -> None:
         super().__init__()

@@ -19,15 +19,7 @@ LARGEST = 10.0
 
 
 class Decoder(OfLatents):
-    """Map latents [n, latent] and classes int64 [n] to images [n, channels, rows, columns] in [0, 1].
-
-    classes: the number of classes.
-    shape: (rows, columns, channels) of the images.
-    latent: the length of the latents.
-    width: the channels before the last layer.
-    reach: how many standard deviations of the prior latents of -1 and 1 stand for.
-    noise: standard deviation of the normal noise on the pixels that training assumes.
-    """
+    """Map latents [n, latent] and classes int64 [n] to images [n, channels, rows, columns] in [0, 1]."""
 
     def __init__(
         self, classes: int, shape: tuple[int, int, int], latent: int, width: int, reach: float, noise: float
@@ -70,7 +62,6 @@ class _Sample(Drawn):
         return mean + (spread / 2).exp() * self.keep
 
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Draw normal noise [*n, width]."""
         return torch.randn((*n, self.width), generator=rng)
 
 
@@ -106,14 +97,7 @@ class Autoencoder(nn.Module):
         return images, found, self.sample(found)
 
     def loss(self, found: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> Tensor:
-        """Return minus the evidence lower bound per image, up to a constant.
-
-        The pixels have normal noise.
-
-        found: what the network returned: images, mean and log-variance of their latents, and a sample of
-        these.
-        labels: int64 [n].
-        """
+        """Return minus the evidence lower bound per image, up to a constant."""
         images, code, latents = found
         mean, spread = code.chunk(2, 1)
         apart = (self.decoder(latents / self.decoder.reach, labels) - images).square().flatten(1).sum(1)

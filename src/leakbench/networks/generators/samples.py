@@ -20,13 +20,7 @@ class Samples(nn.Module):
     labels: Tensor
 
     def keep(self, images: Tensor, labels: Tensor) -> None:
-        """Keep the first images of each class.
-
-        images: [n, channels, rows, columns].
-        labels: [n].
-
-        Raises UserError if a class has too few images.
-        """
+        """Keep the first images of each class. Raises UserError if a class has too few images."""
         classes = len(self.labels.unique())
         each = len(self.labels) // classes
         places = [(labels == label).nonzero()[:each, 0] for label in range(classes)]

@@ -10,8 +10,5 @@ TASKS: dict[str, ModuleType] = {"classification": classification, "recognition":
 
 
 def task_of(training: Mapping[str, Any]) -> ModuleType:
-    """Return the task of a training regime: a module with `loss` and `correct`.
-
-    Both functions take the outputs of a network and the labels.
-    """
+    """Return the task of a training regime: a module with `loss` and `correct`."""
     return TASKS[training.get("task", "classification")]

@@ -7,22 +7,13 @@ from leakbench.base.errors import UserError
 
 
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of logits [n, classes] for labels int64 [n].
-
-    Raises UserError for outputs that are no logits of classes.
-    """
+    """Return the mean cross-entropy of logits [n, classes] for labels int64 [n]."""
     _refuse(outputs)
     return cross_entropy(outputs, labels)
 
 
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the images whose own class is the likeliest, bool [n].
-
-    outputs: logits [n, classes].
-    labels: int64 [n].
-
-    Raises UserError for outputs that are no logits of classes.
-    """
+    """Return the images whose own class is the likeliest, bool [n]."""
     _refuse(outputs)
     return outputs.argmax(1) == labels
 

@@ -19,9 +19,6 @@ def loss(outputs: Tensor, labels: Tensor) -> Tensor:
     As in Keras, the loss is not divided by the number of characters. A word that does not fit into the steps,
     with a blank between equal neighbours, has loss 0 and no gradient.
 
-    outputs: logits [n, steps, characters + 1].
-    labels: int64 [n, length].
-
     Raises UserError for outputs of other dimensions.
     """
     _refuse(outputs)
@@ -41,12 +38,7 @@ def loss(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def read(outputs: Tensor) -> Tensor:
-    """Return the likeliest character of each step, without repetitions and blanks.
-
-    outputs: logits [n, steps, characters + 1].
-
-    Returns codes int64 [n, steps], padded with -1. Raises UserError for outputs of other dimensions.
-    """
+    """Return the likeliest character of each step, without repetitions and blanks."""
     _refuse(outputs)
     best = outputs.argmax(2)
     kept = best != outputs.shape[2] - 1
@@ -63,9 +55,6 @@ def correct(outputs: Tensor, labels: Tensor) -> Tensor:
 
     Letters have one case. A label that fills its row may be the beginning of a longer word. Rows must
     therefore have at least as many places as there are steps, so that no reading can be longer than its row.
-
-    outputs: logits [n, steps, characters + 1].
-    labels: int64 [n, length].
 
     Raises UserError for outputs of other dimensions.
     """

@@ -11,11 +11,6 @@ def build(module: str, shape: tuple[int, int, int], classes: int, parameters: di
     """Build an untrained victim.
 
     The network takes images as float [n, channels, rows, columns] in [0, 1] and returns logits [n, classes].
-
-    module: the file's name.
-    shape: (rows, columns, channels) of the images.
-    classes: the number of classes.
-    parameters: keyword arguments of the function that the file is named after.
     """
     network: nn.Module = part("victims", module)(shape, classes, **parameters)
     return network

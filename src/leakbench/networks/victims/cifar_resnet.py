@@ -16,11 +16,7 @@ COST = {
 
 
 class ZeroPadding(nn.Module):
-    """A shortcut without parameters, which adds channels of zeros.
-
-    more: the number of channels that are added.
-    stride: every `stride`-th pixel in both directions is kept.
-    """
+    """A shortcut without parameters, which adds channels of zeros."""
 
     def __init__(self, more: int, stride: int) -> None:
         super().__init__()

@@ -10,11 +10,7 @@ from leakbench.networks import victims
 
 
 def load_victim(path: Path, epoch: int | None = None) -> tuple[nn.Module, Facts]:
-    """Return a victim in evaluation mode with the weights of one epoch, and its facts.
-
-    path: the victim's file.
-    epoch: the epoch whose weights are loaded; by default the last that is kept.
-    """
+    """Return a victim in evaluation mode with the weights of one epoch, and its facts."""
     tensors, facts = open_tensors(path)
     network = facts["network"]
     model = victims.build(

@@ -15,16 +15,10 @@ def imprinted(
     shape: tuple[int, int, int],
     classes: int,
     *,
-    bins: Annotated[int, Field(gt=1, description="Neurons of the block's first layer.")] = 256,
-    clients: Annotated[
-        int,
-        Field(ge=0, description="Clients that a convolution before the block keeps apart. 0: there is none."),
-    ] = 0,
+    bins: Annotated[int, Field(gt=1)] = 256,
+    clients: Annotated[int, Field(ge=0)] = 0,
     norm: Literal["none", "batch"] = "none",
-    bounded: Annotated[
-        bool,
-        Field(description="Whether the block's first neurons are cut off at 1 as well as at 0."),
-    ] = False,
+    bounded: bool = False,
 ) -> nn.Module:
     """Return DLG's LeNet behind a dense layer, ReLUs and a dense layer back to the sample's shape.
 

@@ -34,14 +34,7 @@ def lenet5(
 def lenet5_layers(
     shape: tuple[int, int, int], classes: int, activation: Callable[[], nn.Module]
 ) -> nn.Sequential:
-    """Return the layers of LeNet-5 as torch initialises them.
-
-    An activation comes before each pool and after each dense layer except the last.
-
-    shape: (rows, columns, channels) of the images.
-    classes: the number of classes.
-    activation: makes one activation.
-    """
+    """Return the layers of LeNet-5 as torch initialises them."""
     rows, columns, channels = shape
     flat = 16 * ((rows - 12) // 4) * ((columns - 12) // 4)
     return sequential(

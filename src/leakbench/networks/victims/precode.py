@@ -52,10 +52,6 @@ class Bottleneck(Drawn):
     """Encode features as means and deviations of normal numbers, draw these numbers, and decode them.
 
     Without noise from outside the layer decodes the means.
-
-    features: how many numbers the layer reads and returns for each sample.
-    width: how many numbers are drawn for each sample.
-    weight: the weight in the loss of the divergence of the drawn numbers from standard normal ones, in bits.
     """
 
     def __init__(self, features: int, width: int, weight: float) -> None:
@@ -71,7 +67,6 @@ class Bottleneck(Drawn):
         return decoded
 
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Draw normal noise [*n, width]."""
         return torch.randn((*n, self.width), generator=rng)
 
 

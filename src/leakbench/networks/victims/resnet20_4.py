@@ -15,13 +15,7 @@ COST = {"operations": 1300, "weights": 4.4, "layers": 21}
 
 
 class Block(nn.Module):
-    """Two 3×3 convolutions next to a shortcut, which is a 1×1 convolution where the shape changes.
-
-    channels: channels that come in.
-    width: channels that go out.
-    stride: the stride of the first convolution and of the shortcut.
-    norm: makes a batch norm for a number of channels.
-    """
+    """Two 3×3 convolutions next to a shortcut, which is a 1×1 convolution where the shape changes."""
 
     def __init__(self, channels: int, width: int, stride: int, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
@@ -43,14 +37,7 @@ class Block(nn.Module):
 
 
 def three_stages(channels: int, classes: int, width: int, blocks: int, statistics: str) -> nn.Sequential:
-    """Return a narrow residual network as torch initialises it: a 3×3 stem, three stages, mean pool, dense.
-
-    channels: channels of the images.
-    classes: the number of classes.
-    width: the channels of the stem. The stages have 1, 2 and 4 times as many, and strides 1, 2, 2.
-    blocks: the number of blocks of each stage.
-    statistics: as in `resnet20_4`.
-    """
+    """Return a narrow residual network as torch initialises it: a stem, three stages, mean pool, dense."""
     norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv1=nn.Conv2d(channels, width, 3, 1, 1, bias=False), bn1=norm(width), relu=nn.ReLU()

@@ -27,14 +27,7 @@ Engine = type[FrozenDifference] | type[SharedWeights]
 
 
 def agrees(engine: Engine, group: Group, distance: Distance) -> bool:
-    """Return whether an engine's derivative of a distance is that of plain autograd.
-
-    Both are compared once for each network, on dummies of noise. If they differ, one line of the log says so.
-
-    engine: the engine.
-    group: the trials, whose network and device are those of the comparison.
-    distance: the distance.
-    """
+    """Return whether an engine's derivative of a distance is that of plain autograd."""
     return agreed(
         group.model,
         engine,
@@ -44,13 +37,10 @@ def agrees(engine: Engine, group: Group, distance: Distance) -> bool:
 
 
 def _misfit(engine: Engine, group: Group, distance: Distance) -> str:
-    """Return in words where the derivatives differ, or "" if they agree.
-
-    The comparison is in float64, so a difference is no rounding.
-    """
+    """Return in words where the derivatives differ, or "" if they agree."""
     model = deepcopy(group.model).double()
     mean, deviation = (value.double() for value in (group.mean, group.deviation))
-    of = replace(group, model=model, mean=mean, deviation=deviation, precision="float32")
+    of = replace(group, model=model, mean=mean, deviation=deviation)
     return misfit_of(model, lambda: _compared(engine, of, distance))
 
 

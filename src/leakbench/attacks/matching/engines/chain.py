@@ -128,13 +128,7 @@ def spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> N
 
 
 def beside(images: Tensor) -> Tensor:
-    """Lay the images of all trials beside each other, as channels.
-
-    images: [trials, batch, channels, rows, columns].
-
-    Returns [batch, trials·channels, rows, columns], in memory with the channels last. On a GPU the images of
-    one trial have the rows last, for which its float32 convolutions are made.
-    """
+    """Lay the images of all trials beside each other, as channels."""
     trials, batch, channels, rows, columns = images.shape
     if trials == 1 and images.is_cuda:
         return images[0].contiguous()
@@ -147,11 +141,7 @@ def beside(images: Tensor) -> Tensor:
 
 
 def apart(images: Tensor, shape: torch.Size) -> Tensor:
-    """Undo `beside`: return the images of each trial, [trials, batch, channels, rows, columns].
-
-    images: [batch, trials·channels, rows, columns].
-    shape: the shape of the result.
-    """
+    """Undo `beside`: return the images of each trial, [trials, batch, channels, rows, columns]."""
     return images.unflatten(1, (shape[0], shape[2])).transpose(0, 1).contiguous()
 
 
@@ -169,13 +159,7 @@ class Forth(NamedTuple):
 
 
 def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
-    """Take images through the steps, the first of the four passes.
-
-    steps: the steps of the network.
-    images: [trials, batch, channels, rows, columns].
-    pattern: what an earlier pass kept. This pass then has the same open ReLUs and the same chosen pixels of
-    max-pools.
-    """
+    """Take images through the steps, the first of the four passes."""
     trials = images.shape[0]
     values: list[Tensor | None] = [beside(images)]
     reads, kepts = [], []
@@ -211,12 +195,7 @@ class Entropy(NamedTuple):
 
 
 def entropy(logits: Tensor, labels: Tensor) -> Entropy:
-    """Return the cross-entropy of logits, computed in float32 at least.
-
-    logits: [trials, batch, classes].
-    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
-    """
-    shares = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(2)
+    shares = logits.log_softmax(2)
     if labels.dim() == 2:
         # `one_hot` reads the labels to check them, which takes longer.
         wanted = torch.zeros_like(shares).scatter_(2, labels[:, :, None], 1.0)
@@ -224,25 +203,14 @@ def entropy(logits: Tensor, labels: Tensor) -> Entropy:
         wanted = labels.to(shares)
     batch = logits.shape[1]
     chances, total = shares.exp(), wanted.sum(2, keepdim=True) / batch
-    slope = (chances * total - wanted / batch).to(logits)
+    slope = chances * total - wanted / batch
     return Entropy(-(wanted * shares).sum(2).mean(1), slope, shares, chances, total)
 
 
 def back(
     steps: Sequence[Step], passed: Forth, slope: Tensor, told: list[Tensor] | None, whole: bool
 ) -> list[Tensor | None]:
-    """Take the slope of the loss back through the steps, the second of the four passes.
-
-    steps: the steps of the network.
-    passed: what the forward pass left.
-    slope: [trials, batch, classes], the slope at what the last step returned.
-    told: a list to which the weight gradients are appended, in the order of the steps; without it they are
-    not computed.
-    whole: whether the pass goes on to the images.
-
-    Returns the slope at the images, which is None unless the pass is `whole`, then the slope at what each
-    step returned.
-    """
+    """Take the slope of the loss back through the steps, the second of the four passes."""
     slopes: list[Tensor | None] = [None] * (len(steps) + 1)
     slopes[-1], found, trials = slope, [], slope.shape[0]
     for place in reversed(range(len(steps))):
@@ -295,10 +263,10 @@ class _Gradients(torch.autograd.Function):
         assert last is not None
         # The rate of the probabilities p is p · bent. The slope at the logits is p · total minus the labels
         # over the batch size, so its rate is p · bent · total.
-        bent = last.to(p) - (p * last).sum(2, keepdim=True)
+        bent = last - (p * last).sum(2, keepdim=True)
         to_labels = -bent / ctx.shape[1] if ctx.needs_input_grad[1] else None
         rates: list[Tensor | None] = [None] * len(slopes)
-        rates[-1] = (p * bent * total).to(last)
+        rates[-1] = p * bent * total
         # The fourth pass: the rates of the slopes, from the logits back to the images.
         to_hidden: list[Tensor] = []
         for place in reversed(range(len(ctx.steps))):
@@ -314,15 +282,7 @@ class _Gradients(torch.autograd.Function):
 
 
 def chain_gradients(steps: list[Step], images: Tensor, labels: Tensor) -> tuple[Tensors, Tensor]:
-    """Return the weight gradients of a chain for each trial, and the losses.
-
-    steps: the steps of the network (`chain`).
-    images: [trials, batch, channels, rows, columns].
-    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
-
-    Returns parameter → gradient [trials, *shape], which can be differentiated once in images, labels and
-    hidden parameters, and the losses [trials], which cannot be differentiated.
-    """
+    """Return the weight gradients of a chain for each trial, and the losses."""
     norms = (step.layer for step in steps if isinstance(step.layer, HiddenNorm))
     lent = [each for norm in norms for each in (norm.weight, norm.bias)]
     losses, *found = _Gradients.apply(images, labels, steps, *lent)

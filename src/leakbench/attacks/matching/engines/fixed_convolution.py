@@ -16,13 +16,7 @@ NARROW = 8
 
 
 def transposed(y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
-    """Return the transpose of a convolution: from the slope at its output to the slope at its input.
-
-    y: [n, out, rows, columns].
-    weight: [out, in, rows, columns].
-    conv: the layer, which gives stride, padding and dilation.
-    read: the shape of what the convolution read, and of the result.
-    """
+    """Return the transpose of a convolution: from the slope at its output to the slope at its input."""
     if read[1] < NARROW:
         assert not isinstance(conv.padding, str)
         windows = weight.flatten(1).T @ y.flatten(2)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,9 +47,6 @@ def pays(model: nn.Module, shape: torch.Size) -> bool:
     They are faster if the model is deep enough. They are safe if the model is known layer by layer, so that
     no kink is overlooked. Differences take the trials one after another, but on ResNet20-4, with 21
     convolutions, they take five passes' worth of arithmetic instead of seven.
-
-    model: the network.
-    shape: [batch, channels, rows, columns] of the images.
     """
     deep = sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
     if not deep or not engines_fit(model, shape):
@@ -64,15 +62,7 @@ def pays(model: nn.Module, shape: torch.Size) -> bool:
 def difference(
     changes: Callable[[Tensor], Tensors], slope: Tensor, size: Tensor, scale: float = 1.0
 ) -> Tensors:
-    """Return the rates of change of derivatives, by one step along v or by a second one of a better length.
-
-    changes: a function from the length of a step to name → change of the derivative in that unknown.
-    slope: the derivative in the images before the step, of which the step should change the share AIM.
-    size: the length of the first step.
-    scale: the share of AIM, LEAST and MOST that is used.
-
-    Returns name → rate.
-    """
+    """Return the rates of change of derivatives by one step along v, or by a second of a better length."""
     found = changes(size)
     share = float(found["images"].norm() / slope.norm().clamp_min(1e-30))
     if 0 < share < math.inf and not LEAST * scale <= share <= MOST * scale:
@@ -99,11 +89,8 @@ class FrozenDifference:
     labels: Tensor | None
     weights: Tensor
     scale: float = 1.0
-
-    @staticmethod
-    def together(device: str) -> int:
-        """Return how many trials of a chunk are of use: they run one after another."""
-        return 1
+    # Trials run one after another, so a chunk of several is of no use.
+    together: ClassVar[int] = 1
 
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
         """Return the losses [trials] and the derivative in each unknown."""
@@ -125,12 +112,10 @@ class FrozenDifference:
 
     @cached_property
     def norm(self) -> Tensor:
-        """The norm of all weights of the model."""
         return torch.stack([p.square().sum() for p in self.group.model.parameters()]).sum().sqrt()
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The steps of the model."""
         found = chain(self.group.model)
         assert found is not None
         return found
@@ -142,22 +127,13 @@ class FrozenDifference:
 
     @torch.no_grad()
     def one(self, unknowns: Tensors, row: int) -> tuple[Tensor, Tensors]:
-        """Return the loss [1] of one trial and the derivatives in its unknowns [1, …].
-
-        unknowns: name → [1, …].
-        row: the number of the trial.
-        """
+        """Return the loss [1] of one trial and the derivatives in its unknowns [1, …]."""
         steps, moving = self.steps, chain(self.moved)
         assert moving is not None
         images = self.group.to_pixels(unknowns["images"])
         classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels[row : row + 1]
 
         def slopes(at: Tensor | None, shares: Tensor) -> Tensors:
-            """Return the loss's derivatives in the unknowns.
-
-            at: the slope of the loss at the pixels, [batch, channels, rows, columns].
-            shares: the logarithms of the probabilities, [1, batch, classes].
-            """
             assert at is not None
             found = {"images": apart(at, images.shape) * self.group.deviation}
             if self.labels is None:
@@ -188,7 +164,6 @@ class FrozenDifference:
 
     @cached_property
     def own(self) -> Tensors:
-        """The model's weights."""
         return dict(self.group.model.named_parameters())
 
     @cached_property
@@ -200,11 +175,6 @@ class FrozenDifference:
         """Return the loss at a dummy gradient g, and its derivative there by two factors and a norm.
 
         The derivative is weights · (along · o + across · g), where o is the observed gradient.
-
-        dummy: parameter → [1, *shape], the dummy gradient.
-        row: the number of the trial.
-
-        Returns the loss, `along`, `across` and the norm of the derivative, each [1].
         """
         observed, theirs, weights = self.rows[row], self.theirs[row], self.weights[row]
         known = {"dot": torch.cat([inner(dummy[name], value) for name, value in observed.items()])}

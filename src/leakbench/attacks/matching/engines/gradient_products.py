@@ -35,21 +35,7 @@ def gradient_products(
     weights: Tensors | None = None,
     beside: Callable[[Tensors], Tensors] = lambda slopes: {},
 ) -> Tensors:
-    """Return the inner products of dummy gradients g with observed ones o, and of g with itself.
-
-    The products are summed over all parameters.
-
-    model: the network, in evaluation mode.
-    images: [n, batch, …], the dummy images.
-    labels: [n, batch] classes, or [n, batch, classes] probabilities.
-    observed: parameter → [trials, numbers], as `rows_of` returns them.
-    owner: [n], the number of the trial whose observed gradients each dummy is compared with.
-    weights: parameter → [n], the weight of its products; without them each counts as 1.
-    beside: a function from the gradients at hidden parameters, which were not observed, to the gradients that
-    were observed in their place.
-
-    Returns `dot`, <g, o>, and `mine`, <g, g>, each [n].
-    """
+    """Return the inner products of dummy gradients g with observed ones o, and of g with itself."""
     total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}
     for products in _by_layer(model, images, labels, observed, owner, beside):
         for name, known in products.items():

@@ -49,15 +49,6 @@ def gradients(
 
     The model is in evaluation mode: batch norm uses its running statistics, so the images of a batch do not
     affect each other. A batch norm without running statistics uses those of each trial's batch.
-
-    model: the network.
-    images: [trials, batch, channels, rows, columns]. They must require a gradient, or `weights` must.
-    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
-    weights: parameter → weights that replace the model's own, the same for all trials.
-
-    Returns parameter → gradient [trials, *shape], also for the hidden parameters that are lent to the model
-    (`matching.hidden`), and the losses [trials], which are for their values alone and need not be
-    differentiable.
     """
     if not engines_fit(model, images.shape[1:]):
         return plain_gradients(model, images, labels, weights)
@@ -70,17 +61,7 @@ def gradients(
 
 
 def gradients_at(model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors) -> Tensors:
-    """Return the gradients at weights that each trial has of its own.
-
-    The trials run one after another.
-
-    model: the network.
-    images: as in `gradients`.
-    labels: as in `gradients`.
-    weights: parameter → [trials, *shape]. The gradients can be differentiated in them as in the images.
-
-    Returns parameter → gradient [trials, *shape].
-    """
+    """Return the gradients at weights that each trial has of its own."""
     found = [
         gradients(model, images[n : n + 1], labels[n : n + 1], {name: w[n] for name, w in weights.items()})[0]
         for n in range(len(images))
@@ -93,10 +74,6 @@ def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = No
 
     The gradients are compared once for each model, on images of noise. If the engines do not fit, one line of
     the log says why.
-
-    model: the network.
-    shape: [batch, channels, rows, columns] of the images.
-    like: a model of the same network, whose answer holds for this one too.
 
     Raises Unfit if autograd itself has no gradients of the network.
     """
@@ -112,13 +89,7 @@ def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = No
 
 
 def agreed(model: nn.Module, question: object, misfit: Callable[[], str], otherwise: str) -> bool:
-    """Return whether a comparison found no misfit. It is made once for each network.
-
-    model: the network.
-    question: what is compared.
-    misfit: makes the comparison, and returns the misfit in words, or "".
-    otherwise: what the log says that a misfit leads to.
-    """
+    """Return whether a comparison found no misfit. It is made once for each network."""
     answers = _ANSWERS.setdefault(model, {})
     if question not in answers:
         reason = misfit()
@@ -129,11 +100,7 @@ def agreed(model: nn.Module, question: object, misfit: Callable[[], str], otherw
 
 
 def apart_in_words(found: Tensors, expected: Tensors) -> str:
-    """Return in words which of the derivatives found is not as expected, or "" if none is.
-
-    found: name → derivative.
-    expected: name → derivative. It may have more names.
-    """
+    """Return in words which of the derivatives found is not as expected, or "" if none is."""
     names = [name for name in expected if name not in (_DERIVATIVE, _SLOPE)]
     largest = max(float(expected[name].norm()) for name in names)
     for name, value in found.items():
@@ -150,9 +117,6 @@ def misfit_of(model: nn.Module, compare: Callable[[], tuple[str, Tensors]]) -> s
     Where a derivative is zero, any engine has it right, also one that is wrong elsewhere. The comparison is
     then made again on weights moved by noise, so that a layer that begins at zero has a part in the result.
     Other rounds and simulated steps of a client move them too, and keep the answer of the comparison.
-
-    model: the network that is compared. Its weights may be moved.
-    compare: makes the comparison, and returns the misfit in words, or "", and autograd's derivatives.
     """
     misfit, expected = compare()
     if misfit or not _silent(expected):
@@ -169,7 +133,6 @@ def _silent(derivatives: Tensors) -> bool:
 
 @torch.no_grad()
 def _stir(model: nn.Module) -> None:
-    """Move the weights of a model by noise."""
     rng = torch.Generator().manual_seed(0)
     for weight in model.parameters():
         size = float(weight.square().mean().sqrt()) or 1.0
@@ -226,10 +189,7 @@ def _compared(twin: nn.Module, shape: torch.Size, dtype: torch.dtype) -> tuple[s
 
 
 def _multiplied(passes: list[tuple[Pass, Tensor]]) -> Tensors:
-    """Return the weight gradients of the layers whose rule writes them as products of two matrices.
-
-    passes: each use of a layer, and the gradient of the loss at what the layer returned.
-    """
+    """Return the weight gradients of the layers whose rule writes them as products of two matrices."""
     found: Tensors = {}
     for step, delta in passes:
         known = rule(step.layer)
@@ -243,12 +203,7 @@ def _multiplied(passes: list[tuple[Pass, Tensor]]) -> Tensors:
 
 @torch.no_grad()
 def _slope(steps: list[Step], images: Tensor, labels: Tensor) -> Tensor:
-    """Return the losses' derivative in the images, by a pass that keeps the pattern of an earlier one.
-
-    steps: the steps of the network.
-    images: [trials, batch, channels, rows, columns].
-    labels: [trials, batch] classes.
-    """
+    """Return the losses' derivative in the images, by a pass that keeps the pattern of an earlier one."""
     passed = forth(steps, images, forth(steps, images).kept)
     found = back(steps, passed, entropy(passed.returned, labels).slope, None, whole=True)[0]
     assert found is not None

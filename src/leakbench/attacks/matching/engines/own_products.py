@@ -1,11 +1,12 @@
 """The weight gradients of one layer for all trials, as products of three or four matrices at a time.
 
-`matching.own_gradient` goes through the trials one after another, which suits a processor: what one trial's
-layer has written is still in the cache. A GPU would wait for each small step to be launched. Here each step
-is one operation for all trials, on copies of the windows that a convolution reads.
+A GPU waits for each small step to be launched. Each step here is therefore one operation for all trials, on
+copies of the windows that a convolution reads.
 
-The names are those of `matching.own_gradient`: x is what the layer read, S the slope of the loss at what it
-returned, g the gradient of its weights, o the observed gradient, and V = along · o + across · g.
+Let x be what the layer read, S the slope of the loss at what it returned, g the gradient of its weights and o
+the observed gradient. An attack needs two things of g. One is its inner products with o and with itself. The
+other is what the layer does with the weights V = along · o + across · g, the derivative of a distance. V x is
+the rate of what the layer returns, and Vᵀ S is the rate of the slope at what it read.
 """
 
 import math
@@ -19,18 +20,14 @@ from leakbench.attacks.matching.distances import factors, inner
 from leakbench.attacks.matching.engines.chain import Step
 from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d
 from leakbench.attacks.matching.engines.layers.rule import Kept
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 
 # The types of layers whose products are known here.
 PRODUCTS = (nn.Conv2d, FixedConv2d, nn.Linear, nn.BatchNorm2d)
 
 
 def windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
-    """Return the windows of images that a convolution reads, [n, in·taps, places].
-
-    conv: the layer, which gives kernel size, stride and padding, without dilation.
-    x: [n, in, rows, columns].
-    """
+    """Return the windows of images that a convolution reads, [n, in·taps, places]."""
     assert not isinstance(conv.padding, str)
     (down, across), (height, width), (s, t) = conv.padding, conv.kernel_size, conv.stride
     padded = pad(x, (across, across, down, down)) if down or across else x
@@ -51,8 +48,6 @@ class OwnProducts:
     convolution. Those of a batch norm are [trials, batch, channels, rows, columns], for it multiplies number
     by number.
     """
-
-    lay = staticmethod(Tensor.contiguous)
 
     def __init__(self, step: Step, kept: Kept, slope: Tensor, observed: Tensors) -> None:
         self.layer, self.observed, self.slope = step.layer, observed, slope
@@ -90,15 +85,15 @@ class OwnProducts:
         """Return name of a parameter → name of a product in `of` (`matching.terms.Distance`) → [trials]."""
         found = {}
         for name, o in self.observed.items():
-            both = factors(of, self.gradients[name].to(o), o)
+            both = factors(of, self.gradients[name], o)
             found[name] = {kind: inner(*both[kind]) for kind in of}
         return found
 
     def move(self, along: Tensors, across: Tensors) -> None:
         """Set V of each parameter by its two factors, name → [trials]."""
         for name, o in self.observed.items():
-            first, second = (each[name].view(-1, *[1] * (o.dim() - 1)) for each in (along, across))
-            self.moving[name] = (o * first).addcmul_(self.gradients[name], second).to(self.slope)
+            first, second = (over(each[name], o) for each in (along, across))
+            self.moving[name] = (o * first).addcmul_(self.gradients[name], second)
 
     def _v(self) -> Tensor:
         """Return V of the weights: a matrix [trials, 1, outputs, inputs], or [trials, 1, channels, 1, 1]."""

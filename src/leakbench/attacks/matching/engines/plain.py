@@ -17,18 +17,7 @@ def plain_gradients(
     weights: Tensors | None = None,
     differentiable: bool = True,
 ) -> tuple[Tensors, Tensor]:
-    """Compute what `gradients.gradients` computes, by plain autograd.
-
-    A parameter that the loss does not depend on has a gradient of zero.
-
-    model: the network, in evaluation mode.
-    images: [trials, batch, channels, rows, columns].
-    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
-    weights: parameter → weights that replace the model's own.
-    differentiable: whether the gradients can be differentiated again. Without it less memory is needed.
-
-    Returns parameter → gradient [trials, *shape], also for hidden parameters, and the losses [trials].
-    """
+    """Compute what `gradients.gradients` computes, by plain autograd."""
     start = dict(model.named_parameters()) if weights is None else weights
     every = {name: value.expand(len(images), -1) for name, value in hidden(model).items()}
     chance = drawn(model, len(images))

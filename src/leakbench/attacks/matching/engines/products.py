@@ -13,13 +13,7 @@ WORTH = 1 << 22
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """Multiply two matrices, or the two matrices of each trial, without a derivative.
-
-    a: [n, k], or [trials, n, k].
-    b: [k, m], or [trials, k, m].
-
-    Returns [n, m], or [trials, n, m].
-    """
+    """Multiply two matrices, or the two matrices of each trial, without a derivative."""
     rows, inner, columns = *a.shape[-2:], b.shape[-1]
     if rows * inner * columns < WORTH or not _by_onednn(a) or not _by_onednn(b):
         return a @ b

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from leakbench.attacks.matching.engines.layers import rule
 from leakbench.base.tensors import Tensors
 from leakbench.networks.batch_statistics import by_trial
+from leakbench.networks.layers import hooked
 from leakbench.networks.per_trial import hidden, own_names
 
 
@@ -40,11 +41,6 @@ class Pass:
 
 
 def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each trial, [trials].
-
-    logits: [trials, batch, classes].
-    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
-    """
     target = labels.flatten() if labels.dim() == 2 else labels.flatten(0, 1)
     return (
         cross_entropy(logits.flatten(0, 1), target, reduction="none").unflatten(0, logits.shape[:2]).mean(1)
@@ -68,7 +64,7 @@ def out_of_place(model: nn.Module) -> Iterator[None]:
 def watching(model: nn.Module) -> Iterator[list[Pass]]:
     """Note each use of a layer that has parameters, in the order of use, while the context lasts."""
     seen: list[Pass] = []
-    handles = [
+    hooks = [
         layer.register_forward_hook(
             lambda layer, inputs, output, name=name: seen.append(
                 Pass(name, layer, inputs[0], output, getattr(layer, "normed", None))
@@ -77,21 +73,12 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
         for name, layer in model.named_modules()
         if own_names(layer)
     ]
-    try:
-        with out_of_place(model):
-            yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
+    with hooked(hooks), out_of_place(model):
+        yield seen
 
 
 def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
-    """Return parameter → gradient [trials, *shape] for one use of a registered layer.
-
-    step: what the layer read and returned.
-    delta: the gradient of the loss at what the layer returned, [trials·batch, …].
-    trials: the number of trials.
-    """
+    """Return parameter → gradient [trials, *shape] for one use of a registered layer."""
     known = rule(step.layer)
     assert known is not None
     found = known.gradients(step.layer, step.read, delta, trials, step.normed)
@@ -99,11 +86,7 @@ def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
 
 
 def summed(passes: Sequence[tuple[Pass, Tensor]], trials: int) -> Tensors:
-    """Return parameter → gradient [trials, *shape], summed over all uses of each layer.
-
-    passes: each use of a layer, and the gradient of the loss at what the layer returned.
-    trials: the number of trials.
-    """
+    """Return parameter → gradient [trials, *shape], summed over all uses of each layer."""
     found: Tensors = {}
     for step, delta in passes:
         for name, value in layer_gradients(step, delta, trials).items():
@@ -118,16 +101,7 @@ def layer_passes(
     weights: Tensors | None = None,
     differentiable: bool = True,
 ) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
-    """Return each use of a layer with the loss's gradient at the layer's output, and the losses.
-
-    model: the network, in evaluation mode.
-    images: [trials, batch, channels, rows, columns], which require a gradient.
-    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
-    weights: parameter → weights that replace the model's own.
-    differentiable: whether the gradients can be differentiated again. Without it less memory is needed.
-
-    Returns the uses in the order of use, with gradients [trials·batch, …], and the losses [trials].
-    """
+    """Return each use of a layer with the loss's gradient at the layer's output, and the losses."""
     with ExitStack() as stack:
         stack.enter_context(by_trial(model, len(images)))
         seen = stack.enter_context(watching(model))
@@ -147,16 +121,7 @@ def tape_gradients(
     labels: Tensor,
     weights: Tensors | None = None,
 ) -> tuple[Tensors, Tensor]:
-    """Compute what `gradients.gradients` computes, by the rules of the layers.
-
-    model: the network, in evaluation mode, whose layers with parameters are registered.
-    images: as in `gradients.gradients`.
-    labels: as in `gradients.gradients`.
-    weights: as in `gradients.gradients`.
-
-    Returns parameter → gradient [trials, *shape], also for hidden parameters, and the losses [trials]. Raises
-    TypeError if a parameter belongs to no layer that was called.
-    """
+    """Compute what `gradients.gradients` computes, by the rules of the layers."""
     passes, losses = layer_passes(model, images, labels, weights)
     found = summed(passes, len(images))
     names = [*(name for name, _ in model.named_parameters()), *hidden(model)]

@@ -25,10 +25,6 @@ def _spread(taps: Tensor) -> Tensor:
     first tap at the place before and of the second and third tap at the place itself. The second output is
     the sum of the first and second tap at the place itself and of the third tap at the place after. Two taps
     at the same place read the same pixel.
-
-    taps: [many, places, 3, …], each place times each tap.
-
-    Returns [many, places, 2, …].
     """
     before, here, after = taps.unbind(2)
     both = taps.new_empty(*taps.shape[:2], 2, *taps.shape[3:])
@@ -81,13 +77,7 @@ class _UpsampledConvolution(torch.autograd.Function):
 
 
 def upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """Return nearest ×2, then a 3×3 convolution with padding 1, where each trial has its own weight.
-
-    x: [trials, n, rows, columns, channels].
-    weight: [trials, channels, 3, 3, out].
-
-    Returns [trials, n, 2·rows, 2·columns, out].
-    """
+    """Return nearest ×2, then a 3×3 convolution with padding 1, where each trial has its own weight."""
     found: Tensor = _UpsampledConvolution.apply(x, weight)
     return found
 
@@ -123,14 +113,7 @@ class _NormalisedGate(torch.autograd.Function):
 
 
 def normalised_gate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """Return batch norm in training mode, over each trial's own images, then GLU over the channels.
-
-    x: [trials, n, rows, columns, 2·channels].
-    scale: [trials, 2·channels].
-    shift: [trials, 2·channels].
-
-    Returns [trials, n, rows, columns, channels].
-    """
+    """Return batch norm in training mode, over each trial's own images, then GLU over the channels."""
     flat, size = x.flatten(1, 3), (*x.shape[:-1], x.shape[-1] // 2)
     found: Tensor
     if x.shape[-1] < NARROW:

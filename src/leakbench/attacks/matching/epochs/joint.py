@@ -136,10 +136,7 @@ def _optimised(
 def _matched(
     observation: Observation, epochs: Sequence[Tensor], found: Reconstruction, used: tuple[bool, bool]
 ) -> list[list[Problems]]:
-    """Pair the images of the first step in all four ways, and return each client's joint problems.
-
-    The problems follow from the pairs of the way `used`.
-    """
+    """Pair the images of the first step in all four ways, and return each client's joint problems."""
     assert found.labels is not None
     problems = []
     found.partners = {name: torch.full(found.usable.shape, -1) for name in MATCHINGS}
@@ -173,21 +170,14 @@ def _same_batches(
 
 
 def _tell(partner: Tensor, epochs: Sequence[Tensor], pairs: Sequence[Tensor], width: int) -> None:
-    """Write pairs of images into `partner` [rounds, batch] as round · width + position.
-
-    pairs: for each epoch, the image of the epoch before that each image is paired with, numbered within its
-    epoch.
-    """
+    """Write pairs of images into `partner` [rounds, batch] as round · width + position."""
     batch = partner.shape[1]
     for before, after, image in zip(epochs, epochs[1:], pairs[1:], strict=False):
         partner[after] = torch.where(image < 0, -1, before[image // batch] * width + image % batch)
 
 
 def _labelled(own: list[Group], found: Reconstruction) -> list[Group]:
-    """Return the epochs of a client with the labels of the first step.
-
-    Where that step was not taken, the labels of the first epoch serve the same batches in all epochs.
-    """
+    """Return the epochs of a client with the labels of the first step."""
     assert found.labels is not None
     client, batch = own[0].client, own[0].batch
     if (found.labels[own[0].rounds, client, :batch] < 0).any():

@@ -1,7 +1,6 @@
 """Batch-norm statistics: a batch of real images has the means and variances of the training data."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import Field
@@ -11,9 +10,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from leakbench.attacks.matching.terms import Prior, differentiated
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.errors import Unfit
+from leakbench.networks.layers import hooked
 from leakbench.networks.per_trial import hidden
-
-Read = list[tuple[_BatchNorm, Tensor]]
 
 
 def batch_norm_statistics(*, weight: Annotated[float, Field(ge=0)]) -> Prior:
@@ -43,7 +41,12 @@ def _of(group: Group) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         raise Unfit(f"attack: objective: batch-norm-statistics {why} (leave the term out)")
 
     def value(images: Tensor) -> Tensor:
-        with _reading(norms) as read:
+        read: list[tuple[_BatchNorm, Tensor]] = []
+        hooks = [
+            norm.register_forward_hook(lambda norm, inputs, _: read.append((norm, inputs[0])))
+            for norm in norms
+        ]
+        with hooked(hooks):
             group.model(group.to_pixels(images).flatten(0, 1))
         total = images.new_zeros(len(images))
         for norm, x in read:
@@ -54,17 +57,3 @@ def _of(group: Group) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         return total
 
     return differentiated(value)
-
-
-@contextmanager
-def _reading(norms: Sequence[_BatchNorm]) -> Iterator[Read]:
-    """Note what each batch norm reads in the passes of the block."""
-    read: Read = []
-    handles = [
-        norm.register_forward_hook(lambda norm, inputs, _: read.append((norm, inputs[0]))) for norm in norms
-    ]
-    try:
-        yield read
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -14,9 +14,7 @@ from leakbench.base.tensors import Tensors
 
 def before_layer(
     *,
-    layer: Annotated[
-        str, Field(min_length=1, description="The first layer whose gradients are left out, by its name.")
-    ],
+    layer: Annotated[str, Field(min_length=1)],
 ) -> Weights:
     """Return weights of the parameters in every distance: 1 before `layer`, 0 for its own and all later ones.
 

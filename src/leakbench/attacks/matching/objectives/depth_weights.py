@@ -37,10 +37,7 @@ def _weights(group: Group, observed: Tensors, factor: float) -> Tensors:
 
 
 def scale_of(group: Group) -> float:
-    """Return the factor that makes a squared distance of a group's `observed` one of sums of gradients.
-
-    The factor is that of one mini-batch.
-    """
+    """Return the factor that makes a squared distance of a group's `observed` one of sums of gradients."""
     observation = group.observation
     if observation.kind == "gradient":
         return 1.0

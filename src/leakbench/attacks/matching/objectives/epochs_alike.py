@@ -48,11 +48,7 @@ def epochs_alike(
 
 
 def filtered(images: Tensor) -> Tensor:
-    """Return the outputs of random filters on images [trials, batch, channels, rows, columns].
-
-    The outputs have FILTERS channels. The filters are always the same. Their weights are normal, with a
-    variance of one over the number of values that a filter reads.
-    """
+    """Return the outputs of random filters on images [trials, batch, channels, rows, columns]."""
     channels = images.shape[2]
     rng = torch.Generator().manual_seed(SEED)
     drawn = torch.randn(FILTERS, channels, SIDE, SIDE, generator=rng) / (channels * SIDE * SIDE) ** 0.5

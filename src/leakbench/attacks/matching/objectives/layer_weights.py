@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from leakbench.attacks.matching.terms import Weights
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors
+from leakbench.networks.layers import hooked
 
 Shape = Literal["one", "linear", "exponential", "logarithmic"]
 Norms = Literal["following", "one", "none"]
@@ -85,9 +86,6 @@ def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
     """Return for each convolution the share of its output that the ReLU behind it shuts, from 0 to 1.
 
     Where the ReLU shuts, the gradient of that output is zero. A convolution that no ReLU follows has share 0.
-
-    model: the network.
-    images: [n, …], the images on which the share is measured.
     """
     waiting: list[str] = []
     shares: dict[str, float] = {}
@@ -100,16 +98,13 @@ def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
             shares.update(dict.fromkeys(waiting, float((output == 0).double().mean())))
             waiting.clear()
 
-    handles = [
+    hooks = [
         layer.register_forward_hook(lambda layer, _, output, name=name: note(name, layer, output))
         for name, layer in model.named_modules()
         if isinstance(layer, nn.Conv2d | nn.ReLU)
     ]
-    try:
+    with hooked(hooks):
         model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
     return shares
 
 
@@ -134,22 +129,7 @@ def parameter_weights(
     order: Order,
     zeros: Mapping[str, float] | None = None,
 ) -> Tensors:
-    """Return parameter → weight [trials] for the distance.
-
-    The i-th convolution has the i-th weight of the curve. Dense layers have the mean of the curve.
-
-    model: the network whose layers are weighted.
-    observed: parameter → [trials, *shape], the observed gradients.
-    shape: the shape of the curve (`curve`).
-    beta: the last weight of the curve.
-    relu: whether a convolution's weight is divided by one minus its share of zeros (Eqn 8).
-    norms: the weight of batch norms, of which the paper says nothing: that of the convolution before them
-    (`following`), one (`one`), or zero (`none`).
-    order: where projections of a residual network are counted: where their parameters stand, after the
-    block's convolutions (`parameters`), or where they are first read, before them (`forward`).
-    zeros: convolution → share of zeros for `relu`. Without it, the share of exact zeros in the observed
-    gradient is used.
-    """
+    """Return parameter → weight [trials] for the distance."""
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)]
     if order == "forward":
         names = _as_read(names)

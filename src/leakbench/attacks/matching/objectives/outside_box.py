@@ -22,11 +22,7 @@ def outside_box(*, weight: Annotated[float, Field(ge=0)]) -> Prior:
 
 
 def excess(group: Group, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the prior's value [trials], and its derivative in the shape of the images.
-
-    group: the trials that the images belong to.
-    images: [trials, batch, channels, rows, columns] in the victim's normalised space.
-    """
+    """Return the prior's value [trials], and its derivative in the shape of the images."""
     pixels = group.to_pixels(images)
     outside = pixels - pixels.clamp(0, 1)
     value = outside.square().flatten(1).sum(1) / images.shape[1]

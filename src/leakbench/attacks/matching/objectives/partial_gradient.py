@@ -12,10 +12,8 @@ from leakbench.base.tensors import Tensors
 
 def partial_gradient(
     *,
-    share: Annotated[float, Field(gt=0, le=1, description="Of each parameter's entries, at least one.")],
-    choice: Annotated[
-        Literal["largest", "random"], Field(description="By size in the observed gradient, or by lot.")
-    ] = "largest",
+    share: Annotated[float, Field(gt=0, le=1)],
+    choice: Literal["largest", "random"] = "largest",
 ) -> Entries:
     """Return the choice of a share of each parameter's entries, to which all distances are then restricted.
 
@@ -36,15 +34,7 @@ def partial_gradient(
 
 
 def chosen(observed: Tensor, share: float, choice: Literal["largest", "random"]) -> Tensor:
-    """Return 1 at a share of each trial's entries and 0 elsewhere, in the shape of `observed`.
-
-    The number of entries is rounded to the nearest whole number, and is at least 1. Of equal entries any may
-    be chosen.
-
-    observed: [trials, *shape], the observed gradient of one parameter.
-    share: as for `partial_gradient`.
-    choice: as for `partial_gradient`.
-    """
+    """Return 1 at a share of each trial's entries and 0 elsewhere, in the shape of `observed`."""
     flat = observed.flatten(1)
     count = max(1, round(share * flat.shape[1]))
     if choice == "largest":

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from leakbench.attacks.matching.optimiser import Evaluate
 from leakbench.attacks.matching.terms import Penalty
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 
 
 def slope_penalty(
     *,
-    weight: Annotated[float, Field(ge=0, description="Of the slope's length in the objective.")],
-    reach: Annotated[float, Field(gt=0, description="How far along the slope the second look is taken.")],
+    weight: Annotated[float, Field(ge=0)],
+    reach: Annotated[float, Field(gt=0)],
 ) -> Penalty:
     """Return the penalty on the length ‖∇D‖ of the distances' own gradient in the dummies.
 
@@ -34,12 +34,7 @@ def slope_penalty(
 
 
 def flatter(matched: Evaluate, weight: float, reach: float) -> Evaluate:
-    """Return `matched` with the length of its own gradient added, trial by trial.
-
-    matched: a function from unknowns to losses and gradients.
-    weight: the factor of the length.
-    reach: how far along the gradient the second evaluation is taken.
-    """
+    """Return `matched` with the length of its own gradient added, trial by trial."""
 
     def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
         losses, slopes = matched(unknowns)
@@ -47,7 +42,7 @@ def flatter(matched: Evaluate, weight: float, reach: float) -> Evaluate:
         length = torch.stack(squares).sum(0).sqrt()
         step = reach / length.clamp_min(torch.finfo(length.dtype).tiny)
         ahead = {
-            name: torch.addcmul(unknowns[name], slope, _over(step, slope)) for name, slope in slopes.items()
+            name: torch.addcmul(unknowns[name], slope, over(step, slope)) for name, slope in slopes.items()
         }
         _, there = matched({name: value.detach() for name, value in (unknowns | ahead).items()})
         share = weight / reach
@@ -55,8 +50,3 @@ def flatter(matched: Evaluate, weight: float, reach: float) -> Evaluate:
         return losses + weight * length, moves
 
     return evaluated
-
-
-def _over(values: Tensor, like: Tensor) -> Tensor:
-    """Return [trials] with as many axes as `like` [trials, …]."""
-    return values.view(-1, *[1] * (like.dim() - 1))

@@ -26,11 +26,6 @@ def variation(images: Tensor, squared: bool = False) -> tuple[Tensor, Tensor]:
 
     The derivative is written out, since automatic differentiation takes three times as many passes. It is
     zero where neighbours are equal.
-
-    images: [trials, …, rows, columns].
-    squared: whether to take twice the mean squared difference instead.
-
-    Returns [trials] and a tensor of the images' shape.
     """
     total, slope = images.new_zeros(len(images)), torch.zeros_like(images)
     for axis in (-2, -1):

@@ -38,9 +38,6 @@ def sliced_wasserstein(found: Tensors, observed: Tensors) -> Tensor:
     values, which ignores which output a point belongs to. The distance is scaled so that two clouds of one
     point each are as far apart as their vectors are, on average over directions (Rabin et al. 2012; Bonneel
     et al. 2015).
-
-    found: parameter → [trials, *shape], the gradients of the dummies.
-    observed: parameter → [trials, *shape], the observed gradients.
     """
     total: list[Tensor] = []
     for name, value in found.items():

@@ -32,14 +32,7 @@ def adam(
 
 
 class Adam:
-    """Adam of many trials, with InvG's options.
-
-    lr: the learning rate.
-    iterations: the number of iterations over which the learning rate falls.
-    signed: whether to move by the sign of the gradient alone.
-    decay: true for InvG's step decay at 3/8, 5/8 and 7/8 of the iterations, or a number for a steady decay
-    (`adam`).
-    """
+    """Adam of many trials, with InvG's options."""
 
     def __init__(self, lr: float, iterations: int, signed: bool, decay: bool | float) -> None:
         self.lr, self.signed = lr, signed
@@ -49,10 +42,6 @@ class Adam:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place and return their losses [trials] before the step.
-
-        Trials whose loss is not finite do not move.
-        """
         losses, gradients = evaluate(unknowns)
         lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops) * self.share**iteration
         lost = ~losses.isfinite()

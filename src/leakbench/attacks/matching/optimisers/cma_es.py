@@ -16,8 +16,8 @@ from leakbench.base.tensors import Tensors
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
 EXCLUDES = {
     "": (
-        "parameters.updates: *", "parameters.precision: *", "epochs: joint", "objective: wasserstein *",
-        "objective: * (Entries)", "objective: * (Penalty)",
+        "parameters.updates: *", "epochs: joint", "objective: wasserstein *", "objective: * (Entries)",
+        "objective: * (Penalty)",
     ),
 }  # fmt: skip
 
@@ -44,10 +44,6 @@ class Evolution:
     The first mean is where the trial starts. The unknowns are the best member so far, and the loss is the
     loss of that member. The randomness of an evolution is seeded by its start, so the start and all losses
     are enough to replay it. They are the state, and a resumed run replays its evolutions from them.
-
-    sigma: the first standard deviation of a population.
-    population: the number of members of a population.
-    rounds: the number of iterations of the run.
     """
 
     copies = 1

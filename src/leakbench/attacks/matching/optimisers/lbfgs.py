@@ -38,10 +38,6 @@ class LBFGS:
     whose gradient or move has become negligible pauses for the rest of its step. The state holds the last
     `memory` moves and gradient changes of each trial, in a ring, and the products of every move with the
     changes since.
-
-    lr: the length of a step, in lengths of the quasi-Newton direction.
-    memory: the number of moves that are remembered.
-    inner: the largest number of evaluations in a step.
     """
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:
@@ -65,10 +61,7 @@ class LBFGS:
         }
 
     def _remember(self, gradient: Tensor, going: Tensor) -> None:
-        """Keep the last move of those trials `going` whose gradient grew along it.
-
-        If the memory is full, the move takes the place of the oldest one.
-        """
+        """Keep the last move of those trials `going` whose gradient grew along it."""
         s = self.state
         change = gradient - s["gradient"]
         move = s["direction"] * s["length"][:, None]
@@ -114,10 +107,6 @@ class LBFGS:
         return q + _times(moves.mT, solved(products.mT, rest, False).gather(1, back))
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place and return their losses [trials] before the step.
-
-        Trials whose loss is not finite do not move.
-        """
         names = sorted(unknowns)
         losses, found = evaluate(unknowns)
         first = losses

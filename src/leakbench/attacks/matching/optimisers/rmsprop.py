@@ -22,11 +22,7 @@ def rmsprop(
 
 
 class RMSprop:
-    """RMSprop with momentum, as torch has it and GRNN uses it.
-
-    lr: the learning rate.
-    momentum: the share of the momentum that stays at each step.
-    """
+    """RMSprop with momentum, as torch has it and GRNN uses it."""
 
     def __init__(self, lr: float, momentum: float) -> None:
         self.lr, self.momentum = lr, momentum
@@ -34,10 +30,6 @@ class RMSprop:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place and return their losses [trials] before the step.
-
-        Trials whose loss is not finite do not move.
-        """
         losses, gradients = evaluate(unknowns)
         lost = ~losses.isfinite()
         stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}

@@ -8,12 +8,12 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench.attacks.matching.parameterisation import Parameterisation, Unknowns
-from leakbench.attacks.matching.surrogates import moved, on_line, placed, spread, surrogate_unknowns
+from leakbench.attacks.matching.surrogates import moved, on_line, placed, surrogate_unknowns
 from leakbench.attacks.matching.trials import Group
-from leakbench.base.tensors import Tensors
+from leakbench.base.tensors import Tensors, over
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
-EXCLUDES = {"": ("parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint")}
+EXCLUDES = {"": ("parameters.updates: *", "optimiser: cma-es", "epochs: joint")}
 
 _BENT = "bent."
 
@@ -22,14 +22,9 @@ def surrogate_curve(
     *,
     start: Literal["normal", "uniform"] = "normal",
     boxed: bool = True,
-    place: Annotated[float, Field(ge=0, le=1, description="Where the place t begins.")] = 0.5,
-    share: Annotated[
-        float,
-        Field(gt=0, description="The learning rate of t and of c as a share of the images' own."),
-    ] = 0.001,
-    reach: Annotated[
-        float, Field(gt=0, description="How far the control point may be from the middle of the line.")
-    ] = 1.0,
+    place: Annotated[float, Field(ge=0, le=1)] = 0.5,
+    share: Annotated[float, Field(gt=0)] = 0.001,
+    reach: Annotated[float, Field(gt=0)] = 1.0,
 ) -> Parameterisation:
     """Return a parameterisation by images, and for each trial a curve and the place on it for the gradient.
 
@@ -61,7 +56,7 @@ def surrogate_curve(
             project(unknowns)
             for name, bent in unknowns.items():
                 if name.startswith(_BENT):
-                    bent.mul_(spread((reach / (_size(bent) * share)).clamp_max(1), bent))
+                    bent.mul_(over((reach / (_size(bent) * share)).clamp_max(1), bent))
 
         return surrogate_unknowns(
             group, group.draw(start, rng), way, partial(_weights, group, share), boxed, back
@@ -71,7 +66,6 @@ def surrogate_curve(
 
 
 def _size(value: Tensor) -> Tensor:
-    """Return the root mean square of each trial's numbers: [trials, *shape] → [trials]."""
     return value.flatten(1).square().mean(1).sqrt()
 
 
@@ -79,6 +73,6 @@ def _weights(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> Ten
     place, line = on_line(group, share, unknowns, rows)
     away, unit = 2 * place * (1 - place) * share, moved(group, rows)
     return {
-        name: value + spread(away * _size(unit[name]), value) * unknowns[_BENT + name]
+        name: value + over(away * _size(unit[name]), value) * unknowns[_BENT + name]
         for name, value in line.items()
     }

@@ -20,17 +20,7 @@ from leakbench.base.tensors import Tensors
 def derivatives(
     conv: nn.Conv2d, slope: Tensor, x: Tensor, weight: Tensor, groups: int, mask: Sequence[bool]
 ) -> list[Tensor]:
-    """Return the derivatives of a convolution with groups in what it read and in its weights.
-
-    conv: the layer, which gives stride, padding and dilation.
-    slope: the slope of the loss at what the convolution returned, [n, groups·out, rows, columns].
-    x: what it read, [n, groups·in, rows, columns].
-    weight: [groups·out, in, rows, columns].
-    groups: the number of groups.
-    mask: which of the two derivatives are computed.
-
-    Returns the two derivatives and that in the bias, with None for each that is not computed.
-    """
+    """Return the derivatives of a convolution with groups in what it read and in its weights."""
     found: list[Tensor] = torch.ops.aten.convolution_backward(
         slope, x, weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0], groups,
         [*mask, False],
@@ -170,10 +160,7 @@ def _back(
 
 
 def _known(conv: nn.Conv2d) -> bool:
-    """Return whether a convolution reads zero-padded images, and all channels in each window.
-
-    The padding must be given in numbers.
-    """
+    """Return whether a convolution reads zero-padded images, and all channels in each window."""
     return conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
 
 

@@ -8,11 +8,7 @@ from leakbench.base.tensors import Tensors
 
 
 def outer(delta: Tensor, x: Tensor) -> Tensor:
-    """Return the weight gradient of a dense layer, [trials, out, in].
-
-    delta: [trials, batch, out], the slope of the loss at what the layer returned.
-    x: [trials, batch, in], what the layer read.
-    """
+    """Return the weight gradient of a dense layer, [trials, out, in]."""
     # With one sample, multiplying a column by a row element by element is three times as fast as `@`.
     return delta.mT * x if x.shape[1] == 1 else delta.mT @ x
 

@@ -25,15 +25,7 @@ _MADE: WeakKeyDictionary[nn.Conv2d, dict[str, tuple[Tensor, Any, Tensor]]] = Wea
 
 
 def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) -> Tensor:
-    """Return what `make` makes of a convolution's weights, kept for the next call if the layer is narrow.
-
-    A kept tensor is made again when the weights or the number of trials have changed.
-
-    conv: the layer.
-    name: the name under which the tensor is kept.
-    trials: the number of trials.
-    make: makes the tensor.
-    """
+    """Return what `make` makes of a convolution's weights, kept for the next call if the layer is narrow."""
     if max(conv.in_channels, conv.out_channels) > NARROW:
         # Large weights, kept for all trials, would take too much memory.
         return make()
@@ -53,37 +45,17 @@ def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
 
 
 def beside(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Lay two sets of images beside each other as channels of each trial.
-
-    a: [n, trials·channels, rows, columns].
-    b: images of the same shape.
-    trials: the number of trials.
-
-    Returns [n, trials·2·channels, rows, columns].
-    """
+    """Lay two sets of images beside each other as channels of each trial."""
     return _joined(a, b, 3, trials)
 
 
 def reading_both(a: Tensor, b: Tensor) -> Tensor:
-    """Join the weights of two convolutions into one that reads `beside` and makes the sum.
-
-    a: [trials·out, in, rows, columns], the weights for the first images.
-    b: weights of the same shape, for the second images.
-
-    Returns [trials·out, 2·in, rows, columns].
-    """
+    """Join the weights of two convolutions into one that reads `beside` and makes the sum."""
     return _joined(a, b, 3, 1)
 
 
 def making_both(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Join the weights of two convolutions into one whose transpose reads `beside` and makes the sum.
-
-    a: [trials·out, in, rows, columns], the weights for the first slopes.
-    b: weights of the same shape, for the second slopes.
-    trials: the number of trials.
-
-    Returns [trials·2·out, in, rows, columns].
-    """
+    """Join the weights of two convolutions into one whose transpose reads `beside` and makes the sum."""
     return _joined(a, b, 0, trials)
 
 
@@ -99,14 +71,7 @@ def _margins(conv: nn.Conv2d) -> list[int]:
 
 
 def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: int = NARROW) -> bool:
-    """Return whether the transpose of a convolution is computed faster with `turned` weights.
-
-    conv: the layer.
-    read: the shape of what it read, [n, channels, rows, columns].
-    returned: the shape of what it returned, [n, channels, rows, columns].
-    below: the number of channels read from which on it is not faster. It is smaller for weights that change,
-    which must be turned again each time.
-    """
+    """Return whether the transpose of a convolution is computed faster with `turned` weights."""
     if conv.in_channels >= below or conv.stride == (1, 1) or conv.dilation != (1, 1):
         return False
     sizes = zip(_axes(conv), _margins(conv), read[2:], returned[2:], strict=True)
@@ -121,12 +86,7 @@ def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: 
 def _places(
     shape: tuple[int, int, int, int], stride: tuple[int, int], device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return where each number of a turned weight stands in the weight, and which numbers stand nowhere.
-
-    shape: [out, in, rows, columns] of one trial's weight, whose channels are last in memory.
-    stride: of the rows and of the columns.
-    device: of the returned tensors.
-    """
+    """Return where each number of a turned weight stands in the weight, and which numbers stand nowhere."""
     out, channels, rows, columns = shape
     small = [-(-k // s) for k, s in zip((rows, columns), stride, strict=True)]
     order = torch.full((out, small[0] * stride[0], small[1] * stride[1], channels), -1)
@@ -139,14 +99,7 @@ def _places(
 
 
 def turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
-    """Return the weights of a convolution's transpose, as a convolution that reads what came out.
-
-    conv: the layer, of stride (s, t).
-    weight: [trials·out, in, rows, columns], channels last.
-    trials: the number of trials, and of the groups of the transpose.
-
-    Returns [trials·s·t·in, out, …], channels last.
-    """
+    """Return the weights of a convolution's transpose, as a convolution that reads what came out."""
     places, none = _places((conv.out_channels, *weight.shape[1:]), conv.stride, weight.device)
     found = weight.permute(0, 2, 3, 1).reshape(trials, -1).index_select(1, places).masked_fill_(none, 0)
     small = [-(-k // s) for k, s, _ in _axes(conv)]
@@ -154,14 +107,7 @@ def turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
 
 
 def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[int], trials: int) -> Tensor:
-    """Return the transpose of a convolution, computed with `turned` weights.
-
-    conv: the layer.
-    slope: the slope of the loss at what the convolution returned, [n, trials·out, rows, columns].
-    weight: the weights from `turned`.
-    read: the shape of what the convolution read, and of the result.
-    trials: the number of trials.
-    """
+    """Return the transpose of a convolution, computed with `turned` weights."""
     found = conv2d(slope, weight, None, 1, _margins(conv), 1, trials)
     n, channels, rows, columns = read
     (s, t), (down, across) = (

@@ -12,13 +12,7 @@ Normed = nn.BatchNorm2d | HiddenNorm
 
 
 def _wide(value: Tensor, trials: int) -> Tensor:
-    """Return values of channels in the layout of images [batch, trials·channels, rows, columns].
-
-    value: [trials, channels], or the same for all trials, [channels] or [1, channels].
-    trials: the number of trials.
-
-    Returns [trials·channels, 1, 1].
-    """
+    """Return values of channels in the layout of images [batch, trials·channels, rows, columns]."""
     if trials == 1:
         return value.view(-1, 1, 1)
     rows = value if value.dim() == 2 else value[None]
@@ -90,15 +84,7 @@ def _chained(norm: Normed, kept: Kept, slope: Tensor, trials: int) -> Tensors:
 def own_rates(
     norm: Normed, kept: Kept, slope: Tensor, moved: Tensor | None, rate: Tensor, trials: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the rates of the loss's slopes at a norm's scale and shift, [trials, channels] each.
-
-    norm: the layer.
-    kept: what the norm kept in the forward pass.
-    slope: [batch, trials·channels, rows, columns], the slope at what the norm returned.
-    moved: the rate of what the norm read, or None if that does not move.
-    rate: the rate of `slope`.
-    trials: the number of trials.
-    """
+    """Return the rates of the loss's slopes at a norm's scale and shift, [trials, channels] each."""
     at_scale, at_shift = _chained(norm, kept, rate, trials).values()
     if moved is not None:
         still = pulled(moved, *kept[:2]) if by_images(norm) else moved * kept[1]

@@ -52,14 +52,6 @@ def by_autograd(layer: nn.Module, x: Tensor, slope: Tensor, trials: int, normed:
 
     torch.func would take all trials at once, but the derivative in x of its weight gradients is wrong for
     layer, instance and batch norm.
-
-    layer: the module.
-    x: [trials·batch, …], what the layer read.
-    slope: [trials·batch, …], the slope of the loss at what the layer returned.
-    trials: the number of trials.
-    normed: not used.
-
-    Returns name of a parameter → gradient [trials, *shape], which can be differentiated in x and slope.
     """
     found = []
     again = torch.is_grad_enabled()

@@ -13,11 +13,7 @@ aten = torch.ops.aten
 
 
 def _linear_map(forward: Callable[..., tuple[Tensor, Kept]], backward: Callable[..., Tensor]) -> Link:
-    """Return the link of a linear layer without parameters, whose rates pass as its values do.
-
-    forward: as in `Link`.
-    backward: as in `Link`.
-    """
+    """Return the link of a linear layer without parameters, whose rates pass as its values do."""
     return Link(
         forward,
         backward,
@@ -36,10 +32,6 @@ def _activation(
     The slope at x is slope · y'. The rate of this slope is rate · y' + slope · y'' · moved, where `rate` is
     the rate of `slope` and `moved` the rate of x. So it is y' times the sum of `rate` and slope · moved ·
     y''/y'.
-
-    function: x → y.
-    times_slope: (t, y) → t · y'.
-    curvature: (t, y) → t · y''/y'; None if y'' is 0 except at kinks.
     """
 
     def back(

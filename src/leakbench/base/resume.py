@@ -1,4 +1,4 @@
-"""What an interrupted training needs to reach the same result: tensors in named groups, and facts."""
+"""What an interrupted run needs to reach the same result: tensors in named groups, and facts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,17 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.base.artefacts import read_tensors, write_tensors
-
-State = dict[str, Tensor]
+from leakbench.base.tensors import Tensors
 
 
 def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: dict[str, Any]) -> None:
-    """Write the tensors of each group as <group>/<name>, with the facts.
-
-    path: the file.
-    groups: group → name → tensor. Names of groups have no slash.
-    facts: further values to keep.
-    """
+    """Write the tensors of each group as <group>/<name>, with the facts."""
     tensors = {
         f"{group}/{name}": value.detach().cpu().numpy()
         for group, values in groups.items()
@@ -27,17 +21,17 @@ def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: dict[str
     write_tensors(path, tensors, facts)
 
 
-def resume(path: Path) -> tuple[dict[str, State], dict[str, Any]]:
+def resume(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
     """Return the groups that are not empty, and the facts, from a file that `save` wrote."""
     tensors, facts = read_tensors(path)
-    groups: dict[str, State] = {}
+    groups: dict[str, Tensors] = {}
     for key, array in tensors.items():
         group, _, name = key.partition("/")
         groups.setdefault(group, {})[name] = torch.from_numpy(array)
     return groups, facts
 
 
-def packed(optimiser: torch.optim.Optimizer) -> State:
+def packed(optimiser: torch.optim.Optimizer) -> Tensors:
     """Return the optimiser's tensors as <parameter's place>/<name>."""
     return {
         f"{index}/{name}": value
@@ -48,14 +42,9 @@ def packed(optimiser: torch.optim.Optimizer) -> State:
 
 
 def unpack(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser the state that `packed` returned.
-
-    optimiser: an optimiser of the model's parameters.
-    model: the model.
-    tensors: what `packed` returned.
-    """
+    """Give an optimiser the state that `packed` returned."""
     parameters = list(model.parameters())
-    state: dict[int, State] = {}
+    state: dict[int, Tensors] = {}
     for key, value in tensors.items():
         index, _, name = key.partition("/")
         # A fused step walks through memory, so a parameter and its momentum need one layout.
