@@ -57,29 +57,22 @@ class _Dear(Exception):
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A job that the budget could pay for if there were no others.
-
-    sizes: name of a spec → the size that the budget sets in it.
-    seconds: name of a spec → core-seconds of its job.
-    """
+    """A job that the budget could pay for if there were no others."""
 
     ask: Ask
     trials: int
-    sizes: Mapping[str, int]
-    seconds: Mapping[str, float]
+    sizes: Mapping[str, int]  # name of a spec → the size that the budget sets in it
+    seconds: Mapping[str, float]  # name of a spec → core-seconds of its job
 
 
 @dataclass(frozen=True)
 class _Purse:
-    """A budget and the jobs that it is spent on, by their specs at published size.
-
-    there: data set → images of its train split.
-    """
+    """A budget and the jobs that it is spent on, by their specs at published size."""
 
     scale: str
     budget: Budget
     specs: Mapping[str, Spec]
-    there: Mapping[str, int]
+    there: Mapping[str, int]  # data set → images of its train split
 
     def adapts(self, ask: Ask) -> bool:
         return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
@@ -195,11 +188,6 @@ def paid(
     before all others, then those on data that everybody can fetch (if the budget's `common_first` is set).
     Among these, the attacks come first that cost least for each trial that an experiment gets. The cost
     includes all networks that must still be trained for them. Trials beyond ENOUGH do not count.
-
-    specs: name → spec of a job at its published size.
-    papers: experiment → the work that it belongs to, which says how long the published attacks ran.
-    there: data set → images of its train split.
-    rare: the data sets that not everybody can fetch.
     """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
@@ -271,10 +259,7 @@ def paid(
 def shares_of(
     config: Path, specs: Mapping[str, Spec], cells: Sequence[Cell], studies: Sequence[Study]
 ) -> dict[str, dict[str, float]]:
-    """Return how long a scale trains the networks of cells and studies, as shares of the length without caps.
-
-    Returns path stem of a cell or study → what is trained → its share. Shares of 1 are left out.
-    """
+    """Return, by stem and by network, the share of its full training that a scale leaves it."""
     counts = counted(config)
     found = {}
     for cell in cells:
@@ -297,12 +282,7 @@ def counted(config: Path) -> dict[str, int]:
 def of_cell(
     config: Path, victim: str, capped: Spec, count: int | None, generator: str, made: Spec | None
 ) -> dict[str, float]:
-    """Return `victim` and `generator` → the share of their passes over images that a scale leaves them.
-
-    victim: the name of the victim, and `capped` its entry as the scale has it.
-    count: number of training images of the victim's data set, if known.
-    generator: the name of the generator, and `made` its entry as the scale has it; "" and None without one.
-    """
+    """Return `victim` and `generator` → the share of their passes over images that a scale leaves them."""
     found = {"victim": _passes(capped, _whole(config, "victims", victim), count)}
     if made is not None:
         whole = _whole(config, "generators", generator)
@@ -313,10 +293,7 @@ def of_cell(
 
 
 def of_study(config: Path, name: str, training: Spec, counts: Sequence[int]) -> dict[str, float]:
-    """Return `rounds` and `images` → the share of the stated ones that a training has at a scale.
-
-    counts: number of training images of each data set that the study trains on.
-    """
+    """Return `rounds` and `images` → the share of the stated ones that a training has at a scale."""
     whole = _whole(config, "trainings", name)
     seen, all_of_them = (
         sum(min(count, each["images"] or count) for count in counts) for each in (training, whole)

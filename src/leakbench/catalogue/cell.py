@@ -55,11 +55,7 @@ class Cell:
         return f"{self.name}/{self.seed}"
 
     def path(self, kind: str, network: str = "") -> str:
-        """Return the path of a file or spec of this cell, below the run's folder and without suffix.
-
-        kind: the folder of the file, such as `guesses` or `truth`.
-        network: the name of a network that is trained on the cell's data set, if not of its victim.
-        """
+        """Return the path of a file or spec of this cell, below the run's folder and without suffix."""
         match kind:
             case "data":
                 return f"data/{self.dataset}"
@@ -83,14 +79,7 @@ def capture_of(stem: str) -> str:
 def check_cell(
     cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset
 ) -> None:
-    """Raise UserError that names file and key if the entries of a cell do not fit each other.
-
-    cell: the names of the entries.
-    config: the folder of the catalogue.
-    where: what a message calls the experiment that asks for the cell.
-    entries: kind, such as `victim` → the entry's resolved values.
-    victim_dataset: the entry of the data set that the victim is trained on.
-    """
+    """Raise UserError that names file and key if the entries of a cell do not fit each other."""
     federation, attack = entries["federation"], entries["attack"]
     private = federation["private"]
     counts = victim_dataset.counts

@@ -12,12 +12,7 @@ from leakbench.catalogue.signature import check_signature, module_file, part_nam
 
 
 def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tuple[str, ...]]:
-    """Return name → resolved spec of a cell, and the names of those of its victim and generator, if any.
-
-    where: what a message calls the experiment that asks for the cell.
-
-    Raises UserError that names file and key if the parts do not fit each other.
-    """
+    """Return name → resolved spec of a cell, and the names of those of its victim and generator, if any."""
     dataset, config = at.whole("datasets", cell.dataset, where), at.config
     if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
         raise UserError(
@@ -92,10 +87,7 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
 
 
 def judge_spec(cell: Cell, name: str, at: Sized, where: str, specs: Mapping[str, Spec]) -> dict[str, Spec]:
-    """Return name → resolved spec of the training of a classifier that a metric of a cell asks.
-
-    Raises UserError that names file and key if the classifier is not one that is trained.
-    """
+    """Return name → resolved spec of the training of a classifier that a metric of a cell asks."""
     spec = cell.path("train", name)
     entry = at.entry("victims", cell.dataset, name, where, spec)
     if entry["training"] is None:

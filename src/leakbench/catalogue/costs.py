@@ -41,17 +41,12 @@ REFERENCE = Work(convolutions=60_000, products=80_000, calls=100)
 
 
 class Network(NamedTuple):
-    """The size of a network, as its file states it in COST.
+    """The size of a network, as its file states it in COST."""
 
-    operations: millions of operations of the forward pass of one image of 32×32.
-    weights: millions of parameters.
-    dense: whether all of its layers are dense.
-    """
-
-    operations: float
-    weights: float
+    operations: float  # millions of operations of the forward pass of one image of 32×32
+    weights: float  # millions of parameters
     layers: int
-    dense: bool = False
+    dense: bool = False  # whether all of its layers are dense
 
 
 # A network whose file states no COST is taken for a large one.
@@ -143,11 +138,7 @@ def network(victim: Spec, shape: list[int]) -> Network:
 def _passes(
     victim: Spec, shape: list[int], images: float, passes: float, calls: float, moved: float = 0
 ) -> Work:
-    """Return the work of forward passes over images.
-
-    calls: thousands of calls of torch for each layer, in all.
-    moved: millions of operations that an image costs in addition in each pass, if there are convolutions.
-    """
+    """Return the work of forward passes over images."""
     own = network(victim, shape)
     if own.dense:
         return Work(0, images * passes * own.operations, own.layers * calls)
@@ -257,10 +248,7 @@ def _width(weights: float, shape: list[int]) -> float:
 
 
 def _of_peeling(weights: float, shape: list[int], classes: int, batch: float, *, columns: bool) -> float:
-    """Return the millions of operations of peeling one update of `batch` samples.
-
-    columns: whether a batch that is found as a whole is solved once more from its columns.
-    """
+    """Return the millions of operations of peeling one update of `batch` samples."""
     solved = batch * (_width(weights, shape) * batch**2 + EIGEN * batch**3) if columns else 0.0
     return weights * (LABELS * classes * batch + PAIRS * batch**2) + DOUBLE * solved / 1e6
 
@@ -355,10 +343,7 @@ def needs(kind: str, spec: Spec, capture: Spec | None = None) -> Needs:
 
 
 def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
-    """Return what a job's last run took, by its record and whether it shared its work among workers.
-
-    Returns None if there is no sound record, or if the spec has changed since.
-    """
+    """Return what a job's last run took, by its record and whether it shared its work among workers."""
     try:
         if record.stat().st_mtime < spec.stat().st_mtime:
             return None

@@ -37,15 +37,10 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Images(Strict):
-    """The data set of a job, with the shape and the classes that its networks take.
-
-    name: the name of the data set.
-    shape: rows, columns and channels of an image.
-    classes: number of classes.
-    """
+    """The data set of a job, with the shape and the classes that its networks take."""
 
     name: Name
-    shape: Shape
+    shape: Shape  # rows, columns and channels of an image
     classes: Positive
 
 

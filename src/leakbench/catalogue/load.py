@@ -52,11 +52,7 @@ def _varied(kind: str, value: Keys, changes: Keys, where: str) -> Keys:
 
 
 def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
-    """Return a mapping as an entry of its kind with every default, checked against its part's signature.
-
-    stem: the name of its file, which is the module of a part that names no other module.
-    where: what a message calls the entry.
-    """
+    """Return a mapping as an entry of its kind with every default, checked against its part's signature."""
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} (see config/README.md)")

@@ -26,19 +26,14 @@ from leakbench.papers.work import read_paper
 
 @dataclass
 class Plan:
-    """Everything that one run asks for.
+    """Everything that one run asks for."""
 
-    run: the scale's name, followed by the seed if the run has other seeds than the experiments name.
-    experiments: experiment → its cells that run.
-    definitions: experiment → its entry.
-    specs: path below results/<run>/specs, without suffix → content of the spec.
-    studies: experiment → its training studies that run.
-    """
-
-    run: str
-    experiments: dict[str, list[Cell]]
-    definitions: dict[str, Experiment]
+    run: str  # the scale's name, followed by the seed if the run has other seeds than the experiments name
+    experiments: dict[str, list[Cell]]  # experiment → its cells that run
+    definitions: dict[str, Experiment]  # experiment → its entry
+    # Path below results/<run>/specs, without suffix → content of the spec.
     specs: dict[str, Spec] = field(default_factory=dict)
+    # Experiment → its training studies that run.
     studies: dict[str, list[Study]] = field(default_factory=dict)
 
     @cached_property
@@ -62,10 +57,7 @@ class Plan:
         return self.specs[name]
 
     def generator(self, stem: str) -> str:
-        """Return the name of the spec of the generator that a cell's attack takes, or "".
-
-        stem: the path stem of the cell.
-        """
+        """Return the name of the spec of the generator that a cell's attack takes, or ""."""
         name = self.spec(f"attack/{stem}")["attack"]["generator"]
         return next((path for path in Cell.parse(stem).served(name) if path in self.specs), "")
 
@@ -121,18 +113,7 @@ def plan(
     root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset(),
     seed: int | None = None, only: Sequence[str] = (),
 ) -> Plan:  # fmt: skip
-    """Validate the whole catalogue and resolve every experiment at one scale.
-
-    root: the checkout.
-    scale_name: the name of the scale.
-    metrics: each metric that experiments may ask for → the victims that it asks as judges.
-    local: the data sets that LEAKBENCH_DATA offers.
-    seed: a number that is added to every seed that the experiments name, so that different seeds stay
-    different.
-    only: the experiments that run, each with the sizes that it has in a run of all. If empty, all run.
-
-    Raises UserError that names file and key at the first mistake.
-    """
+    """Validate the whole catalogue and resolve every experiment at one scale."""
     config = root / "config"
     _check_readable(root / "papers")
     at, run = sized(config, scale_name), run_name(scale_name, seed)

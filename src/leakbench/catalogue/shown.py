@@ -27,11 +27,7 @@ def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) 
 
 
 def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[dict[str, Any]]]:
-    """Return kind → the entries that an experiment names, with name, title, summary and values at full size.
-
-    The entries stand in the experiment's own order, and further data sets of its studies last. A figure takes
-    its order and its labels from these entries, and also how long an attack runs when no scale shortens it.
-    """
+    """Return kind → the entries that an experiment names, in its own order, with values at full size."""
     kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
     kinds |= (
         {"training": "trainings"}
@@ -74,10 +70,7 @@ def _values(entry: BaseModel) -> dict[str, Any]:
 
 
 def _title(config: Path, kind: str, name: str) -> str:
-    """Return what figures call an entry: its title with the values filled in, or its name.
-
-    Raises UserError if the title has a brace that no key and no parameter fills.
-    """
+    """Return what figures call an entry: its title with the values filled in, or its name."""
     entry, file = load_kind(config, kind)[name], file_of(config, kind, name)
     variant = name.removeprefix(file.stem).strip("-").replace("-", " ")
     variant = re.sub("(^| )oracle$", ", labels given", variant)
@@ -119,10 +112,7 @@ def described(config: Path) -> Spec:
 
 
 def fact_files(run: str, specs: Iterable[str], papers: Path) -> dict[str, str]:
-    """Return file part of a fact's path → the file of a run that holds the fact, for all facts of papers/.
-
-    The facts of a job do not depend on its seed, so the file of the smallest seed is taken.
-    """
+    """Return file part of a fact's path → the file of a run that holds the fact, for all facts of papers/."""
     texts = [path.read_text() for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}"))]
     seeds: dict[str, int] = {}
     for stem, _, seed in (name.rpartition("/") for name in specs):

@@ -140,10 +140,7 @@ def _types(arguments: list[ast.arg]) -> list[str]:
 
 @cache
 def parameters_model(room: str, module: str) -> type[BaseModel]:
-    """Return a pydantic model of the keyword-only arguments of a part's function.
-
-    Raises UserError for an annotation that uses other names than those of the plain vocabulary `_NAMES`.
-    """
+    """Return a pydantic model of the keyword-only arguments of a part's function."""
     path, node = module_file(room, module), definition(room, module)
     fields: dict[str, Any] = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):

@@ -51,14 +51,7 @@ def opened(verb: str, path: Path) -> jobs.Spec:
 
 
 def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
-    """Return the spec of a verb's job.
-
-    verb: the verb that does the job.
-    value: what the spec's file holds.
-    where: what a message calls the file.
-
-    Raises UserError at the first mistake: a key or a value that the verb does not take.
-    """
+    """Return the spec of a verb's job."""
     model = _KINDS.get(verb) or next(
         (model for key, model in _TRAINED.items() if key in value), jobs.VictimSpec
     )
@@ -99,13 +92,7 @@ def _attack_of(spec: Mapping[str, Any], where: str) -> jobs.PlannedAttack:
 
 
 def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:
-    """Return a value as an instance of its model. Raises UserError with the first mistake.
-
-    model: the pydantic model.
-    value: the value to check.
-    where: what a message calls the spec.
-    within: the keys of the spec at which the value lies.
-    """
+    """Return a value as an instance of its model. Raises UserError with the first mistake."""
     try:
         # In strict mode pydantic takes lists for tuples only in JSON.
         return model.model_validate_json(json.dumps(value), strict=True)

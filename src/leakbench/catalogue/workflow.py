@@ -47,9 +47,6 @@ def local_datasets(config: Path, data: Path) -> frozenset[str]:
 
     For a data set that is here already the recorded answer stands, because its digests hold wherever it came
     from.
-
-    config: the folder of the catalogue.
-    data: the folder of the data sets that were fetched.
     """
     search, found = _folders_of_data(), set()
     for name, entry in load_kind(config, "datasets").items():
@@ -68,10 +65,7 @@ def _folders_of_data() -> list[Path]:
 
 
 def _recorded(data: Path, name: str) -> bool | None:
-    """Return the answer that is recorded in the spec of a data set that is here.
-
-    Returns None if the data set is absent, or if its file or that of its spec is damaged.
-    """
+    """Return the answer that is recorded in the spec of a data set that is here."""
     try:
         if "absent" in read_facts(data / f"{name}.safetensors"):
             return None
@@ -86,15 +80,7 @@ def _below(root: Path, path: Path) -> str:
 
 
 class Workflow:
-    """The plan of one scale, as the rules need it.
-
-    root: the checkout.
-    scale: the name of a file of config/scales.
-    seed: a number that is added to all seeds, if given.
-    home: the folder that results/, logs/ and data/ lie in. It is the checkout unless another workflow uses
-    this one.
-    only: the names of the experiments that run, separated by commas; all experiments if not given.
-    """
+    """The plan of one scale, as the rules need it."""
 
     def __init__(
         self, root: Path, scale: str, seed: int | None = None, home: Path | None = None,
@@ -151,11 +137,7 @@ class Workflow:
         return _below(self.home, self.root / name)
 
     def needs(self, verb: str, stem: str) -> costs.Needs:
-        """Return what a job asks of a cluster.
-
-        verb: `train`, `generator`, `study`, `capture` or `attack`.
-        stem: the path stem of the job's spec.
-        """
+        """Return what a job asks of a cluster."""
         record, spec = (
             self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
         )
@@ -165,10 +147,7 @@ class Workflow:
         return costs.needs(verb, self.plan.spec(f"{verb}/{stem}"), capture)
 
     def code(self, verb: str, *more: str) -> list[str]:
-        """Return the source files that a verb and `more` modules depend on.
-
-        The paths of files below the root are relative to it.
-        """
+        """Return the source files that a verb and `more` modules depend on."""
         return [_below(self.root, path) for path in closure(f"leakbench.jobs.{verb}", *more)]
 
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
@@ -176,9 +155,6 @@ class Workflow:
 
         The file is one input of a job in place of a hundred, each of which Snakemake would look up again for
         every job.
-
-        files: the paths of the source files, below the root.
-        fetched: whether the file is for fetching data sets, which are the same at every scale.
         """
         home = "data/specs" if fetched else f"{self.results}/specs"
         key = home, *files
@@ -221,10 +197,7 @@ class Workflow:
         return sorted({name for attack in attacks for name in attack["metrics"]})
 
     def score_code(self, capture: str) -> list[str]:
-        """Return the source files that the scores of all attacks on a capture depend on.
-
-        They are those of the metrics, of the judges of the metrics, and of the victim that reads features.
-        """
+        """Return the source files that the scores of all attacks on a capture depend on."""
         cell, judges = Cell.parse(capture), self.plan.spec(f"score/{capture}")["judges"]
         metrics = [declared_metrics()[name].module for name in self._metrics(capture)]
         networks = [part for name in ("", *judges) for part in self.parts(cell.path("train", name))]
@@ -258,18 +231,12 @@ class Workflow:
         return [f"{self.results}/{Cell.parse(stem).path('oracle')}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
-        """Return the data that a generator is trained on, or its weights.
-
-        name: <data set>/<victim>/<generator>/<seed>.
-        """
+        """Return the data that a generator is trained on, or its weights."""
         entry = self.plan.spec(f"generator/{name}")["generator"]
         return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
 
     def private(self, name: str) -> list[str]:
-        """Return the data set that a generator attacks if it is trained on another one.
-
-        Training checks that no image is in both.
-        """
+        """Return the data set that a generator attacks if it is trained on another one."""
         dataset, *_ = name.split("/")
         entry = self.plan.spec(f"generator/{name}")["generator"]
         other = not entry["weights"] and entry["auxiliary"]["dataset"] != dataset
@@ -301,10 +268,7 @@ class Workflow:
         return [f"data/{LPIPS}.safetensors"] if needed else []
 
     def judges(self, capture: str) -> list[str]:
-        """Return the classifiers that a capture's metrics ask, in the order of the spec.
-
-        They are trained on the capture's data set.
-        """
+        """Return the classifiers that a capture's metrics ask, in the order of the spec."""
         paths = (
             Cell.parse(capture).path("victims", name) for name in self.plan.spec(f"score/{capture}")["judges"]
         )
@@ -321,10 +285,7 @@ class Workflow:
         return [f"{self.results}/records/study/{study.stem}.json" for study in self.plan.studies[experiment]]
 
     def pictured(self, kind: str, experiment: str) -> list[str]:
-        """Return the files that the pictures of an experiment's cells are taken from, each once.
-
-        kind: `guesses`, `truth`, `victims` or `data`.
-        """
+        """Return the files that the pictures of an experiment's cells are taken from, each once."""
         if self.plan.definitions[experiment].exhibit is None:
             return []
         home = "" if kind == "data" else f"{self.results}/"
@@ -332,11 +293,7 @@ class Workflow:
         return [f"{home}{path}.safetensors" for path in paths]
 
     def each(self, kind: str, suffix: str) -> list[str]:
-        """Return one file for each experiment that has something to show, measured or recorded, by name.
-
-        kind: the folder of the files: `tables`, `trials`, `exhibits` or `figures`.
-        suffix: the suffix of the files, without a dot.
-        """
+        """Return one file for each experiment that has something to show, measured or recorded, by name."""
         nothing = set(self.plan.unmeasured) - {Path(file).stem for file in self.recorded()}
         shown = sorted(self.plan.experiments.keys() - nothing)
         return [f"{self.results}/{kind}/{name}.{suffix}" for name in shown]
@@ -351,10 +308,7 @@ class Workflow:
         return list(map(self.seen, self.works()))
 
     def paper(self, experiment: str) -> list[str]:
-        """Return the paper.yaml of the work that an experiment belongs to, if there is one.
-
-        Raises UserError with the nearest name if the experiment is unknown.
-        """
+        """Return the paper.yaml of the work that an experiment belongs to, if there is one."""
         self.cells(experiment)
         paper = file_of(self.root / "config", "experiments", experiment).parents[1] / "paper.yaml"
         return [self.seen(paper)] if paper.is_file() else []

@@ -118,10 +118,7 @@ class Observation:
         return replace(self, updates=updates, shown=shown, origin=self.origin[rounds], labels=labels)
 
     def beside(self, other: "Observation") -> "Observation":
-        """Return this observation and `other` as one, with the rounds of `other` behind its own.
-
-        Both must be of the same models.
-        """
+        """Return this observation and `other` as one, with the rounds of `other` behind its own."""
         labels = None
         updates, shown = (
             {name: _Beside(value, more[name]) for name, value in own.items()}
@@ -213,11 +210,7 @@ def _one_line(problem: Exception) -> str:
 
 
 def check(observation: Observation, where: str) -> None:
-    """Refuse an observation from the file `where` whose tensors do not fit its victim.
-
-    Raises UserError, which names the file and the tensor. It is Unfit where a tensor is missing, not
-    declared, or of another shape or precision, or holds NaN or Inf.
-    """
+    """Refuse an observation from the file `where` whose tensors do not fit its victim."""
     network, origin = observation.network, observation.origin
     try:
         shape = tuple(int(n) for n in network["shape"])
@@ -269,10 +262,7 @@ def check(observation: Observation, where: str) -> None:
 
 
 def _check_names(observation: Observation, own: set[str], where: str) -> None:
-    """Refuse undeclared tensors that are not the victim's, and declared tensors that are missing.
-
-    Raises Unfit, which names the tensor.
-    """
+    """Refuse undeclared tensors that are not the victim's, and declared tensors that are missing."""
     lead = len(observation.origin), len(observation.clients)
     kinds = (("global", observation.weights, ""), ("updates", observation.updates, "sent"),
              ("shown", observation.shown, "shown"))  # fmt: skip
@@ -296,10 +286,7 @@ def _check_names(observation: Observation, own: set[str], where: str) -> None:
 
 
 def _check_each(observation: Observation, where: str) -> None:
-    """Refuse clients' own tensors that the models lack, or whose shape or precision differs from theirs.
-
-    Raises Unfit, which names the tensor.
-    """
+    """Refuse clients' own tensors that the models lack, or whose shape or precision differs from theirs."""
     clients = {array.shape[1] for array in observation.each.values() if array.ndim > 1}
     for name, array in observation.each.items():
         common = observation.weights.get(name)
@@ -316,10 +303,7 @@ def _check_each(observation: Observation, where: str) -> None:
 
 
 def _check_candidates(observation: Observation, where: str) -> None:
-    """Refuse candidates that do not have the shape of the victim's images, or that are not declared.
-
-    Raises Unfit.
-    """
+    """Refuse candidates that do not have the shape of the victim's images, or that are not declared."""
     found, shape = observation.candidates, tuple(observation.network["shape"])
     if (found is not None) != observation.knows.candidates_known:
         raise Unfit(f"{where}: the tensor candidates and the fact knows.candidates_known go together")

@@ -68,12 +68,7 @@ class Source(Strict):
 
 @cache
 def bibliography(config: Path | None = None) -> Mapping[str, Source]:
-    """Return key → work.
-
-    config: the folder of the catalogue. Without it, the folder of the code that runs.
-
-    Raises UserError naming file and key for the first mistake.
-    """
+    """Return key → work."""
     path = (config or home()) / FILE
     return {
         key: validated(Source, value, f"{path}: {key}: ", str(path)) for key, value in read_yaml(path).items()
@@ -81,10 +76,7 @@ def bibliography(config: Path | None = None) -> Mapping[str, Source]:
 
 
 def source(key: str) -> Source:
-    """Return a work by its key in config/bibliography.yaml.
-
-    Raises UserError if there is none.
-    """
+    """Return a work by its key in config/bibliography.yaml."""
     if key not in bibliography():
         raise UserError(f"{FILE}: no work {key!r} ({suggest(key, bibliography())})")
     return bibliography()[key]

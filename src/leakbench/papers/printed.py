@@ -22,46 +22,28 @@ NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
 @dataclass(frozen=True)
 class Printed:
-    """A printed value as a number.
+    """A printed value as a number."""
 
-    value: the number, NaN where the text is no single number.
-    bound: ">" or "<" where the print gives a bound, "" otherwise.
-    rounding: by how much the number before rounding may differ.
-    """
-
-    value: float
-    bound: Literal["", ">", "<"] = ""
-    rounding: float = 0.0
+    value: float  # the number, NaN where the text is no single number
+    bound: Literal["", ">", "<"] = ""  # ">" or "<" where the print gives a bound, "" otherwise
+    rounding: float = 0.0  # by how much the number before rounding may differ
 
 
 @dataclass(frozen=True)
 class Row:
-    """One printed number or fact.
-
-    id: the id of the row.
-    source: the first part of the ids of its work, such as `thesis`.
-    item: where in the work it is printed, such as a table or a section.
-    table: the stem of the file in tables/.
-    metric: the printed metric or property.
-    published: the printed text.
-    number: the text as a number.
-    words: its printed columns.
-    note: the note of the file on the row.
-    std: the deviation that is printed beside the number, NaN where there is none.
-    spread: whether the row is a printed deviation.
-    """
+    """One printed number or fact."""
 
     id: str
-    source: str
-    item: str
-    table: str
-    metric: str
+    source: str  # the first part of the ids of its work, such as `thesis`
+    item: str  # where in the work it is printed, such as a table or a section
+    table: str  # the stem of the file in tables/
+    metric: str  # the printed metric or property
     published: str
     number: Printed
     words: Mapping[str, str]
     note: str = ""
-    std: float = math.nan
-    spread: bool = False
+    std: float = math.nan  # the deviation that is printed beside the number, NaN where there is none
+    spread: bool = False  # whether the row is a printed deviation
 
     @property
     def condition(self) -> str:
@@ -124,11 +106,7 @@ def as_text(value: object) -> str:
 
 
 def read_tables(folder: Path) -> dict[str, list[Row]]:
-    """Return the printed rows of every CSV file in a folder, by the file's stem, in order of files and lines.
-
-    A printed standard deviation is a row of its own, with `-std` after the id. Raises UserError naming file,
-    line and key for a missing column, an empty id or an empty statement.
-    """
+    """Return stem of a CSV file → its printed rows. A printed deviation is a row of its own, `<id>-std`."""
     return {
         path.stem: [row for line in _records(path) for row in _rows(path, *line)]
         for path in sorted(folder.glob("*.csv"))

@@ -164,37 +164,21 @@ class Difference(Strict):
 
 @dataclass(frozen=True)
 class Work:
-    """One folder of papers/.
-
-    name: the name of the folder.
-    folder: the folder.
-    paper: its paper.yaml.
-    tables: stem of a file in tables/ -> its printed rows.
-    maps: the same stems -> their part of measured.yaml.
-    let: the names that expressions of measured.yaml may use.
-    claims: its claims.yaml.
-    checks: its checks.py, None where there is none.
-    differs: id of a printed row or claim -> why it differs, where it does.
-    """
+    """One folder of papers/."""
 
     name: str
     folder: Path
     paper: Paper
-    tables: Mapping[str, list[Row]]
-    maps: Mapping[str, Mapping[str, Any]]
-    let: Mapping[str, Any]
+    tables: Mapping[str, list[Row]]  # stem of a file in tables/ -> its printed rows
+    maps: Mapping[str, Mapping[str, Any]]  # the same stems -> their part of measured.yaml
+    let: Mapping[str, Any]  # the names that expressions of measured.yaml may use
     claims: Claims
-    checks: ModuleType | None = field(compare=False)
+    checks: ModuleType | None = field(compare=False)  # its checks.py, None where there is none
+    # Id of a printed row or claim -> why it differs, where it does.
     differs: Mapping[str, Difference] = field(default_factory=dict)
 
     def check(self, name: str, where: str) -> Callable[..., Any]:
-        """Return a function of checks.py.
-
-        name: the name of the function.
-        where: file and key, for messages.
-
-        Raises UserError where there is no function of that name.
-        """
+        """Return a function of checks.py."""
         found = getattr(self.checks, name, None)
         if not callable(found):
             raise UserError(f"{where}: check: no function {name} in {self.folder / 'checks.py'} (write it)")
@@ -208,11 +192,7 @@ def published_for(globs: Mapping[str, float], name: str) -> float | None:
 
 
 def read_papers(folder: Path) -> list[Work]:
-    """Return every work below `folder` (papers/), sorted by name.
-
-    Raises UserError naming file and key for the first mistake: a missing file, a wrong key, an id that is
-    given twice.
-    """
+    """Return every work below `folder` (papers/), sorted by name."""
     folders = sorted(path.parent for path in folder.glob("*/paper.yaml"))
     if not folders:
         raise UserError(f"{folder}: no paper.yaml in any folder (see {MANUAL})")

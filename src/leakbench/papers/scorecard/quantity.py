@@ -30,14 +30,10 @@ class LeftOut(NotMeasured):
 
 @dataclass(frozen=True)
 class Trials:
-    """The single trials behind a mean.
+    """The single trials behind a mean."""
 
-    values: trial key -> value.
-    clusters: trial key -> its cluster (the update).
-    """
-
-    values: Mapping[str, float]
-    clusters: Mapping[str, str]
+    values: Mapping[str, float]  # trial key -> value
+    clusters: Mapping[str, str]  # trial key -> its cluster (the update)
 
     def combined(self, other: "Trials", operation: Callable[[float, float], float]) -> "Trials | None":
         """Return the trials of a paired combination; None where the two sides are not the same trials."""
@@ -209,10 +205,6 @@ def linear(a: Measured, b: Measured, sign: float) -> Measured:
     """Return a + sign b, paired where both have the same trials.
 
     Otherwise the two are independent estimates, with the square-and-add interval (Newcombe 1998).
-
-    a: the first quantity.
-    b: the second quantity.
-    sign: 1 or -1.
     """
     shared = _compared(a, b)
     if a.trials and b.trials and (both := a.trials.combined(b.trials, lambda x, y: x + sign * y)):
@@ -247,10 +239,7 @@ def ratio(a: Measured, b: Measured) -> Measured:
 
 
 def distinct(parts: Iterable[Measured]) -> list[Measured]:
-    """Return the parts that rest on other rows than every earlier part, so that a stand-in counts once.
-
-    Raises NotMeasured where there are no parts.
-    """
+    """Return the parts that rest on other rows than every earlier part, so that a stand-in counts once."""
     kept: list[Measured] = []
     for part in map(as_measured, parts):
         same = next((i for i, other in enumerate(kept) if part.leaves and part.leaves == other.leaves), None)
@@ -312,9 +301,6 @@ def share_above(parts: Iterable[Measured], threshold: float) -> Measured:
 
     The interval runs from the share of conditions whose whole interval exceeds the threshold to the share of
     those whose interval reaches above it.
-
-    parts: the conditions.
-    threshold: the value to exceed.
     """
     return scaled(count_above(some := distinct(parts), threshold), 1 / len(some))
 
@@ -330,10 +316,7 @@ def count_above(parts: Iterable[Measured], threshold: float) -> Measured:
 
 
 def greatest_at(curve: Mapping[float, Measured]) -> Measured:
-    """Return the place at which a curve is greatest; the interval spans all places at which it may be.
-
-    curve: place → quantity.
-    """
+    """Return the place at which a curve is greatest; the interval spans all places at which it may be."""
     top = max(curve, key=lambda x: curve[x].value)
     unknown = any(math.isnan(point.low) for point in curve.values())
     rivals = [x for x, point in curve.items() if point.high >= curve[top].low]
@@ -342,11 +325,7 @@ def greatest_at(curve: Mapping[float, Measured]) -> Measured:
 
 
 def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measured:
-    """Return Spearman's rank correlation of places and the values of a curve, without an interval.
-
-    xs: the places.
-    points: the quantity at each place.
-    """
+    """Return Spearman's rank correlation of places and the values of a curve, without an interval."""
     from scipy.stats import spearmanr
 
     found = float(spearmanr(list(xs), [point.value for point in points]).statistic)
@@ -354,10 +333,7 @@ def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measure
 
 
 def won(a: Measured) -> Measured:
-    """Return the share of the trials behind a difference in which the difference is above 0.
-
-    Raises NotMeasured where single trials are not kept.
-    """
+    """Return the share of the trials behind a difference in which the difference is above 0."""
     if a.trials is None:
         raise NotMeasured("single samples are not kept")
     found = from_trials(a.trials.mapped(lambda value: float(value > 0)), a)
@@ -368,8 +344,6 @@ def median(a: Measured) -> Measured:
     """Return the median of the independent trials behind a quantity, for outcomes of two kinds.
 
     Its interval assumes no distribution; fewer than six trials have none.
-
-    Raises NotMeasured where single trials are not kept.
     """
     if a.trials is None:
         raise NotMeasured("single samples are not kept")
@@ -378,11 +352,7 @@ def median(a: Measured) -> Measured:
 
 
 def first_near_end(curve: Mapping[float, Measured], room: float) -> Measured:
-    """Return the first place whose value is within `room` of the last value, without an interval.
-
-    curve: place → quantity, in order.
-    room: the largest distance.
-    """
+    """Return the first place whose value is within `room` of the last value, without an interval."""
     *_, end = curve.values()
     found = next(x for x, point in curve.items() if abs(point.value - end.value) <= room)
     return Measured(float(found), **_joined(list(curve.values())) | {"metric": ""})
@@ -395,11 +365,6 @@ def deviation(like: Measured, unit: float = 1.0) -> Measured:
     degrees of freedom. A deviation of 0 of a share, of which every count was right (or wrong), has the
     interval that the counts have: N counts without a wrong one are consistent with a share p of wrong ones of
     1 - 0.025^(1/N), and independent counts, m in each trial, then deviate by √(p (1 - p) / m).
-
-    like: the mean.
-    unit: the factor by which our unit is multiplied.
-
-    Raises NotMeasured for fewer than two trials.
     """
     from scipy.stats import chi2
 

@@ -36,101 +36,75 @@ EXACT = 10**9
 
 @dataclass(frozen=True)
 class Statement:
-    """What a source says of one number: a number that it prints (relation "="), or a claim.
+    """What a source says of one number: a number that it prints (relation "="), or a claim."""
 
-    relation: "=" for a printed number, the inequality of a claim.
-    against: the printed number, or the threshold of a claim.
-    rounding: half a unit of the last printed place; 0 for a claim.
-    std: the printed standard deviation, None where it is not printed.
-    n: the printed number of trials, None where it is not printed.
-    tolerance: distance within which a number counts as reproduced, in the printed unit; see `tolerances`.
-    bounds: the range of the quantity, infinite where it has none.
-    monotone: whether a larger number always says the same about quality. False for 8-bit wrap-around PSNR, in
-    which two numbers may differ, but agree only by chance where a null baseline has the number too.
-    success: whether the statement says that an attack succeeds; the attack must then beat the null baselines.
-    hidden: whether the statement says that an attack fails. A success after any length then refutes it.
-    leak: 1 where a larger number of the metric says that more was read, -1 where a smaller one does, 0 where
-    neither does.
-    threshold: the number of the metric from which an attack counts as successful, None where none is stated.
-    sign: the printed sign (-1, 1) of this row minus the row that it is ordered against; 0 where there is no
-    such row.
-    rivals: the numbers that the source prints for the other methods in the same condition.
-    trivial: whether the statement holds by construction.
-    """
-
-    relation: Relation
-    against: float
-    rounding: float = 0.0
-    std: float | None = None
-    n: int | None = None
+    relation: Relation  # "=" for a printed number, the inequality of a claim
+    against: float  # the printed number, or the threshold of a claim
+    rounding: float = 0.0  # half a unit of the last printed place; 0 for a claim
+    std: float | None = None  # the printed standard deviation, None where it is not printed
+    n: int | None = None  # the printed number of trials, None where it is not printed
+    # Distance within which a number counts as reproduced, in the printed unit; see `tolerances`.
     tolerance: float = 0.0
+    # The range of the quantity, infinite where it has none.
     bounds: tuple[float, float] = (-math.inf, math.inf)
+    # Whether a larger number always says the same about quality. False for 8-bit wrap-around PSNR, in which
+    # two numbers may differ, but agree only by chance where a null baseline has the number too.
     monotone: bool = True
+    # Whether the statement says that an attack succeeds; the attack must then beat the null baselines.
     success: bool = False
+    # Whether the statement says that an attack fails. A success after any length then refutes it.
     hidden: bool = False
+    # 1 where a larger number of the metric says that more was read, -1 where a smaller one does, 0 where
+    # neither does.
     leak: Literal[-1, 0, 1] = 0
+    # The number of the metric from which an attack counts as successful, None where none is stated.
     threshold: float | None = None
+    # The printed sign (-1, 1) of this row minus the row that it is ordered against; 0 where there is no such
+    # row.
     sign: Literal[-1, 0, 1] = 0
+    # The numbers that the source prints for the other methods in the same condition.
     rivals: tuple[float, ...] = ()
     trivial: bool = False
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """The paired difference of a row to the row that the print orders it against.
-
-    value: the mean difference.
-    low: the lower end of its 95 % interval, NaN where there is none.
-    high: the upper end of its 95 % interval, NaN where there is none.
-    n: independent pairs.
-    equal_budget: whether both sides ran with equal budgets.
-    length: the shorter of both shares of the published length.
-    schedule: as of a sample, of the side whose step size falls again.
-    """
+    """The paired difference of a row to the row that the print orders it against."""
 
     value: float
-    low: float
-    high: float
+    low: float  # the lower end of its 95 % interval, NaN where there is none
+    high: float  # the upper end of its 95 % interval, NaN where there is none
     n: int
-    equal_budget: bool
-    length: float = 1.0
-    schedule: Schedule | None = None
+    equal_budget: bool  # whether both sides ran with equal budgets
+    length: float = 1.0  # the shorter of both shares of the published length
+    schedule: Schedule | None = None  # as of a sample, of the side whose step size falls again
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured for a statement, in the printed unit.
-
-    value: the mean.
-    low: the lower end of its 95 % interval (`metrics.interval`), NaN where there is none.
-    high: the upper end of its 95 % interval, NaN where there is none.
-    n: independent trials; `EXACT` for a quantity that is no sample, whose low and high are its value.
-    length: share of the published length that ran; 1 where a length has no meaning or the run is shown to
-    have settled.
-    beats_null: whether the attack is better than the null baselines; None where there is none to compare
-    with.
-    ordering: the difference to the row that the print orders this one against, None where there is none.
-    schedule: how far the run came in the schedule of its step size; None where it has none, or where the run
-    is shown to have settled.
-    open_end: whether the source states no length, and the run is not shown to have settled; `length` is then
-    the share of the length in the authors' code.
-    nulls: what the null baselines give.
-    values: the independent trials; empty where they are not kept.
-    networks: the networks on which the trials were measured; 0 where that has no meaning. The interval of
-    several networks must count networks, and that of one is of this network.
-    """
+    """What was measured for a statement, in the printed unit."""
 
     value: float
-    low: float
-    high: float
-    n: int
+    low: float  # the lower end of its 95 % interval (`metrics.interval`), NaN where there is none
+    high: float  # the upper end of its 95 % interval, NaN where there is none
+    n: int  # independent trials; `EXACT` for a quantity that is no sample, whose low and high are its value
+    # Share of the published length that ran; 1 where a length has no meaning or the run is shown to have
+    # settled.
     length: float = 1.0
+    # Whether the attack is better than the null baselines; None where there is none to compare with.
     beats_null: bool | None = None
+    # The difference to the row that the print orders this one against, None where there is none.
     ordering: Ordering | None = None
+    # How far the run came in the schedule of its step size; None where it has none, or where the run is shown
+    # to have settled.
     schedule: Schedule | None = None
+    # Whether the source states no length, and the run is not shown to have settled; `length` is then the
+    # share of the length in the authors' code.
     open_end: bool = False
     nulls: tuple[float, ...] = ()
-    values: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()  # the independent trials; empty where they are not kept
+    # The networks on which the trials were measured; 0 where that has no meaning. The interval of several
+    # networks must count networks, and that of one is of this network.
     networks: int = 0
 
     @property
@@ -141,21 +115,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of the five words, and one sentence with the numbers that decide it.
-
-    word: the word.
-    reason: the sentence.
-    weighed: whether there was enough to weigh: trials, length, an interval. Without them the word says
-    nothing of the statement, and other evidence may be asked.
-    kind: what a `reproduced` is worth. "success": neither a null baseline nor a rival's printed number would
-    give it. "failure": the source prints a failure, and the attack fails. "as-rival": a rival's printed
-    number lies within the tolerance too. "as-null": a null baseline does, or the statement is true by
-    construction. Empty for every other word.
-    """
+    """One of the five words, and one sentence with the numbers that decide it."""
 
     word: Word
     reason: str
+    # Whether there was enough to weigh: trials, length, an interval. Without them the word says nothing of
+    # the statement, and other evidence may be asked.
     weighed: bool = True
+    # What a `reproduced` is worth. "success": neither a null baseline nor a rival's printed number would give
+    # it. "failure": the source prints a failure, and the attack fails. "as-rival": a rival's printed number
+    # lies within the tolerance too. "as-null": a null baseline does, or the statement is true by
+    # construction. Empty for every other word.
     kind: Kind = ""
 
 
@@ -290,13 +260,6 @@ def decide_outcome(
     less than half of the published length, or where the step size falls again after the end of the run. A
     success refutes a printed failure after any length. A failure does not refute a printed success where the
     source states no length and the run has not settled.
-
-    successes: whether each trial succeeded.
-    published: the printed outcome.
-    length: share of the published length that ran.
-    schedule: as of a sample.
-    open_end: as of a sample.
-    networks: as of a sample.
     """
     n, hits = len(successes), sum(map(bool, successes))
     if reason := _too_few(n):
@@ -478,11 +441,7 @@ def _claim(statement: Statement, sample: Sample) -> Verdict:
 
 
 def _ordered(statement: Statement, sample: Sample) -> float:
-    """Return how far the difference lies on the printed side of 0, in arms of its interval.
-
-    The arm is the one that points to 0: above 1 the interval excludes 0. The result is 0 where the pairs
-    decide nothing.
-    """
+    """Return how far the difference lies on the printed side of 0, in arms of its interval."""
     sign, ordering = statement.sign, sample.ordering
     if not sign or ordering is None or not ordering.equal_budget or not statement.monotone:
         return 0.0

@@ -130,10 +130,7 @@ def dots(
 
 
 def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
-    """Return how far each row stands below the middle of its line.
-
-    The groups of a line (of `own`) stand a little below each other, in the order of `names`, around it.
-    """
+    """Return how far each row stands below the middle of its line."""
     found: dict[tuple[str, str, str], float] = {}
     for (block, line), part in own.groupby(["block", "line"], sort=False):
         there = [name for name in names if name in set(part["hue"])]
@@ -180,11 +177,7 @@ def _small(own: pd.DataFrame, runs: bool) -> str:
 
 
 def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """Return the records of an exhibit's list as rows of the baseline "run", and their means.
-
-    Only metrics that the table lacks have such rows: the table's numbers may be of other models of the same
-    runs, such as those that were best on a test.
-    """
+    """Return the records of an exhibit's list as rows of the baseline "run", and their means."""
     records = pd.DataFrame(result.facts.get(key, []))
     if records.empty:
         return records

@@ -51,14 +51,7 @@ def faceted(
     entries: Sequence[Line2D] = (),
     **shared: Any,
 ) -> Body:
-    """Return a drawing of a grid of axes, with a legend below if there are entries.
-
-    mark: paints a part into its axes; it is given the axes, and what the part holds.
-    parts: what is painted, row by row from left to right.
-    heights: of the rows, in inches.
-    below: the room below them in inches, for the legend and labels.
-    shared: further settings of `subplots`.
-    """
+    """Return a drawing of a grid of axes, with a legend below if there are entries."""
 
     def paint(body: SubFigure) -> None:
         ratios = {"height_ratios": heights}
@@ -90,10 +83,7 @@ def entry(label: str, **look: Any) -> Line2D:
 
 
 def keyed(looks: Mapping[str, Any], markers: Mapping[str, str], varied: str, **look: Any) -> list[Line2D]:
-    """Return the legend's entries for groups that differ in one setting, if there are several groups.
-
-    looks: group → the setting `varied` of `Line2D`.
-    """
+    """Return the legend's entries for groups that differ in one setting, if there are several groups."""
     several = [name for name in looks if name and len(looks) > 1]
     return [entry(name, marker=markers.get(name, ""), **{varied: looks[name]}, **look) for name in several]
 

@@ -88,10 +88,7 @@ def threat_model(result: Result) -> str:
 
 
 def table(result: Result) -> pd.DataFrame:
-    """Return what was measured, with a row for each condition and a column for each metric.
-
-    Each number has its 95 % interval and n. The table ends after LONGEST rows.
-    """
+    """Return what was measured, with a row for each condition and a column for each metric."""
     rows = result.rows[result.rows["baseline"] == ""]
     columns = [c for c in CONDITION if c in rows and rows[c].nunique(dropna=False) > 1]
     if rows.empty:

@@ -44,20 +44,13 @@ Line = dict[str, str]
 
 @dataclass(frozen=True)
 class Group:
-    """The results of one work, or all rows of another class.
+    """The results of one work, or all rows of another class."""
 
-    key: the name of the work, or "class-" and the name of the class.
-    name: the title on the page.
-    counts: verdict -> number of rows.
-    telling: number of reproduced rows of the first kind (`papers.scorecard.kinds`).
-    reasons: why rows were not run, and how often, the most frequent reason first.
-    """
-
-    key: str
+    key: str  # the name of the work, or "class-" and the name of the class
     name: str
-    counts: dict[str, int]
-    telling: int
-    reasons: list[tuple[str, int]]
+    counts: dict[str, int]  # verdict -> number of rows
+    telling: int  # number of reproduced rows of the first kind (`papers.scorecard.kinds`)
+    reasons: list[tuple[str, int]]  # why rows were not run, and how often, the most frequent reason first
 
     @property
     def total(self) -> int:
@@ -66,10 +59,7 @@ class Group:
 
 
 def lines(scorecard: pd.DataFrame) -> list[Line]:
-    """Return the line of every row of the scorecard, in order.
-
-    Raises ValueError for a verdict that is not in VERDICTS.
-    """
+    """Return the line of every row of the scorecard, in order."""
     rows = scorecard.to_dict("records")
     for row in rows:
         if row["verdict"] not in VERDICTS:
@@ -94,12 +84,7 @@ def columns() -> list[dict[str, Any]]:
 
 
 def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str] = ()) -> list[Group]:
-    """Group results by work, the core works first, then all other rows by class.
-
-    rows: the lines of the scorecard.
-    titles: name of a work -> its title.
-    core: the names of the works that leakbench was made to rerun.
-    """
+    """Group results by work, the core works first, then all other rows by class."""
     found: dict[str, list[Line]] = {}
     for line in rows:
         key = line["work"] if line["class"] == RESULT else f"class-{line['class']}"

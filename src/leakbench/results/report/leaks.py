@@ -37,62 +37,39 @@ NETWORK = ("dataset", "victim", "training")
 
 @dataclass(frozen=True)
 class Leak:
-    """The strongest attack of one cell.
-
-    attack: the title of the attack.
-    mean: the mean of the attacker's metric (METRICS): Pearson r from -1 to 1, or a share from 0 to 1.
-    interval: the 95 % interval of the mean.
-    n: the number of values behind the mean.
-    failed: the share of trials that failed, in percent.
-    scale: the scale at which the cell was measured, and its seeds.
-    where: the data set and the network, if the cell is the best of several; otherwise empty.
-    note: what the cell does not show.
-    picture: a data: address of the private image and its reconstruction at the median, "" if none is
-    recorded.
-    """
+    """The strongest attack of one cell."""
 
     attack: str
-    mean: float
+    mean: float  # the mean of the attacker's metric (METRICS): Pearson r from -1 to 1, or a share from 0 to 1
     interval: str
     n: int
-    failed: str
-    scale: str
-    where: str = ""
-    note: str = ""
+    failed: str  # the share of trials that failed, in percent
+    scale: str  # the scale at which the cell was measured, and its seeds
+    where: str = ""  # the data set and the network, if the cell is the best of several; otherwise empty
+    note: str = ""  # what the cell does not show
+    # A data: address of the private image and its reconstruction at the median, "" if none is recorded.
     picture: str = ""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a defence costs in test accuracy.
-
-    experiment: the name of the experiment that measured it.
-    accuracy: the test accuracy of a network trained with the defence.
-    interval: the 95 % interval of this accuracy.
-    without: the test accuracy of a network trained without it.
-    network: the data set and the network, in words.
-    n: the number of trainings behind `accuracy`.
-    scale: the scale at which it was measured, and its seeds.
-    """
+    """What a defence costs in test accuracy."""
 
     experiment: str
-    accuracy: float
+    accuracy: float  # the test accuracy of a network trained with the defence
     interval: str
-    without: float
-    network: str
-    n: int
-    scale: str
+    without: float  # the test accuracy of a network trained without it
+    network: str  # the data set and the network, in words
+    n: int  # the number of trainings behind `accuracy`
+    scale: str  # the scale at which it was measured, and its seeds
 
 
 @dataclass(frozen=True)
 class Map:
-    """One victim's part of the table.
-
-    title: the data set and the victim.
-    rows: defence -> kind of attacker -> its best leak, None if no attack was tried.
-    """
+    """One victim's part of the table."""
 
     title: str
+    # Defence -> kind of attacker -> its best leak, None if no attack was tried.
     rows: dict[str, dict[str, Leak | None]]
 
 
@@ -101,10 +78,6 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
 
     Only an honest-but-curious server is an attacker here: cells of other observers are left out. An attacker
     who knows the defence may also ignore it, so the adaptive column is never below the plain one.
-
-    table: rows of the run and recorded rows, which may have a column `picture`.
-    knows: cell -> its threat model.
-    parts: kind -> its parts, each with `name` and `title`.
     """
     own = _measured(table, "pearson")
     kinds = _kinds(knows, "pearson")
@@ -128,10 +101,6 @@ def on_any_network(
     """Return the best leak of each defence and kind of attacker over all networks.
 
     The attackers are those of ATTACKERS and STRONGER.
-
-    table: as for `best_known`, of all experiments.
-    knows: as for `best_known`, of all experiments.
-    parts: as for `best_known`, of all experiments.
 
     Returns two mappings, defence -> kind of attacker -> its best leak. The first has no defence and the
     defences that most of these attackers met. The second has the other defences.
@@ -170,13 +139,7 @@ def of_images(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def strongest(table: pd.DataFrame, knows: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows of a table that may stand in a best known leak and reconstruct images.
-
-    These are the highest rows of each data set, victim, defence and kind of attacker.
-
-    table: as for `best_known`.
-    knows: as for `best_known`.
-    """
+    """Return the rows of a table that may stand in a best known leak and reconstruct images."""
     table = of_images(table)
     found = [_measured(table.iloc[:0], METRICS["plain"])]
     for kind in (*ATTACKERS, "malicious"):
@@ -193,9 +156,6 @@ def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict
 
     A network of an experiment counts if it has one accuracy for each defence, and one for no defence, each of
     at least FEWEST trainings. The accuracy of one training moves by more than most defences cost.
-
-    tables: experiment -> rows of the run, or recorded rows.
-    parts: as for `best_known`.
     """
     names, found = _names(parts), dict[str, list[Price]]()
     for experiment, table in tables.items():
@@ -228,10 +188,7 @@ def _names(parts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _kinds(knows: Mapping[str, Any], metric: str) -> dict[tuple[str, ...], str]:
-    """Return cell -> kind of its attacker: one of ATTACKERS or STRONGER, or "" for any other observer.
-
-    An attacker who reconstructs makes no use of candidates. They count only for the metric of members.
-    """
+    """Return cell -> kind of its attacker: one of ATTACKERS or STRONGER, or "" for any other observer."""
     held = metric == METRICS["candidates"]
     return {tuple(cell.split("/")[:5]): _kind(model, held) for cell, model in knows.items()}
 
@@ -253,10 +210,7 @@ def _kind(model: Mapping[str, Any], held: bool) -> str:
 
 
 def _measured(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the rows of one metric with the column `cell`.
-
-    Baselines, controls and rows of fewer than FEWEST trials are left out.
-    """
+    """Return the rows of one metric with the column `cell`."""
     if not {"metric", "baseline", "n", *CELL} <= set(table):
         return pd.DataFrame(columns=["cell", *CELL, "mean", "n"])
     own = table[(table["baseline"].fillna("") == "") & (table["metric"] == metric) & (table["n"] >= FEWEST)]

@@ -36,21 +36,9 @@ NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()
 
 @dataclass(frozen=True)
 class Row:
-    """The texts of one condition and metric.
+    """The texts of one condition and metric."""
 
-    condition: the values of the columns that vary.
-    metric: the name of the metric.
-    unit: the unit that n counts.
-    convention: the convention of the metric.
-    mean: the mean over n values.
-    interval: the 95 % interval of the mean.
-    median: the median of the values.
-    n: the number of values.
-    failure: the share of trials that failed, in percent.
-    nulls: one mean for each null baseline of the table, "" if there is none.
-    """
-
-    condition: list[str]
+    condition: list[str]  # the values of the columns that vary
     metric: str
     unit: str
     convention: str
@@ -58,35 +46,24 @@ class Row:
     interval: str
     median: str
     n: str
-    failure: str
-    nulls: list[str]
+    failure: str  # the share of trials that failed, in percent
+    nulls: list[str]  # one mean for each null baseline of the table, "" if there is none
 
 
 @dataclass(frozen=True)
 class Results:
-    """The compact table.
+    """The compact table."""
 
-    columns: the headings of the conditions that vary.
-    constant: pairs of label and value, of the conditions that do not vary.
-    nulls: the headings of the null baselines.
-    rows: the first MANY rows.
-    conventions: whether a row has another convention than the standard one.
-    total: the number of all rows.
-    """
-
-    columns: list[str]
-    constant: list[tuple[str, str]]
-    nulls: list[str]
-    rows: list[Row]
-    conventions: bool
+    columns: list[str]  # the headings of the conditions that vary
+    constant: list[tuple[str, str]]  # pairs of label and value, of the conditions that do not vary
+    nulls: list[str]  # the headings of the null baselines
+    rows: list[Row]  # the first MANY rows
+    conventions: bool  # whether a row has another convention than the standard one
     total: int
 
 
 def results(table: pd.DataFrame) -> Results:
-    """Arrange the rows of one table for the page.
-
-    The revealed counts come first, then the other metrics in order of appearance.
-    """
+    """Arrange the rows of one table for the page."""
     table = table.assign(baseline=table["baseline"].fillna("")) if len(table) else table
     if "threshold" in table:
         # The figure shows the points of curves. In a table, these points would bury the other rows.

@@ -19,8 +19,6 @@ def boundaries(
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """Return the tensors of each study in the plane, and their descriptions.
 
-    studies: the rows and facts of each study.
-
     The tensors are <place>/surface float32 [steps, steps], the probability of the second class from bottom
     left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). A description has, among others,
     `apart` and `accuracy`. `apart` is the share of the plane, in [0, 1], that centralised training of the
@@ -56,8 +54,6 @@ def examples(
     studies: list[tuple[pd.DataFrame, dict[str, Any]]],
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """Return pictures of words, and what the model of each study read on them.
-
-    studies: the rows and facts of each study.
 
     The pictures are words/<test set> uint8 [words, rows, columns]. For each study and test set there are the
     `words` on the pictures and what its model of the last round `read`.

@@ -11,18 +11,12 @@ from leakbench.results.tables.lines import TRIAL
 
 @dataclass(frozen=True)
 class Found:
-    """The results of an experiment.
+    """The results of an experiment."""
 
-    table: the tidy table.
-    trials: the single trials behind its lines.
-    tensors: the exhibit's tensors.
-    facts: the exhibit's facts.
-    """
-
-    table: pd.DataFrame
-    trials: pd.DataFrame
-    tensors: dict[str, np.ndarray] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    table: pd.DataFrame  # the tidy table
+    trials: pd.DataFrame  # the single trials behind its lines
+    tensors: dict[str, np.ndarray] = field(default_factory=dict)  # the exhibit's tensors
+    facts: dict[str, Any] = field(default_factory=dict)  # the exhibit's facts
 
 
 def no_lines(columns: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

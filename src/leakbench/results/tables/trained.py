@@ -28,9 +28,6 @@ def over_short_batches(images: int, batch_size: int) -> float:
 
     That code divides the number of right answers of each batch by the nominal size of a batch, also for the
     last, shorter batch.
-
-    images: the number of test images.
-    batch_size: the nominal size of a batch.
     """
     return images / (-(-images // batch_size) * batch_size)
 
@@ -44,9 +41,6 @@ def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
     images. `gap_to_random` is an accuracy minus the accuracy with a stranger's key and the locks that the
     server drew. The published convention counts a short batch as a whole one, and of words only those that
     the published rule counts.
-
-    rows: the rows of the study.
-    facts: its facts.
     """
     nominal = over_short_batches(facts["test_images"], facts["batch_size"])
     rows = rows.rename(columns={"test_accuracy": "accuracy"})
@@ -102,9 +96,6 @@ def aggregate_studies(
     A line has the mean over seeds, each of which is a run of its own. Snapshots are lines of baseline
     "snapshot" with their `round`. `rounds` and `images` are the number of rounds and of images of a study's
     training.
-
-    studies: the rows and facts of each study.
-    scale: the scale of the run.
     """
     found = []
     for rows, facts in studies:
