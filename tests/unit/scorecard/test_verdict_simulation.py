@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from project import ROOT
 
 from leakbench.metrics.interval import interval
-from leakbench.papers.verdicts.verdict import Ordering, Sample, Statement, Word, decide, unseen
+from leakbench.papers.verdicts.sample import Ordering, Sample, Statement, unseen
+from leakbench.papers.verdicts.verdict import Word, decide
 
 
 def test_the_page_has_the_table_of_tolerances() -> None:

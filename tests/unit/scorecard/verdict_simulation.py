@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM, interval
+from leakbench.papers.verdicts.sample import Sample, Statement, unseen
 from leakbench.papers.verdicts.schedule import Schedule
 from leakbench.papers.verdicts.tolerances import TOLERANCES, Tolerance
-from leakbench.papers.verdicts.verdict import Sample, Statement, decide, decide_outcome, unseen
+from leakbench.papers.verdicts.verdict import decide, decide_outcome
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
@@ -224,7 +225,7 @@ EFFECTS = [0.0, 1.0, 2.0, 3.0]
 
 
 def effects(repeats: int = 400) -> pd.DataFrame:
-    """Return how often words on one, three and five networks are wrong, by the networks' effect, in percent."""
+    """Return how often words on several networks are wrong, by the networks' effect, in percent."""
     lines = []
     for networks in (1, 3, 5):
         for effect in EFFECTS:

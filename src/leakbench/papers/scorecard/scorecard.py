@@ -18,17 +18,9 @@ from leakbench.papers.scorecard.checking import Evidence
 from leakbench.papers.scorecard.evidence import PLACE
 from leakbench.papers.scorecard.evidence import Evidence as Scale
 from leakbench.papers.scorecard.quantity import LeftOut, Measured, NotMeasured, deviation, scaled
+from leakbench.papers.verdicts.sample import EXACT, Ordering, Sample, Statement
 from leakbench.papers.verdicts.tolerances import possible, tolerance_of
-from leakbench.papers.verdicts.verdict import (
-    EXACT,
-    Ordering,
-    Sample,
-    Statement,
-    Verdict,
-    decide,
-    decide_outcome,
-    decide_text,
-)
+from leakbench.papers.verdicts.verdict import Verdict, decide, decide_outcome, decide_text
 from leakbench.papers.work import Work
 
 COLUMNS = [
