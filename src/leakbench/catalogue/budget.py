@@ -13,12 +13,11 @@ from typing import Any
 
 from leakbench.base.core_time import in_words
 from leakbench.catalogue import costs
-from leakbench.catalogue.cell import Cell, Spec
+from leakbench.catalogue.cell import Cell, Spec, Study
 from leakbench.catalogue.costs import EXPERIMENT, JOB
 from leakbench.catalogue.entry import Sizes, with_values
 from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.load import find, load_kind
-from leakbench.catalogue.study import Study
 from leakbench.papers.work import Paper, published_for
 
 # The keys of a budget that leave out cells, in the order in which a cell meets them.

@@ -13,14 +13,13 @@ from leakbench.base.artefacts import to_json
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import LARGEST_SEED, suggest
 from leakbench.catalogue.budget import LIMITS, Ask, counted, paid, shares_of
-from leakbench.catalogue.cell import Cell, Spec, decays
-from leakbench.catalogue.cell_specs import cell_specs, judge_spec, pointless
+from leakbench.catalogue.cell import Cell, Spec, Study
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, run_name, sized
+from leakbench.catalogue.job_specs import cell_specs, decays, further, judge_spec, pointless, study_spec
 from leakbench.catalogue.jobs import TableSpec
 from leakbench.catalogue.load import every, file_of, load_kind, stems
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.shown import described, fact_files, figure_spec
-from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.papers.work import read_paper
 
 
@@ -44,13 +43,9 @@ class Plan:
     @property
     def datasets(self) -> list[str]:
         """Return the data sets that some cell or study uses."""
-        studied = {
-            name
-            for each in self.studies.values()
-            for s in each
-            for name in datasets_of(self.spec(f"study/{s.stem}"))
-        }
-        return sorted({cell.dataset for cell in self.cells} | studied)
+        studies = [study for each in self.studies.values() for study in each]
+        beside = {name for study in studies for name in further(self.specs[f"study/{study.stem}"])}
+        return sorted({job.dataset for job in (*self.cells, *studies)} | beside)
 
     def spec(self, name: str) -> Spec:
         """Return one spec. Its name is a path such as train/mnist/fcnn-relu/0."""

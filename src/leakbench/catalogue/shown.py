@@ -9,11 +9,10 @@ from pydantic import BaseModel
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
-from leakbench.catalogue.cell import Spec
+from leakbench.catalogue.cell import Spec, Study
 from leakbench.catalogue.entry import FOR_PEOPLE
 from leakbench.catalogue.load import every, file_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
-from leakbench.catalogue.study import Study
 from leakbench.papers.facts import named
 
 

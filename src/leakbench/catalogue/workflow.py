@@ -18,11 +18,11 @@ from leakbench.base.parts import dotted, parts_of
 from leakbench.catalogue import costs, run
 from leakbench.catalogue.budget import counted
 from leakbench.catalogue.cell import ANY_VICTIM, Cell
+from leakbench.catalogue.job_specs import further
 from leakbench.catalogue.load import blamed, file_of, load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
 from leakbench.catalogue.signature import declared_metrics
-from leakbench.catalogue.study import further
 from leakbench.datasets.local import available, check
 from leakbench.papers import reference
 
