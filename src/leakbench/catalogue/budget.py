@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from leakbench.base.core_time import in_words
 from leakbench.catalogue import costs
@@ -18,6 +17,7 @@ from leakbench.catalogue.costs import EXPERIMENT, JOB
 from leakbench.catalogue.entry import Sizes, with_values
 from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.load import find, load_kind
+from leakbench.catalogue.schema import Training
 from leakbench.papers.work import Paper, published_for
 
 # The keys of a budget that leave out cells, in the order in which a cell meets them.
@@ -259,18 +259,30 @@ def shares_of(
     config: Path, specs: Mapping[str, Spec], cells: Sequence[Cell], studies: Sequence[Study]
 ) -> dict[str, dict[str, float]]:
     """Return, by stem and by network, the share of its full training that a scale leaves it."""
-    counts = counted(config)
-    found = {}
+    counts, found = counted(config), {}
     for cell in cells:
-        victim = specs[cell.path("train")]["victim"]
+        victim = find(config, "victims", cell.victim, "victims")
+        own = {
+            "victim": _passes(specs[cell.path("train")]["victim"], victim.training, counts.get(cell.dataset))
+        }
         generator = specs[cell.path("attack")]["attack"]["generator"] or ""
-        made = next((specs[name]["generator"] for name in cell.served(generator) if name in specs), None)
-        found[cell.stem] = of_cell(config, cell.victim, victim, counts.get(cell.dataset), generator, made)
+        for name in cell.served(generator):
+            if name in specs:
+                whole = find(config, "generators", generator, "generators")
+                images = whole.auxiliary.stop - whole.auxiliary.start if whole.auxiliary else 0
+                kept = round(images * (1 - whole.validation))
+                own["generator"] = _passes(specs[name]["generator"], whole.training, kept)
+        found[cell.stem] = own
     for study in studies:
         training = specs[f"study/{study.stem}"]["training"]
+        regime = find(config, "trainings", study.training, "trainings")
         seen = [count for name in (study.dataset, *training["beside"]) if (count := counts.get(name))]
-        found[study.stem] = of_study(config, study.training, training, seen)
-    return {stem: share for stem, share in found.items() if share}
+        caps = training["images"], regime.images
+        now, then = (sum(min(count, cap or count) for count in seen) for cap in caps)
+        rounds = training["rounds"] * training["local_epochs"] / (regime.rounds * regime.local_epochs)
+        found[study.stem] = {"rounds": rounds, "images": now / then}
+    below = {stem: {key: round(x, 6) for key, x in own.items() if x < 1} for stem, own in found.items()}
+    return {stem: own for stem, own in below.items() if own}
 
 
 def counted(config: Path) -> dict[str, int]:
@@ -278,46 +290,13 @@ def counted(config: Path) -> dict[str, int]:
     return {name: entry.counts["train"] for name, entry in datasets.items() if "train" in entry.counts}
 
 
-def of_cell(
-    config: Path, victim: str, capped: Spec, count: int | None, generator: str, made: Spec | None
-) -> dict[str, float]:
-    """Return `victim` and `generator` → the share of their passes over images that a scale leaves them."""
-    found = {"victim": _passes(capped, _whole(config, "victims", victim), count)}
-    if made is not None:
-        whole = _whole(config, "generators", generator)
-        auxiliary = whole["auxiliary"] or {"start": 0, "stop": 0}
-        kept = round((auxiliary["stop"] - auxiliary["start"]) * (1 - whole["validation"]))
-        found["generator"] = _passes(made, whole, kept)
-    return _below_one(found)
-
-
-def of_study(config: Path, name: str, training: Spec, counts: Sequence[int]) -> dict[str, float]:
-    """Return `rounds` and `images` → the share of the stated ones that a training has at a scale."""
-    whole = _whole(config, "trainings", name)
-    seen, all_of_them = (
-        sum(min(count, each["images"] or count) for count in counts) for each in (training, whole)
-    )
-    rounds, of_rounds = (each["rounds"] * each["local_epochs"] for each in (training, whole))
-    return _below_one({"rounds": rounds / of_rounds, "images": seen / all_of_them})
-
-
-def _whole(config: Path, kind: str, name: str) -> Spec:
-    """Return an entry without any cap."""
-    return find(config, kind, name, kind).model_dump(mode="json")
-
-
-def _passes(capped: Spec, whole: Spec, there: int | None) -> float:
+def _passes(capped: Spec, whole: Training | None, there: int | None) -> float:
     """Return epochs × images of a capped entry's training, divided by those of the whole entry."""
-    if not capped["training"]:
+    if not capped["training"] or whole is None:
         return 1
-    now, then = (_images(entry["training"], there) for entry in (capped, whole))
-    return now / then if then else 1
 
+    def images(most: int | None) -> int:
+        return min((count for count in (most, there) if count is not None), default=1)
 
-def _images(training: Mapping[str, Any], there: int | None) -> int:
-    limits = [count for count in (training["images"], there) if count is not None]
-    return int(training["epochs"]) * min(limits, default=1)
-
-
-def _below_one(shares: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(share, 6) for name, share in shares.items() if share < 1}
+    then = whole.epochs * images(whole.images)
+    return capped["training"]["epochs"] * images(capped["training"]["images"]) / then if then else 1.0

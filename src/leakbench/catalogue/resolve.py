@@ -111,18 +111,18 @@ def plan(
     """Validate the whole catalogue and resolve every experiment at one scale."""
     config = root / "config"
     _check_readable(root / "papers")
-    at, run = sized(config, scale_name), run_name(scale_name, seed)
-    given = at, run, metrics, local, seed or 0
+    at = sized(config, scale_name)
+    given = run_name(scale_name, seed), metrics, local, seed or 0
     known = load_kind(config, "experiments")
     if unknown := next((name for name in only if name not in known), ""):
         raise UserError(f"--config only: no experiment '{unknown}' ({suggest(unknown, known)})")
     _check_left_out(at, known)
     meant = frozenset(only)
     if at.scale.budget is None:
-        return _planned(replace(at, only=meant), *given[1:])[0]
-    whole, asks = _planned(*given)
-    experiments = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
-    papers = {name: paper for name, folder in experiments.items() if (paper := read_paper(folder))}
+        return _planned(replace(at, only=meant), *given)[0]
+    whole, asks = _planned(at, *given)
+    folders = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
+    papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
     there = counted(config)
@@ -131,7 +131,7 @@ def plan(
         # The last limit that a cell met is the one to raise: that cell met all others.
         key = max(sizes.short, key=LIMITS.index)
         raise UserError(f"{at.file}: budget.{key}: pays for no cell (raise it)")
-    return _planned(replace(at, sizes=sizes, only=meant), *given[1:])[0]
+    return _planned(replace(at, sizes=sizes, only=meant), *given)[0]
 
 
 def _planned(
@@ -157,27 +157,26 @@ def _planned(
         for job in dict.fromkeys(_jobs(experiment, config, where)):
             reason = whole or at.left_out(f"{name}/{job.stem}")
             # A job that is left out is checked too.
-            into = Plan(out.run, {}, {})
             networks: tuple[str, ...] = ()
             if isinstance(job, Study):
-                into.specs[f"study/{job.stem}"] = study_spec(job, at, where)
+                specs = {f"study/{job.stem}": study_spec(job, at, where)}
             else:
-                into.specs, networks = cell_specs(job, at, where)
+                specs, networks = cell_specs(job, at, where)
                 for judge in judges:
-                    into.specs |= judge_spec(job, judge, at, f"{where}: metrics", into.specs)
-                reason = reason or pointless(into.specs[job.path("attack")], into.specs[job.path("capture")])
+                    specs |= judge_spec(job, judge, at, f"{where}: metrics", specs)
+                networks += tuple(job.path("train", judge) for judge in judges)
+                reason = reason or pointless(specs[job.path("attack")], specs[job.path("capture")])
             if reason:
                 apart[job.stem] = reason
                 continue
-            out.specs.update(into.specs)
+            out.specs |= specs
+            asks.append(Ask(name, job, networks))
             if isinstance(job, Study):
-                asks.append(Ask(name, job, ()))
                 studies.append(job)
             else:
-                asks.append(Ask(name, job, (*networks, *(job.path("train", judge) for judge in judges))))
                 cells.append(job)
                 wanted.setdefault(job, set()).update(asked)
-        _check_client(experiment.client, cells, out, where)
+        _check_client(experiment.client or 0, cells, out, where)
         out.studies[name], out.experiments[name], out.definitions[name] = studies, cells, experiment
         out.specs[f"table/{name}"] = {
             "experiment": experiment.model_dump(
@@ -207,14 +206,13 @@ def _planned(
     for name, dataset in load_kind(config, "datasets").items():
         entry = dataset.model_dump(mode="json", exclude=FOR_PEOPLE | {"licence", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
-    files = fact_files(out.run, out.specs, config.parent / "papers")
-    scale = {"scale": at.name}
-    unmade = {
-        name: TableSpec.model_construct(**out.specs[f"table/{name}"]).reasons for name in out.unmeasured
-    }
+    tables = {name: TableSpec.model_construct(**out.specs[f"table/{name}"]) for name in out.unmeasured}
     out.specs["scorecard/catalogue"] = {
-        **described(config), "run": scale, "files": files, "left_out": unmade,
-    }  # fmt: skip
+        **described(config),
+        "run": {"scale": at.name},
+        "files": fact_files(out.run, out.specs, config.parent / "papers"),
+        "left_out": {name: table.reasons for name, table in tables.items()},
+    }
     return out, asks
 
 
@@ -259,10 +257,8 @@ def _check_left_out(at: Sized, experiments: Mapping[str, Experiment]) -> None:
             raise UserError(f"{at.file}: left_out: '{pattern}' matches no cell (drop or mend it)")
 
 
-def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: str) -> None:
+def _check_client(client: int, cells: Sequence[Cell], out: Plan, where: str) -> None:
     """Raise UserError if an experiment shows a client that one of its federations does not have."""
-    if client is None:
-        return
     for cell in cells:
         clients = out.specs[cell.path("capture")]["federation"]["clients"]
         if client >= len(clients):

@@ -48,13 +48,14 @@ def faceted(
     heights: Sequence[float],
     below: float,
     across: int = 1,
+    widths: Sequence[float] | None = None,
     entries: Sequence[Line2D] = (),
     **shared: Any,
 ) -> Body:
     """Return a drawing of a grid of axes, with a legend below if there are entries."""
 
     def paint(body: SubFigure) -> None:
-        ratios = {"height_ratios": heights}
+        ratios = {"height_ratios": heights, "width_ratios": widths}
         grid: Any = body.subplots(len(heights), across, squeeze=False, gridspec_kw=ratios, **shared)
         for axes, part in itertools.zip_longest(grid.flat, parts):
             mark(axes, *part) if part else axes.remove()
