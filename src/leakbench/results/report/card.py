@@ -33,6 +33,11 @@ COLUMNS = {
     "id": "Row",
 }  # fmt: skip
 HIDDEN = ("convention", "kind", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
+# The columns of the scorecard that a line repeats as they are.
+SAME = (
+    "id", "work", "class", "item", "condition", "convention", "reason", "kind", "scale", "headline", "seeds",
+    "examined",
+)  # fmt: skip
 NUMBERS = ("measured", "n")
 # The columns that are sorted by size; text comes after all numbers.
 BY_SIZE = ("published", *NUMBERS)
@@ -60,11 +65,10 @@ class Group:
 
 def lines(scorecard: pd.DataFrame) -> list[Line]:
     """Return the line of every row of the scorecard, in order."""
-    rows = scorecard.to_dict("records")
-    for row in rows:
-        if row["verdict"] not in VERDICTS:
-            raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")
-    return [_line(row) for row in rows]
+    unknown = scorecard[~scorecard["verdict"].isin(list(VERDICTS))]
+    for row in unknown.to_dict("records"):
+        raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")
+    return [_line(row) for row in scorecard.to_dict("records")]
 
 
 def cells(rows: Iterable[Line]) -> list[list[str]]:
@@ -109,22 +113,8 @@ def _line(row: dict[Any, Any]) -> Line:
     if row["here"] != "":
         meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(str(row["agrees"]), "")
         origin += f"; this run alone {number(row['here'])} (n = {count(row['here_n'])}){meets}"
-    same = (
-        "id",
-        "work",
-        "class",
-        "item",
-        "condition",
-        "convention",
-        "reason",
-        "kind",
-        "scale",
-        "headline",
-        "seeds",
-        "examined",
-    )
     return {
-        **{key: str(row[key]) for key in same},
+        **{key: str(row[key]) for key in SAME},
         "what": str(row["metric"]).replace("_", " "),
         "word": str(row["verdict"]),
         "published": number(row["published"]) if row["metric"] == "claim" else str(row["published"]),
