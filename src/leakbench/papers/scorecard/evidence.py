@@ -196,24 +196,20 @@ class Evidence:
         if independent < FEWEST or math.isnan(low):
             low = high = NAN
         length, schedule, note, open_end = self._length(lines, line, paper, wanted)
+        beats_null, nulls = self._nulls(lines, wanted, metric, mean, trials)
         return Measured(
-            mean, low, high, int(n), independent, length, False,
-            self._beats_null(lines, wanted, metric, mean, trials), trials,
+            mean, low, high, int(n), independent, length, False, beats_null, trials,
             frozenset({(experiment, line)}), (note,) if note else (), metric, True,
-            {"std": float(row["std"]) if "std" in row else NAN, "failure_rate": row.get("failure_rate")},
-            schedule, open_end, self._nulls(lines, wanted), len(as_text(row.get("seeds", "")).split()),
+            {"std": float(row["std"]) if "std" in row else NAN},
+            schedule, open_end, nulls, len(as_text(row.get("seeds", "")).split()),
         )  # fmt: skip
 
     def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
         """Return another experiment's table that has the same cell, None without one: one cell is one job."""
         if experiment in self.lines or not (where.keys() >= CELL or where.keys() >= STUDY):
             return None
-        found = [
-            each
-            for each in self.lines.values()
-            if where.keys() <= {*each.frame} and len(each.select(where)) == 1
-        ]
-        return found[0] if found else None
+        able = (each for each in self.lines.values() if where.keys() <= {*each.frame})
+        return next((each for each in able if len(each.select(where)) == 1), None)
 
     def _length(
         self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
@@ -273,45 +269,34 @@ class Evidence:
             moves = [last.values[key] - value for key, value in first[0].values.items()]
         return settled(losses, moves, tolerance_of(str(row["metric"]), float(row["mean"]))[0])
 
-    def _beats_null(
+    def _nulls(
         self, lines: Lines, where: Mapping[str, object], metric: str, mean: float, trials: Trials | None
-    ) -> bool | None:
-        """Return whether a mean is better than every null baseline of its condition; None without one.
+    ) -> tuple[bool | None, tuple[float, ...]]:
+        """Return whether a mean is better than every null baseline of its condition, and their means.
 
         What the attack made of other updates must be worse by more than a tolerance, image by image where
         both have trials. An attack that only shows its prior knowledge is as good on other updates, up to
-        chance.
+        chance. A baseline has no null baselines itself.
         """
-        if (
-            where.get("baseline")
-            or metric not in METRICS
-            or METRICS[metric].of not in ("images", "candidates")
-        ):
-            return None
-        sign = 1 if METRICS[metric].higher_is_better else -1
+        if where.get("baseline"):
+            return None, ()
         dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
-        found = {name: lines.select({**dropped, "baseline": name}) for name in NULLS}
-        nulls = [float(lines.frame["mean"].iloc[line]) for places in found.values() for line in places]
-        nulls = [value for value in nulls if not math.isnan(value)]
-        if not nulls:
-            return None
-        for line in found[OTHER_UPDATE]:
+        places = lines.select({**dropped, "baseline": None})
+        rows = lines.frame.iloc[places]
+        measured, null = rows["mean"].notna(), rows["baseline"].isin(NULLS)
+        known = tuple(map(float, rows.loc[measured & (null | rows["baseline"].isin(CONSTANTS)), "mean"]))
+        beaten = rows.loc[measured & null, "mean"]
+        declared = METRICS.get(metric)
+        if declared is None or declared.of not in ("images", "candidates") or beaten.empty:
+            return None, known
+        sign = 1 if declared.higher_is_better else -1
+        for line in places[(rows["baseline"] == OTHER_UPDATE).to_numpy()]:
             theirs = lines.trials(int(line))
             if trials and theirs and (both := trials.values.keys() & theirs.values.keys()):
                 gain = sum(trials.values[key] - theirs.values[key] for key in both) / len(both)
                 if sign * gain <= tolerance_of(metric, mean)[0]:
-                    return False
-        return sign * mean > max(sign * value for value in nulls)
-
-    def _nulls(self, lines: Lines, where: Mapping[str, object]) -> tuple[float, ...]:
-        """Return the means of the null baselines of a condition; none for what is itself a baseline."""
-        if where.get("baseline"):
-            return ()
-        dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
-        places = lines.select({**dropped, "baseline": None})
-        rows = lines.frame.iloc[places]
-        means = rows.loc[rows["baseline"].isin((*NULLS, *CONSTANTS)), "mean"].dropna()
-        return tuple(map(float, means))
+                    return False, known
+        return sign * mean > float((sign * beaten).max()), known
 
 
 def _unknown(what: str) -> Any:
