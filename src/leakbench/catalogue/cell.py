@@ -44,7 +44,6 @@ class Cell:
 
     @property
     def stem(self) -> str:
-        """Path stem of this cell's own results."""
         return f"{self.name}/{self.seed}"
 
     def path(self, kind: str, network: str = "") -> str:
@@ -79,10 +78,8 @@ class Study:
 
     @property
     def stem(self) -> str:
-        """Path stem of the study's results."""
         return f"{self.dataset}/{self.victim}/{self.training}/{self.defence}/{self.seed}"
 
 
 def capture_of(stem: str) -> str:
-    """Return the path stem of the capture that a cell attacks, by the stem of the cell."""
     return Cell.parse(stem).capture

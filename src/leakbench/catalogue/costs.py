@@ -138,7 +138,6 @@ def network(victim: Spec, shape: list[int]) -> Network:
 def _passes(
     victim: Spec, shape: list[int], images: float, passes: float, calls: float, moved: float = 0
 ) -> Work:
-    """Return the work of forward passes over images."""
     own = network(victim, shape)
     if own.dense:
         return Work(0, images * passes * own.operations, own.layers * calls)
@@ -151,7 +150,6 @@ def starts(federation: Spec) -> int:
 
 
 def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
-    """Return the work of training a victim or a generator on a split of `there` images."""
     entry, auxiliary = spec[part], spec[part].get("auxiliary")
     training = entry["training"]
     if training is None:
@@ -162,7 +160,6 @@ def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
 
 
 def of_study(spec: Spec, there: int = 60_000) -> Work:
-    """Return the work of a training study on splits of `there` images."""
     training, (rows, columns, channels) = spec["training"], spec["dataset"]["shape"]
     shape = [training["size"] or rows, training["size"] or columns, channels]
     images = training["rounds"] * training["local_epochs"] * min(training["images"] or there, there)
@@ -248,7 +245,6 @@ def _width(weights: float, shape: list[int]) -> float:
 
 
 def _of_peeling(weights: float, shape: list[int], classes: int, batch: float, *, columns: bool) -> float:
-    """Return the millions of operations of peeling one update of `batch` samples."""
     solved = batch * (_width(weights, shape) * batch**2 + EIGEN * batch**3) if columns else 0.0
     return weights * (LABELS * classes * batch + PAIRS * batch**2) + DOUBLE * solved / 1e6
 

@@ -159,7 +159,6 @@ def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
 
 
 def sized(config: Path, name: str) -> Sized:
-    """Return the catalogue at a scale."""
     file = f"{config}/scales/{name}.yaml"
     scale = find(config, "scales", name, "--scale")
     # Entries that no experiment names are checked too. A catalogue without them may lack the folder.
@@ -190,5 +189,4 @@ def sized(config: Path, name: str) -> Sized:
 
 
 def run_name(scale: str, seed: int | None) -> str:
-    """Return the name of a run's folders below results/ and logs/."""
     return scale if seed is None else f"{scale}-seed{seed}"

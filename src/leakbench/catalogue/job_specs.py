@@ -106,7 +106,6 @@ def judge_spec(cell: Cell, name: str, at: Sized, where: str, specs: Mapping[str,
 
 
 def pointless(attack: Spec, capture: Spec) -> str:
-    """Return why an attack on a capture measures nothing of its own, or "" if it does."""
     idle = (
         attack["attack"]["adaptive"] and capture["defence"]["module"] == "none" and "adaptation" not in attack
     )
@@ -269,7 +268,6 @@ def _check_cell(cell: Cell, at: Sized, where: str, entries: Mapping[str, Spec], 
 
 
 def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two slices of a data set share images."""
     first, end = max(one["start"], other["start"]), min(one["stop"], other["stop"])
     return bool(one["split"] == other["split"] and first < end)
 

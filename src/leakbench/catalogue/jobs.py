@@ -62,7 +62,6 @@ class Spec(Strict):
         return self._where
 
     def plain(self) -> dict[str, Any]:
-        """Return what the file of the spec holds."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -81,8 +80,6 @@ class TrainedVictim(Victim):
 
 
 class VictimSpec(Job):
-    """The spec of `train` for a victim."""
-
     kind: ClassVar[Literal["victim"]] = "victim"
     victim: TrainedVictim
 
@@ -184,8 +181,6 @@ class Cheat(Server):
 
 
 class CaptureSpec(Job, Salt):
-    """The spec of `capture`."""
-
     federation: Played
     federation_name: Name
     defence: Named
@@ -219,8 +214,6 @@ class CellNames(Strict):
 
 
 class ScoreSpec(Spec):
-    """The spec of `score`."""
-
     cell: CellNames
     attacks: Annotated[dict[Name, Scored], Field(min_length=1)]
     judges: Annotated[list[Name], Distinct]
@@ -253,8 +246,6 @@ class Shown(Strict):
 
 
 class TableSpec(Spec):
-    """The spec of `table`."""
-
     experiment: Shown
     cells: Annotated[list[CellStem], AfterValidator(_once)]
     scale: Name
@@ -265,7 +256,6 @@ class TableSpec(Spec):
 
     @property
     def parsed(self) -> list[Cell]:
-        """The cells of the table."""
         return list(map(Cell.parse, self.cells))
 
     @property

@@ -122,7 +122,6 @@ def _parameters(room: str, module: str, given: Keys, where: str, key: str = "par
 
 
 def _known(room: str, module: str, where: str) -> None:
-    """Raise UserError at `where` if a room has no file of that name."""
     file = module_file(room, module)
     if not file.is_file():
         nearest = suggest(module, part_names(room))

@@ -37,12 +37,10 @@ class Plan:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """Return every cell once, sorted."""
         return sorted({cell for cells in self.experiments.values() for cell in cells})
 
     @property
     def datasets(self) -> list[str]:
-        """Return the data sets that some cell or study uses."""
         studies = [study for each in self.studies.values() for study in each]
         beside = {name for study in studies for name in further(self.specs[f"study/{study.stem}"])}
         return sorted({job.dataset for job in (*self.cells, *studies)} | beside)
@@ -64,7 +62,6 @@ class Plan:
 
     @property
     def unmeasured(self) -> list[str]:
-        """Return the experiments of which this scale runs no cell and no study, in order of name."""
         return sorted(
             name for name, cells in self.experiments.items() if not cells and not self.studies[name]
         )
@@ -258,7 +255,6 @@ def _check_left_out(at: Sized, experiments: Mapping[str, Experiment]) -> None:
 
 
 def _check_client(client: int, cells: Sequence[Cell], out: Plan, where: str) -> None:
-    """Raise UserError if an experiment shows a client that one of its federations does not have."""
     for cell in cells:
         clients = out.specs[cell.path("capture")]["federation"]["clients"]
         if client >= len(clients):

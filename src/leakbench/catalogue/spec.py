@@ -51,7 +51,6 @@ def opened(verb: str, path: Path) -> jobs.Spec:
 
 
 def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
-    """Return the spec of a verb's job."""
     model = _KINDS.get(verb) or next(
         (model for key, model in _TRAINED.items() if key in value), jobs.VictimSpec
     )
@@ -92,7 +91,6 @@ def _attack_of(spec: Mapping[str, Any], where: str) -> jobs.PlannedAttack:
 
 
 def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:
-    """Return a value as an instance of its model. Raises UserError with the first mistake."""
     try:
         # In strict mode pydantic takes lists for tuples only in JSON.
         return model.model_validate_json(json.dumps(value), strict=True)
@@ -106,7 +104,6 @@ def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -
 
 
 def _mistake(problem: ValidationError, model: type[BaseModel], value: Any) -> tuple[list[str], str]:
-    """Return the keys of the first mistake in a value, and what is wrong there."""
     errors = problem.errors()
     # A misspelt key is reported twice: as unknown, and as a missing one.
     error = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])

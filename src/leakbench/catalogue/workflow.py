@@ -60,7 +60,6 @@ def local_datasets(config: Path, data: Path) -> frozenset[str]:
 
 
 def _folders_of_data() -> list[Path]:
-    """Return the folders of LEAKBENCH_DATA, which are separated by colons."""
     return [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
 
 
@@ -97,7 +96,6 @@ class Workflow:
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
     def cells(self, experiment: str) -> list[Cell]:
-        """Return the cells of an experiment. Raises UserError with the nearest name if it is unknown."""
         return self.plan.cells_of(experiment)
 
     def check(self, words: Iterable[str]) -> None:
@@ -137,7 +135,6 @@ class Workflow:
         return _below(self.home, self.root / name)
 
     def needs(self, verb: str, stem: str) -> costs.Needs:
-        """Return what a job asks of a cluster."""
         record, spec = (
             self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
         )
@@ -166,11 +163,9 @@ class Workflow:
         return self._stamps[key]
 
     def parts(self, spec: str) -> list[str]:
-        """Return the modules of the parts that a spec is made of."""
         return parts_of(self.plan.spec(spec))
 
     def fetch_code(self, dataset: str) -> list[str]:
-        """Return the source files that a data set depends on."""
         return self.code("fetch", dotted("datasets", self.plan.spec(f"fetch/{dataset}")["module"]))
 
     def train_code(self, spec: str) -> list[str]:
@@ -182,17 +177,14 @@ class Workflow:
         return [f"data/{name}.safetensors" for name in further(self.plan.spec(f"study/{stem}"))]
 
     def capture_code(self, stem: str) -> list[str]:
-        """Return the source files that a capture depends on."""
         return self.code("capture", *self.parts(f"capture/{stem}"))
 
     def attack_code(self, stem: str) -> list[str]:
-        """Return the source files that an attack's guesses depend on."""
         networks = filter(None, (Cell.parse(stem).path("train"), self.plan.generator(stem)))
         parts = [part for name in networks for part in self.parts(name)]
         return self.code("attack", *self.parts(f"attack/{stem}"), *parts)
 
     def _metrics(self, capture: str) -> list[str]:
-        """Return every metric that some attack on a capture is measured by."""
         attacks = self.plan.spec(f"score/{capture}")["attacks"].values()
         return sorted({name for attack in attacks for name in attack["metrics"]})
 
@@ -221,7 +213,6 @@ class Workflow:
         return "|".join(name.replace(".", r"\.") for name in names) or "(?!)"
 
     def generator(self, stem: str) -> list[str]:
-        """Return the generator's file that the cell `stem` needs, if any."""
         name = self.plan.generator(stem).removeprefix("generator/")
         return [f"{self.results}/generators/{name}.safetensors"] if name else []
 
@@ -250,7 +241,6 @@ class Workflow:
         )
 
     def guesses(self, capture: str) -> list[str]:
-        """Return the guesses of each attack on a capture, in the order of the attacks' names."""
         return self._attacked("guesses", capture, "safetensors")
 
     def attack_records(self, capture: str) -> list[str]:
@@ -304,7 +294,6 @@ class Workflow:
         return sorted(_below(self.root, path) for path in files if path.parent.name != "experiments")
 
     def published(self) -> list[str]:
-        """Return the files of published numbers and claims, as rules name them."""
         return list(map(self.seen, self.works()))
 
     def paper(self, experiment: str) -> list[str]:
@@ -318,11 +307,9 @@ class Workflow:
         return sorted(set(self.plan.specs["scorecard/catalogue"]["files"].values()))
 
     def data(self) -> list[str]:
-        """Return the file of every data set that the plan uses."""
         return [f"data/{name}.safetensors" for name in self.plan.datasets]
 
     def digests(self, data: Sequence[str]) -> list[str]:
-        """Return the files of the digests of data sets' files."""
         return [f"data/digests/{Path(file).stem}.sha256" for file in data]
 
     def config(self) -> list[str]:
@@ -343,7 +330,6 @@ class Workflow:
         return [self.seen(file) for file in files if file.is_file()]
 
     def drawing(self) -> list[str]:
-        """Return the source files that the notebook draws with."""
         return self.code(
             "figure",
             "leakbench.results.figures",

@@ -74,7 +74,6 @@ class Observation:
 
     @property
     def rounds(self) -> int:
-        """Return the number of rounds observed."""
         return len(self.origin)
 
     def model(self, origin: int = 0) -> nn.Module:
@@ -106,7 +105,6 @@ class Observation:
         return torch.from_numpy(np.array(self.updates[name][rounds]))
 
     def part(self, rounds: slice) -> "Observation":
-        """Return what was seen in some of the rounds."""
         labels = None if self.labels is None else [each[rounds] for each in self.labels]
         updates, shown = (
             {name: value[rounds] for name, value in part.items()} for part in (self.updates, self.shown)

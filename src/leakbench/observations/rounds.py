@@ -91,7 +91,6 @@ def _opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
 def _raise_unless_finite(
     name: str, sent: np.ndarray, updates: np.ndarray, files: list[Path], nodes: list[int]
 ) -> None:
-    """Raise UserError, naming the file and the tensor, if a value is no finite number."""
     for path, each, back in zip(files, sent, updates, strict=True):
         keys = [f"global/{name}", *(f"returned/{node}/{name}" for node in nodes)]
         for key, value in zip(keys, [each, *back], strict=True):

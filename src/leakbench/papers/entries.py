@@ -27,7 +27,6 @@ class Entry:
     words: Mapping[str, Any]  # its own columns of the scorecard
 
     def reads(self, experiment: str) -> bool:
-        """Return whether the entry rests on an experiment."""
         named = () if self.row else self.reading.text.split("'")
         return experiment in (self.reading.where.get("experiment"), *named)
 

@@ -36,8 +36,6 @@ def named(texts: Iterable[str]) -> list[str]:
 
 
 def reader(catalogue: Mapping[str, Any], files: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a function that gives a fact by its path."""
-
     def fact(path: str) -> Any:
         part, keys = split(path)
         value: Any = catalogue

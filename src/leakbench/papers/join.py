@@ -79,7 +79,6 @@ def words_of(row: Row) -> dict[str, str]:
 
 
 def looked_up(value: Any, row: Row, where: str) -> Any:
-    """Return one value of a map for a row."""
     if isinstance(value, list):
         raise UserError(f"{where}: a list has no place here (give one value, or {{by: ...}}; see {MANUAL})")
     if not isinstance(value, dict):
@@ -100,7 +99,6 @@ def looked_up(value: Any, row: Row, where: str) -> Any:
 
 
 def read(work: Work, row: Row) -> Reading:
-    """Return how a printed row is measured."""
     file = f"{work.folder / 'measured.yaml'}: {row.table}"
     try:
         return _read(work, row, file)
@@ -168,7 +166,6 @@ def _read(work: Work, row: Row, file: str) -> Reading:
 
 
 def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> dict[str, Any]:
-    """Return experiment, metric and columns of our row."""
     where = {}
     for key, each in merged.items():
         if key in ALSO:

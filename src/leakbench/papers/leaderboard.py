@@ -80,7 +80,6 @@ class Agreed:
 
 
 def read_entry(path: Path, agreed: Agreed) -> Entry:
-    """Return the entry in the file `path`, which must have what is agreed."""
     again = "enter the defence again: leakbench enter FILE.py"
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise UserError(f"{path}: larger than {MOST_BYTES} bytes, which no entry is")

@@ -111,7 +111,6 @@ def _table(path: Path) -> Path | None:
 
 
 def _suffix(path: Path) -> str:
-    """Return what follows the name of an experiment in a file's name."""
     return "".join(path.suffixes)
 
 
@@ -125,7 +124,6 @@ def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
 
 
 def read_record(table: Path) -> dict[str, Any]:
-    """Return the record beside a recorded table."""
     path = table.with_suffix(".json")
     try:
         value = read_json(path, f"{table.name}'s record", _AGAIN)
@@ -150,7 +148,6 @@ def hold(table: Path, digests: Mapping[str, str], where: str, mend: str) -> None
 
 
 def kept_digests(table: Path) -> dict[str, str]:
-    """Return suffix → sha256 of a recorded table, and of the trials and pictures beside it."""
     kept = {suffix: table.with_suffix(suffix) for suffix in KEPT}
     return {suffix: file_digest(path) for suffix, path in kept.items() if path.is_file()}
 
@@ -170,7 +167,6 @@ class Kept:
 
     @property
     def name(self) -> str:
-        """The name of the experiment."""
         return self.table.stem
 
     def beside(self, suffix: str) -> Path | None:

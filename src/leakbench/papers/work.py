@@ -146,7 +146,6 @@ class Work:
     differs: Mapping[str, Difference] = field(default_factory=dict)
 
     def check(self, name: str, where: str) -> Callable[..., Any]:
-        """Return a function of checks.py."""
         found = getattr(self.checks, name, None)
         if not callable(found):
             raise UserError(f"{where}: check: no function {name} in {self.folder / 'checks.py'} (write it)")
@@ -191,7 +190,6 @@ def read_papers(folder: Path) -> list[Work]:
 
 
 def read_paper(folder: Path) -> Paper | None:
-    """Return the paper.yaml of a work's folder; None where it has none."""
     path = folder / "paper.yaml"
     return _read(Paper, path) if path.is_file() else None
 

@@ -134,7 +134,6 @@ class Evidence:
         return self.scale.fact(path)
 
     def exhibit(self, experiment: str) -> Any:
-        """Return the tensors and facts of an experiment's exhibit."""
         return self.scale.exhibit(experiment)
 
     def why(self, experiment: str, /, **where: Any) -> str:

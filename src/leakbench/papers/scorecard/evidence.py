@@ -54,7 +54,6 @@ class Lines:
         self._columns: dict[str, tuple[np.ndarray, dict[str, int]]] = {}
 
     def _has(self, name: str, wanted: object) -> np.ndarray:
-        """Return which lines have a value in a column."""
         if name not in self._columns:
             codes, texts = pd.factorize(self.frame[name].map(as_text))
             self._columns[name] = codes, {text: code for code, text in enumerate(texts)}
@@ -145,7 +144,6 @@ class Evidence:
         return sorted({str(frame.iloc[line][name]) for frame, line in frames if name in frame})
 
     def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Lines:
-        """Return the table of an experiment."""
         if experiment not in self.lines:
             if self.known is not None and experiment not in self.known:
                 raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")

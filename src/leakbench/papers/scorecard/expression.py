@@ -29,7 +29,6 @@ FORMAT = r"(\.\d)?[efg]?"
 
 
 def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.expr:
-    """Return the syntax tree of an expression."""
     if not isinstance(text, str) or len(text) > LONGEST:
         raise UserError(f"{where}: is no expression of at most {LONGEST:,} characters (see papers/README.md)")
     try:
@@ -122,7 +121,6 @@ def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
 
 
 def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names: Mapping[str, Any]) -> Any:
-    """Return the value of a parsed expression."""
     steps = itertools.count(1)
 
     def counted(items: Iterable[Any]) -> Iterable[Any]:

@@ -42,14 +42,12 @@ class Trials:
         return Trials({k: operation(v, other.values[k]) for k, v in self.values.items()}, self.clusters)
 
     def means(self) -> tuple[float, ...]:
-        """Return the mean value of each cluster."""
         found: dict[str, list[float]] = {}
         for key, value in self.values.items():
             found.setdefault(self.clusters[key], []).append(value)
         return tuple(sum(each) / len(each) for each in found.values())
 
     def mapped(self, operation: Callable[[float], float]) -> "Trials":
-        """Return the trials with `operation` applied to each value."""
         return Trials({key: operation(value) for key, value in self.values.items()}, self.clusters)
 
 
@@ -284,7 +282,6 @@ def _extreme(parts: Iterable[Measured], of: Callable[[list[float]], float]) -> M
 
 
 def magnitude(a: Measured) -> Measured:
-    """Return the absolute value of a quantity."""
     ends = sorted((abs(a.low), abs(a.high)))
     low = 0.0 if a.low <= 0 <= a.high else ends[0]
     return replace(a, value=abs(a.value), low=low, high=ends[1], trials=None, raw=False, nulls=())

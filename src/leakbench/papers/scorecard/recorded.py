@@ -17,7 +17,6 @@ def of_records(
     known: frozenset[str] | None = None,
     attacks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Evidence:
-    """Return the evidence of recorded runs."""
     old = {name: age for name, age in (ages or {}).items() if age}
     kept = {each.name: each for each in found if each.name not in old}
     scale, (plain, _) = found[0].scale, run_of(found[0].scale)

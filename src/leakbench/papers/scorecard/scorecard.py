@@ -43,7 +43,6 @@ class Outcome:
 
     @property
     def leaves(self) -> frozenset[Any]:
-        """Return the table rows from which the outcome was read."""
         return self.ssim.leaves
 
     def __str__(self) -> str:
@@ -92,7 +91,6 @@ class Card:
         return frame.astype(numbers | dict.fromkeys(("n", "networks", "here_n"), "Int64"))
 
     def value(self, key: str, scale: Scale) -> Measured | Outcome | str:
-        """Return what one scale measured of a statement."""
         place = (key, id(scale))
         if place not in self._known:
             if place in self._open:
@@ -110,8 +108,6 @@ class Card:
         return found
 
     def _view(self, entry: Entry, scale: Scale) -> Evidence:
-        """Return the evidence of a scale as one statement reads it."""
-
         def named(key: str) -> Measured:
             if key not in self._entries:
                 raise UserError(f"{entry.where}: measured: no row or claim {key!r} (mend the id)")
@@ -343,7 +339,6 @@ def _recognised(ssim: Any, identified: Any) -> Any:
 
 
 def _outcome(view: Evidence) -> Outcome:
-    """Return whether an attack succeeds in a statement's condition."""
     ssim, identified = (view.at(metric=metric, convention="standard") for metric in ("ssim", "identified"))
     if not (ssim.trials and identified.trials):
         return Outcome(ssim, identified, [_recognised(ssim.value, identified.value)])

@@ -28,7 +28,6 @@ def read_scorecard(path: Path) -> pd.DataFrame:
 
 
 def compared(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that both scorecards have, in the order of `new`."""
     rows = new.merge(old[["id", "verdict"]], on="id", suffixes=("_new", "_old"))
     kind = rows.get("class", "")
     return pd.DataFrame(

@@ -20,7 +20,6 @@ TRIALS = 0.9
 
 
 def settled(falls: Sequence[float], moves: Sequence[float] = (), tolerance: float = 0.0) -> bool:
-    """Return whether a run had settled."""
     loss = np.asarray(falls, np.float64) < FALL
     metric = np.abs(np.asarray(moves, np.float64)) <= MOVE * tolerance
     return bool(loss.size and loss.mean() >= TRIALS and (not metric.size or metric.mean() >= TRIALS))

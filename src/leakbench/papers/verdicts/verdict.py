@@ -149,7 +149,6 @@ def _too_few(n: int) -> str:
 
 
 def _unfinished(length: float, schedule: Schedule | None) -> str:
-    """Return why a run was too short, or an empty text."""
     if not length >= SHORTEST:
         return (
             f"{100 * length:.3g} % of the published length, of which at least {100 * SHORTEST:g} % are needed"
@@ -251,7 +250,6 @@ def _by_mean(statement: Statement, sample: Sample) -> Verdict:
 
 
 def _kind(statement: Statement, as_null: bool, tolerance: float) -> Kind:
-    """Return what a reproduced statement is worth."""
     if as_null or statement.trivial:
         return "as-null"
     if statement.hidden:

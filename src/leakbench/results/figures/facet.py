@@ -102,12 +102,10 @@ def compared(rows: pd.DataFrame) -> list[Line2D]:
 
 
 def legend_height(entries: Sequence[Line2D]) -> float:
-    """Return the height of a legend in inches."""
     return ENTRY * (1 + math.ceil(len(entries) / _beside(entries))) if entries else 0.1
 
 
 def _beside(entries: Sequence[Line2D]) -> int:
-    """Return how many entries of a legend fit beside each other."""
     longest = max(len(str(each.get_label())) for each in entries)
     return max(1, min(5, len(entries), int((WIDTH - 0.3) / (LETTER * longest + HANDLE))))
 
@@ -136,7 +134,6 @@ def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str
 def shaded(
     axes: Axes, values: pd.DataFrame, title: str, down: Sequence[str], across: Sequence[str], **look: Any
 ) -> None:
-    """Paint a map of squares with a number in each."""
     own: Any = {"cmap": "rocket_r", "vmin": 0, "linewidths": 0.6, "linecolor": "white"}
     sns.heatmap(values, ax=axes, xticklabels=across, yticklabels=down, **own | look)
     axes.set(xlabel="", ylabel="", title=title)

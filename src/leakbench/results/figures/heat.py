@@ -107,7 +107,6 @@ def _square(
     apart: tuple[str, ...],
     pixels: set[tuple[str, str]],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the numbers of one map and their marks."""
     own, null = rows[rows["baseline"] == ""], rows[rows["baseline"] != ""]
     means = own.pivot_table(index="attack", columns="defence", values="mean")
     below = null.pivot_table(index="baseline", columns="defence", values="mean")

@@ -45,7 +45,6 @@ def claim(result: Result, paper: Sequence[str] = ()) -> str:
 
 
 def protocol(result: Result) -> str:
-    """Return how the experiment was measured, as Markdown."""
     facts, rows = result.facts, result.rows
     own = rows[rows["baseline"] == ""]
     lines = ["## Protocol", ""]
@@ -80,7 +79,6 @@ def protocol(result: Result) -> str:
 
 
 def threat_model(result: Result) -> str:
-    """Return what the attacker knows and does, as Markdown."""
     knows = words.merged(result.facts.get("knows", {}))
     if not knows:
         return "## Threat model\n\nNothing is attacked here."

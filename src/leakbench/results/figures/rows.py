@@ -62,7 +62,6 @@ def chosen(
 
 
 def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows with a new column."""
     by = [how["by"]] if isinstance(how["by"], str) else list(how["by"])
     names = rows[by].apply(lambda row: " | ".join(words.plain(value) for value in row), axis=1)
     known = {key: value for key, value in how.items() if key not in ("by", "else", "parameter")}
@@ -96,7 +95,6 @@ def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | N
 
 
 def numeric(values: Iterable[Any]) -> bool:
-    """Return whether values are numbers, as far as they are known."""
     return all(isinstance(value, int | float) for value in values if not pd.isna(value))
 
 

@@ -40,7 +40,6 @@ class Body:
 
 
 def draw(result: Result) -> Figure | None:
-    """Draw the figure of an experiment, or return None if there is nothing to draw."""
     bodies = []
     for asked in result.spec["figure"]:
         arguments = {key: value for key, value in asked.items() if key != "drawing"}

@@ -77,7 +77,6 @@ def pearson(score: float) -> str:
 
 
 def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
-    """Return a drawing of groups of lines, each group under its heading."""
     tiles: list[tuple[float, float, Tile]] = []
     texts: list[tuple[float, float, str, dict[str, Any]]] = []
     bold: dict[str, Any] = {"color": INK, "fontweight": "bold"}
@@ -180,6 +179,5 @@ def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
 
 
 def named_cell(result: Result, panel: Panel, columns: Sequence[str]) -> str:
-    """Return the words for a panel's values in some columns."""
     values = [(name, panel.about.get(name, "none")) for name in columns]
     return " · ".join(word(result, *each) for each in values if each != ("defence", "none"))

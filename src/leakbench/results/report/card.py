@@ -59,7 +59,6 @@ class Group:
 
     @property
     def total(self) -> int:
-        """Number of rows."""
         return sum(self.counts.values())
 
 
@@ -72,7 +71,6 @@ def lines(scorecard: pd.DataFrame) -> list[Line]:
 
 
 def cells(rows: Iterable[Line]) -> list[list[str]]:
-    """Return the cells of the page's table, in the order of COLUMNS."""
     return [[row[key] for key in COLUMNS] for row in rows]
 
 

@@ -178,7 +178,6 @@ def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict
 
 
 def _origin(row: Mapping[Any, Any]) -> str:
-    """Return the scale and the seeds of a row in words."""
     several = " " in str(row["seeds"])
     return f"{row['scale']}, {'seeds' if several else 'seed'} {row['seeds']}"
 

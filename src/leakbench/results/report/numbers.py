@@ -21,7 +21,6 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def count(value: Any) -> str:
-    """Return a whole number as text, with commas between thousands."""
     return number(value, 6).removesuffix(".0")
 
 
@@ -34,6 +33,5 @@ def interval(low: Any, high: Any, digits: int = 4, percent: bool = False) -> str
 
 
 def percent(value: Any) -> str:
-    """Return a rate between 0 and 1 as percent."""
     text = number(value)
     return f"{number(100 * float(value), 3)} %" if text else ""

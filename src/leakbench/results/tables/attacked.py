@@ -91,7 +91,6 @@ def aggregate(
 def _add_images(
     out: Lines, group: pd.DataFrame, metrics: list[str], success: Sequence[str], condition: dict[str, Any]
 ) -> None:
-    """Add the lines of the metrics that are measured image by image."""
     cluster, trial, update, failed = (
         group[name].to_numpy() for name in ("cluster", "trial", "update", "failed")
     )

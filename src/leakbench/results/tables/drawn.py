@@ -10,7 +10,6 @@ from leakbench.results.tables.trained import STUDY
 
 
 def _named(rows: pd.DataFrame) -> dict[str, Any]:
-    """Return the names of a study and its seed, from its rows."""
     return {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
 
 

@@ -11,8 +11,6 @@ from leakbench.results.tables.lines import TRIAL
 
 @dataclass(frozen=True)
 class Found:
-    """The results of an experiment."""
-
     table: pd.DataFrame  # the tidy table
     trials: pd.DataFrame  # the single trials behind its lines
     tensors: dict[str, np.ndarray] = field(default_factory=dict)  # the exhibit's tensors

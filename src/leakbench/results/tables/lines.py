@@ -55,7 +55,6 @@ class Lines:
         rng: np.random.Generator | None = None,
         **more: Any,
     ) -> None:
-        """Add one line."""
         values = np.asarray(values, np.float64)
         found = summary(values, trials.failed, rng or bootstrap(metric[0]), trials.update)
         named = dict(zip(("metric", "convention"), metric, strict=True))
@@ -86,5 +85,4 @@ class Lines:
 
 
 def bootstrap(metric: str) -> np.random.Generator:
-    """Return the generator of random numbers that draws the intervals of a metric."""
     return np.random.default_rng(stream("bootstrap", metric))
