@@ -79,7 +79,10 @@ def _below(root: Path, path: Path) -> str:
 
 
 class Workflow:
-    """The plan of one scale, as the rules need it."""
+    """The plan of one scale, as the rules need it.
+
+    Results, logs and data lie in `home`, which is the checkout unless another workflow uses this one.
+    """
 
     def __init__(
         self, root: Path, scale: str, seed: int | None = None, home: Path | None = None,
@@ -135,9 +138,8 @@ class Workflow:
         return _below(self.home, self.root / name)
 
     def needs(self, verb: str, stem: str) -> costs.Needs:
-        record, spec = (
-            self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
-        )
+        of_run = self.home / self.results
+        record, spec = (of_run / kind / verb / f"{stem}.json" for kind in ("records", "specs"))
         if found := costs.recorded(record, spec, workers=verb == "attack"):
             return found
         capture = self.plan.spec(Cell.parse(stem).path("capture")) if verb == "attack" else None
@@ -203,13 +205,8 @@ class Workflow:
 
     def bulky(self, keep: bool) -> str:
         """Return a regular expression of the federations whose updates are kept, or are not."""
-        names = sorted(
-            {
-                c.federation
-                for c in self.plan.cells
-                if self.plan.spec(c.path("capture"))["federation"]["keep"] is keep
-            }
-        )
+        cells = {cell.federation: cell.path("capture") for cell in self.plan.cells}
+        names = sorted(n for n, spec in cells.items() if self.plan.spec(spec)["federation"]["keep"] is keep)
         return "|".join(name.replace(".", r"\.") for name in names) or "(?!)"
 
     def generator(self, stem: str) -> list[str]:
@@ -236,9 +233,8 @@ class Workflow:
     def served(self, name: str) -> list[str]:
         """Return the victim that a generator serves, if it depends on one."""
         dataset, victim, _, seed = name.split("/")
-        return (
-            [] if victim == ANY_VICTIM else [f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"]
-        )
+        file = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
+        return [] if victim == ANY_VICTIM else [file]
 
     def guesses(self, capture: str) -> list[str]:
         return self._attacked("guesses", capture, "safetensors")
@@ -259,16 +255,14 @@ class Workflow:
 
     def judges(self, capture: str) -> list[str]:
         """Return the classifiers that a capture's metrics ask, in the order of the spec."""
-        paths = (
-            Cell.parse(capture).path("victims", name) for name in self.plan.spec(f"score/{capture}")["judges"]
-        )
-        return [f"{self.results}/{path}.safetensors" for path in paths]
+        cell, judges = Cell.parse(capture), self.plan.spec(f"score/{capture}")["judges"]
+        return [f"{self.results}/{cell.path('victims', name)}.safetensors" for name in judges]
 
     def scores(self, experiment: str) -> list[str]:
         """Return the scores of an experiment's captures, or the files of its training studies."""
-        captures = dict.fromkeys(cell.capture for cell in self.cells(experiment))
-        studied = (f"studies/{study.stem}" for study in self.plan.studies[experiment])
-        return [f"{self.results}/{name}.parquet" for name in (*(f"scores/{c}" for c in captures), *studied)]
+        names = dict.fromkeys(cell.path("scores") for cell in self.cells(experiment))
+        names |= dict.fromkeys(f"studies/{study.stem}" for study in self.plan.studies[experiment])
+        return [f"{self.results}/{name}.parquet" for name in names]
 
     def costs(self, experiment: str) -> list[str]:
         """Return the records of what an experiment's training studies cost."""
@@ -330,15 +324,11 @@ class Workflow:
         return [self.seen(file) for file in files if file.is_file()]
 
     def drawing(self) -> list[str]:
-        return self.code(
-            "figure",
-            "leakbench.results.figures",
-            *(f"leakbench.results.figures.{p.stem}" for p in (PACKAGE / "results/figures").glob("*.py")),
-        )
+        room, files = "leakbench.results.figures", (PACKAGE / "results/figures").glob("*.py")
+        return self.code("figure", room, *(f"{room}.{path.stem}" for path in files))
 
     def page(self) -> list[str]:
         """Return the source files of the page, its template and style among them."""
-        beside = sorted(
-            path for path in (PACKAGE / "results/report").iterdir() if path.suffix in (".j2", ".css", ".js")
-        )
+        files = sorted((PACKAGE / "results/report").iterdir())
+        beside = [path for path in files if path.suffix in (".j2", ".css", ".js")]
         return self.code("report") + [os.path.relpath(path, self.root) for path in beside]

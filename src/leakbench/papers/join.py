@@ -18,6 +18,8 @@ ALSO = {
     "tells", "rows", "repeats", "tolerance", "otherwise", "beside", "hidden", "rival",
     "trivial",
 }  # fmt: skip
+# Keys that a reading repeats as they are.
+SHARED = {"success", "hidden", "trivial", "note", "needs", "repeats", "tolerance"}
 # Keys that hold words or columns of their own.
 NESTED = {"against", "rows", "otherwise", "beside"}
 OUTCOMES = ("success", "failure")
@@ -128,17 +130,12 @@ def _read(work: Work, row: Row, file: str) -> Reading:
         key: looked_up(each, row, f"{file}.{key}") for key, each in merged.items() if key in ALSO - NESTED
     }
     value = validated(Keys, said, f"{file}.", MANUAL)
-    own_way = row.published in BY_SOURCE or any(said.get(key) for key in OWN_WAYS)
-    where = _columns(merged, row, file, own_way)
+    where = _columns(merged, row, file, row.published in BY_SOURCE or any(said.get(key) for key in OWN_WAYS))
     if value.success and value.hidden:
         raise UserError(f"{file}: {row.id} is given as a success and as hidden (leave out one of the two)")
-    shared: dict[str, Any] = {
-        "hidden": bool(value.hidden), "trivial": value.trivial or "",
-        "rivals": _rivals(work, row, value.rival, f"{file}.rival"),
-        "where": where, "note": value.note or "", "needs": value.needs, "repeats": value.repeats,
-        "tolerance": value.tolerance,
-        **{key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")},
-    }  # fmt: skip
+    shared = value.model_dump(exclude_none=True, include=SHARED)
+    shared |= {key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")}
+    shared |= {"where": where, "rivals": _rivals(work, row, value.rival, f"{file}.rival")}
     shared["unit"] = (value.unit_std if row.spread else value.unit) or 1.0
     shared["spread"] = shared["unit"] / (value.unit_std or value.unit or 1.0)
     label = value.class_
@@ -147,7 +144,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
         return Reading("absent", text=text, label=label or "result", **shared)
     for way, usual in OWN_WAYS.items():
         if said.get(way):
-            return Reading(way, text=said[way], label=label or usual, success=bool(value.success), **shared)
+            return Reading(way, text=said[way], label=label or usual, **shared)
     for key in OURS:
         if key not in where:
             raise UserError(f"{file}: {key}: is missing for {row.id} (or say why it is `absent`)")
@@ -162,7 +159,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
             "(mend it, or paper.yaml's conventions)"
         )
     partner = _partner(work, row, merged.get("against") or {}, f"{file}.against")
-    return Reading(way, against=partner, success=bool(value.success), label=label or "result", **shared)
+    return Reading(way, against=partner, label=label or "result", **shared)
 
 
 def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> dict[str, Any]:
