@@ -29,7 +29,7 @@ FACTS |= {"specs": "spec", "absent": "absent_cells"}
 class Panel:
     """The pictures of one cell."""
 
-    about: dict[str, Any]  # what the pictures are (dataset, victim, local_samples, rule, target, knows, ...)
+    about: Facts  # what the pictures are (dataset, victim, local_samples, rule, target, knows, ...)
     truth: np.ndarray  # float32 [k, C, H, W] in [0, 1], the private images
     guess: np.ndarray  # float32 [m, C, H, W] as reconstructed, in any range
     usable: np.ndarray  # bool [m], whether the attack got anything for a guess
@@ -46,13 +46,13 @@ class Result:
     facts: Facts
     tensors: dict[str, np.ndarray]
     # Title, shows, work, item, scale, figure, and under `parts` what the experiment names, in its order.
-    spec: dict[str, Any]
+    spec: Facts
     # The printed numbers that belong to rows of the table, in the unit of the table.
     marks: pd.DataFrame = field(default_factory=pd.DataFrame)
     # If a recorded run is shown in place of this run, when, where and from what it was recorded.
     recorded: str = ""
 
-    def parts(self, kind: str) -> dict[str, dict[str, Any]]:
+    def parts(self, kind: str) -> dict[str, Facts]:
         """Return name → entry of the parts of a kind (dataset, victim, attack, ...) in the experiment."""
         return {part["name"]: part for part in self.spec.get("parts", {}).get(kind, [])}
 

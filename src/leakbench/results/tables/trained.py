@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from leakbench.base.artefacts import Facts
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.results.tables.lines import STATISTICS, Lines, of_seeds
 
@@ -20,7 +21,7 @@ COLUMNS = [
     *STUDY, "client", "key", "tested", "baseline", "round", "metric", "convention", *STATISTICS, "rounds",
     "images", "unit", "seeds", "scale",
 ]  # fmt: skip
-Value = tuple[dict[str, Any], str, str, float]
+Value = tuple[Facts, str, str, float]
 
 
 def over_short_batches(images: int, batch_size: int) -> float:
@@ -32,7 +33,7 @@ def over_short_batches(images: int, batch_size: int) -> float:
     return images / (-(-images // batch_size) * batch_size)
 
 
-def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
+def values(rows: pd.DataFrame, facts: Facts) -> Iterator[Value]:
     """Yield (condition, metric, convention, value) of one study.
 
     The values are those of its selected round and, as snapshots, those of every round. With a rule of
@@ -83,13 +84,13 @@ def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
         yield _at(), metric, "standard", float(facts[metric])
 
 
-def _at(**where: Any) -> dict[str, Any]:
+def _at(**where: Any) -> Facts:
     """Return the condition of a value: that of the whole study except for the given columns."""
     return {"client": np.nan, "key": "", "tested": "", "baseline": "", "round": np.nan} | where
 
 
 def aggregate_studies(
-    studies: list[tuple[pd.DataFrame, dict[str, Any]]], scale: str
+    studies: list[tuple[pd.DataFrame, Facts]], scale: str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the tidy table of studies, one line per condition and metric, and the trials behind its lines.
 
@@ -99,7 +100,7 @@ def aggregate_studies(
     """
     found = []
     for rows, facts in studies:
-        names: dict[str, Any] = {name: rows[name].iloc[0] for name in [*STUDY, "seed"]}
+        names: Facts = {name: rows[name].iloc[0] for name in [*STUDY, "seed"]}
         names |= {"rounds": facts["rounds"], "images": facts["images"]}
         found += [
             names | condition | {"metric": metric, "convention": convention, "value": value}
