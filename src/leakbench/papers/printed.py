@@ -16,6 +16,8 @@ from typing import Any, Literal
 from leakbench.base.errors import UserError
 
 LAYER_CELLS = ("layer", "size", "stride", "padding", "activation")
+# Field of a row → the column that every file must have for it.
+OWN = {"id": "id", "source": "source", "item": "table"}
 NOT_WORDS = {"id", "source", "value", "std", "note"}
 NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
@@ -48,13 +50,8 @@ class Row:
     @property
     def condition(self) -> str:
         """Return the printed words in one line, without the item and the metric."""
-        hidden = {
-            "table",
-            "item",
-            "metric",
-            "property",
-            *(LAYER_CELLS if "layer_index" in self.words else ()),
-        }
+        hidden = {"table", "item", "metric", "property"}
+        hidden |= set(LAYER_CELLS) if "layer_index" in self.words else set()
         return "; ".join(f"{key}={word}" for key, word in self.words.items() if word and key not in hidden)
 
 
@@ -149,27 +146,19 @@ def _rows(path: Path, line: int, record: dict[str, str]) -> list[Row]:
         return record[key]
 
     words = {key: word for key, word in record.items() if key not in NOT_WORDS}
-    shared: dict[str, Any] = {
-        "id": needed("id"),
-        "source": needed("source"),
-        "item": needed("table"),
-        "table": path.stem,
-        "words": words,
-    }
-    note = record.get("note", "")
+    shared: dict[str, Any] = {key: needed(name) for key, name in OWN.items()}
+    shared |= {"table": path.stem, "words": words, "note": record.get("note", "")}
     if "layer_index" in record and not record["layer"].startswith("hyper:"):
         text = "; ".join(f"{key}={record[key]}" for key in LAYER_CELLS if record[key])
-        return [Row(**shared, metric="layer", published=text, number=Printed(math.nan), note=note)]
+        return [Row(**shared, metric="layer", published=text, number=Printed(math.nan))]
     if "layer_index" in record:
         metric = record["layer"].removeprefix("hyper:")
     else:
         metric = needed("property") if "property" in record else needed("metric")
     text, spread = needed("value"), record.get("std", "")
     std = parse_printed(spread).value if spread else math.nan
-    rows = [
-        Row(**shared, metric=metric, published=text, number=parse_printed(text, metric), note=note, std=std)
-    ]
+    rows = [Row(**shared, metric=metric, published=text, number=parse_printed(text, metric), std=std)]
     if spread:
         own = shared | {"id": f"{record['id']}-std", "metric": f"{metric}_std", "published": spread}
-        rows.append(Row(**own, number=parse_printed(spread, f"{metric}_std"), note=note, spread=True))
+        rows.append(Row(**own, number=parse_printed(spread, f"{metric}_std"), spread=True))
     return rows

@@ -14,13 +14,9 @@ from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import missing, ordered, word
 
 KINDS = {
-    "dataset": "Data sets",
-    "victim": "Victims",
-    "federation": "Federations",
-    "training": "Trainings",
-    "attack": "Attacks",
-    "defence": "Defences",
-}
+    "dataset": "Data sets", "victim": "Victims", "federation": "Federations", "training": "Trainings",
+    "attack": "Attacks", "defence": "Defences",
+}  # fmt: skip
 # The columns of a table that distinguish its rows, as far as they vary.
 CONDITION = (
     *KINDS, "checkpoint", "client", "key", "tested", "local_samples", "threshold", "pass", "round",
@@ -57,11 +53,8 @@ def protocol(result: Result) -> str:
         alike: dict[str, list[str]] = {}
         for name in names:
             alike.setdefault(_beside(result, kind, name, own), []).append(word(result, kind, name))
-        if names:
-            lines += [
-                f"- {title}:",
-                *(f"  - {', '.join(called)}{beside}" for beside, called in alike.items()),
-            ]
+        lines += [f"- {title}:"] if names else []
+        lines += [f"  - {', '.join(called)}{beside}" for beside, called in alike.items()]
     counts = [f"{words.span(part['n'])} {unit}s" for unit, part in own.groupby("unit")] if len(own) else ["0"]
     lines.append(f"- n behind each number: {', '.join(counts)}")
     lines.append(

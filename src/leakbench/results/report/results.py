@@ -11,23 +11,12 @@ from leakbench.papers.verdicts.tolerances import possible
 from leakbench.results.figures.words import BASELINES, plain
 from leakbench.results.report.numbers import count, interval, number, percent
 
+# Column of a table → its words on the page. Only some tables have the last ones.
 CONDITION = {
-    "dataset": "data set",
-    "victim": "victim",
-    "federation": "federation",
-    "training": "training",
-    "defence": "defence",
-    "attack": "attack",
-    "checkpoint": "epoch",
-    "client": "client",
-    "local_samples": "k",
-    # Columns that only some tables have.
-    "pass": "pass",
-    "iterations": "iterations",
-    "key": "key",
-    "rounds": "rounds",
-    "images": "images",
-}
+    "dataset": "data set", "victim": "victim", "federation": "federation", "training": "training",
+    "defence": "defence", "attack": "attack", "checkpoint": "epoch", "client": "client", "local_samples": "k",
+    "pass": "pass", "iterations": "iterations", "key": "key", "rounds": "rounds", "images": "images",
+}  # fmt: skip
 # Rows of a table that the page shows; the file has all.
 MANY = 20
 FIRST = ["revealed", "revealed_fraction"]
@@ -74,11 +63,8 @@ def results(table: pd.DataFrame) -> Results:
     keys = [*varying, "metric", "convention"]
     baselines = [name for name in NULLS if name in set(table["baseline"])]
     baselines += [n for n in table["baseline"].unique() if n and n not in (*NULLS, "snapshot")]
-    means = {
-        (row["baseline"], *(row[key] for key in keys)): row["mean"]
-        for row in table.to_dict("records")
-        if row["baseline"]
-    }
+    nulls = table[table["baseline"] != ""].to_dict("records")
+    means = {(row["baseline"], *(row[key] for key in keys)): row["mean"] for row in nulls}
     order = [*FIRST, *(m for m in table["metric"].unique() if m not in FIRST)]
     own = table[table["baseline"] == ""]
     own = own.assign(order=own["metric"].map(order.index)).sort_values("order", kind="stable")
@@ -115,9 +101,5 @@ def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
         table.groupby("local_samples")["client"].nunique() == 1
     ).all():
         varying.remove("client")
-    constant = [
-        (CONDITION[column], plain(table[column].iloc[0]))
-        for column in there
-        if column not in varying and table[column].nunique(dropna=False) == 1
-    ]
-    return varying, constant
+    alike = [column for column in there if table[column].nunique(dropna=False) == 1]
+    return varying, [(CONDITION[column], plain(table[column].iloc[0])) for column in alike]
