@@ -38,11 +38,8 @@ _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", 
 _KINDS: dict[str, type[jobs.Spec]] = {
     "capture": jobs.CaptureSpec, "attack": jobs.AttackSpec, "score": jobs.ScoreSpec, "table": jobs.TableSpec,
 }  # fmt: skip
-_TRAINED: dict[str, type[jobs.Spec]] = {
-    "study": jobs.StudySpec,
-    "generator": jobs.GeneratorSpec,
-    "victim": jobs.VictimSpec,
-}
+# What `train` trains is the first of these that its spec names.
+_TRAINED = (jobs.StudySpec, jobs.GeneratorSpec, jobs.VictimSpec)
 
 
 def opened(verb: str, path: Path) -> jobs.Spec:
@@ -51,9 +48,8 @@ def opened(verb: str, path: Path) -> jobs.Spec:
 
 
 def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
-    model = _KINDS.get(verb) or next(
-        (model for key, model in _TRAINED.items() if key in value), jobs.VictimSpec
-    )
+    trained = (model for model in _TRAINED if model.kind in value)
+    model = _KINDS.get(verb) or next(trained, jobs.VictimSpec)
     found = _valid(model, value, where)
     if wrong := next(_unstated(found), ""):
         raise UserError(f"{where}: {wrong}")

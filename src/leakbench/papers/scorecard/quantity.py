@@ -53,48 +53,28 @@ class Trials:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured quantity.
+    """A measured quantity."""
 
-    value: the mean, or what an expression makes of means; NaN where it is undefined, such as a ratio to zero.
-    low: the lower end of its 95 % interval; NaN where there are too few trials.
-    high: the upper end of its 95 % interval; NaN where there are too few trials.
-    n: measurements behind it as the table counts them, images or updates; the smallest of its parts.
-    independent: independent trials, updates or seeds; the smallest of its parts. Infinite for what is exact.
-    length: share of the published length (iterations, rounds, training) that ran; the smallest of its parts.
-    unequal: whether two sides of a comparison ran for shares of their published length more than EQUAL_BUDGET
-    apart.
-    beats_null: whether every mean behind it is better than its null baselines; None where there are none.
-    trials: the single trials behind it, None where they are not known.
-    leaves: the table rows from which it was read.
-    notes: what a reader must know of it, such as a stand-in.
-    metric: its metric, empty where it has none.
-    raw: whether it is one row of a table, so that its metric's range is its own.
-    extra: further statistics of the row.
-    schedule: how far its run came in the schedule of the step size; of its parts, the one whose step size
-    falls again. None where it has none, or where the run has settled.
-    open_end: whether the source states no length for a part of it, and that run is not shown to have settled.
-    nulls: what the null baselines of one row of a table give; empty for a combination.
-    networks: the networks on which it was measured, the smallest of its parts; 0 for what has none.
-    """
-
-    value: float
-    low: float = NAN
+    value: float  # NaN where it is undefined, such as a ratio to zero
+    low: float = NAN  # the ends of its 95 % interval, NaN where there are too few trials
     high: float = NAN
-    n: int | None = None
-    independent: float = math.inf
-    length: float = 1.0
-    unequal: bool = False
-    beats_null: bool | None = None
-    trials: Trials | None = None
-    leaves: frozenset[Any] = frozenset()
-    notes: tuple[str, ...] = ()
-    metric: str = ""
-    raw: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    # Of a combination, each of the next three is the smallest of its parts.
+    n: int | None = None  # measurements as the table counts them, images or updates
+    independent: float = math.inf  # independent trials, updates or seeds; infinite for what is exact
+    length: float = 1.0  # share of the published length (iterations, rounds, training) that ran
+    unequal: bool = False  # whether two compared sides ran for shares of it more than EQUAL_BUDGET apart
+    beats_null: bool | None = None  # whether every mean behind it does; None where there are no nulls
+    trials: Trials | None = None  # the single trials behind it, None where they are not known
+    leaves: frozenset[Any] = frozenset()  # the table rows from which it was read
+    notes: tuple[str, ...] = ()  # what a reader must know of it, such as a stand-in
+    metric: str = ""  # its metric, empty where it has none
+    raw: bool = False  # whether it is one row of a table, so that its metric's range is its own
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)  # `std` of one row of a table
+    # As of a sample; of a combination, that of the part whose step size falls again.
     schedule: Schedule | None = None
-    open_end: bool = False
-    nulls: tuple[float, ...] = ()
-    networks: int = 0
+    open_end: bool = False  # whether a part has no stated length, and its run has not settled
+    nulls: tuple[float, ...] = ()  # what the null baselines of one row give; empty for a combination
+    networks: int = 0  # the networks that it was measured on, the fewest of its parts; 0 for what has none
 
     def __add__(self, other: "Measured | float") -> "Measured":
         return linear(self, as_measured(other), 1.0)
