@@ -7,7 +7,7 @@ chooses the same cells. It depends on no verdict.
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from leakbench.base.core_time import in_words
@@ -54,14 +54,15 @@ class _Dear(Exception):
     """A job does not fit the budget: the key that is too small for it, and the reason that tables show."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Fitted:
     """A job that the budget could pay for if there were no others."""
 
     ask: Ask
-    trials: int
-    sizes: Mapping[str, int]  # name of a spec → the size that the budget sets in it
-    seconds: Mapping[str, float]  # name of a spec → core-seconds of its job
+    paper: Paper | None
+    trials: int = 1
+    sizes: dict[str, int] = field(default_factory=dict)  # name of a spec → its size by the budget
+    seconds: dict[str, float] = field(default_factory=dict)  # name of a spec → core-seconds of its job
 
 
 @dataclass(frozen=True)
@@ -92,60 +93,50 @@ class _Purse:
 
     def fitted(self, ask: Ask, paper: Paper | None) -> _Fitted:
         """Return what a job gets. Raises _Dear if the budget pays for too little to reach a verdict."""
-        sizes: dict[str, int] = {}
-        seconds: dict[str, float] = {}
+        found = _Fitted(ask, paper)
         for name in ask.networks:
-            self._train(name, sizes, seconds)
+            self._train(name, found)
         if isinstance(ask.job, Study):
-            trials = self._study(ask.job, paper, sizes, seconds)
+            self._study(ask.job, found)
         else:
-            trials = self._attack(ask.job, paper, sizes, seconds)
-        return _Fitted(ask, trials, sizes, seconds)
+            self._attack(ask.job, found)
+        return found
 
-    def _train(self, name: str, sizes: dict[str, int], seconds: dict[str, float]) -> None:
+    def _train(self, name: str, found: _Fitted) -> None:
         part = "generator" if name.startswith("generator/") else "victim"
         spec = self.specs[name]
         training = spec[part]["training"]
-        seconds[name] = JOB
+        found.seconds[name] = JOB
         if not (training and training["epochs"]):
             return
         each = costs.of_training(
             with_values(spec, part, "training", epochs=1), part, self._count(spec)
         ).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
-        if wanted * each > self.budget.training:
-            raise _Dear(
-                "training",
-                f"training its {part} takes about {in_words(wanted * each)}; scale {self.scale} gives a "
-                f"training {in_words(self.budget.training)}",
-            )
-        sizes[name], seconds[name] = wanted, JOB + wanted * each
+        self._check_training(wanted * each, f"training its {part} takes")
+        found.sizes[name], found.seconds[name] = wanted, JOB + wanted * each
 
-    def _study(
-        self, study: Study, paper: Paper | None, sizes: dict[str, int], seconds: dict[str, float]
-    ) -> int:
+    def _study(self, study: Study, found: _Fitted) -> None:
         name = f"study/{study.stem}"
-        spec = self.specs[name]
-        sizes[name] = self._length(spec["training"]["rounds"], paper.rounds if paper else {}, study.training)
-        shorter = with_values(spec, "training", rounds=sizes[name])
+        spec, published = self.specs[name], found.paper.rounds if found.paper else {}
+        rounds = self._length(spec["training"]["rounds"], published, study.training)
+        shorter = with_values(spec, "training", rounds=rounds)
         took = costs.of_study(shorter, self._count(spec, *spec["training"]["beside"])).seconds()
-        if took > self.budget.training:
-            raise _Dear(
-                "training",
-                f"takes about {in_words(took)}; scale {self.scale} gives a training "
-                f"{in_words(self.budget.training)}",
-            )
-        seconds[name] = JOB + took
-        return 1
+        self._check_training(took, "takes")
+        found.sizes[name], found.seconds[name] = rounds, JOB + took
 
-    def _attack(
-        self, cell: Cell, paper: Paper | None, sizes: dict[str, int], seconds: dict[str, float]
-    ) -> int:
+    def _check_training(self, took: float, what: str) -> None:
+        if took > self.budget.training:
+            given = f"scale {self.scale} gives a training {in_words(self.budget.training)}"
+            raise _Dear("training", f"{what} about {in_words(took)}; {given}")
+
+    def _attack(self, cell: Cell, found: _Fitted) -> None:
         attack, capture = f"attack/{cell.stem}", f"capture/{cell.capture}"
         spec, played = self.specs[attack], self.specs[capture]
         if steps := spec["attack"]["parameters"].get("iterations"):
-            sizes[attack] = self._length(steps, paper.lengths if paper else {}, cell.attack)
-            spec = with_values(spec, "attack", "parameters", iterations=sizes[attack])
+            published = found.paper.lengths if found.paper else {}
+            found.sizes[attack] = self._length(steps, published, cell.attack)
+            spec = with_values(spec, "attack", "parameters", iterations=found.sizes[attack])
         federation = played["federation"]
         for trials, limit in sorted(self.budget.trials.items(), reverse=True):
             rounds = min(trials * federation["passes"], federation["rounds"])
@@ -153,18 +144,16 @@ class _Purse:
                 rounds = self._length(federation["rounds"], {}, "")
             shorter = with_values(played, "federation", rounds=rounds)
             took = costs.of_attack(spec, shorter).seconds(), costs.of_capture(shorter).seconds()
+            found.trials = int(rounds // federation["passes"])
             if sum(took) <= limit:
                 break
         else:
-            raise _Dear(
-                "trials",
-                f"takes about {in_words(sum(took))} for {rounds // federation['passes']} trials; scale "
-                f"{self.scale} gives a cell {in_words(limit)}",
-            )
-        sizes[capture] = rounds
+            given = f"scale {self.scale} gives a cell {in_words(limit)}"
+            took_all = f"takes about {in_words(sum(took))} for {found.trials} trials"
+            raise _Dear("trials", f"{took_all}; {given}")
+        found.sizes[capture] = rounds
         # A capture is scored once for all attacks on it, which is a job of its own.
-        seconds |= {attack: JOB + took[0], capture: 2 * JOB + took[1]}
-        return int(rounds // federation["passes"])
+        found.seconds |= {attack: JOB + took[0], capture: 2 * JOB + took[1]}
 
     def _length(self, whole: int, published: Mapping[str, float], name: str) -> int:
         """Return how many of `whole` steps or rounds run: the budget's share of the published number."""

@@ -43,7 +43,8 @@ class Plan:
     def datasets(self) -> list[str]:
         studies = [study for each in self.studies.values() for study in each]
         beside = {name for study in studies for name in further(self.specs[f"study/{study.stem}"])}
-        return sorted({job.dataset for job in (*self.cells, *studies)} | beside)
+        own = {cell.dataset for cell in self.cells} | {study.dataset for study in studies}
+        return sorted(own | beside)
 
     def spec(self, name: str) -> Spec:
         """Return one spec. Its name is a path such as train/mnist/fcnn-relu/0."""
