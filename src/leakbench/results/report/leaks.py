@@ -207,8 +207,8 @@ def _measured(table: pd.DataFrame, metric: str, knows: Mapping[str, Any]) -> pd.
     own = own[~own["attack"].isin(CONTROLS)]
     held = metric == METRICS["candidates"]
     kinds = {tuple(cell.split("/")[:5]): _kind(model, held) for cell, model in knows.items()}
-    cells = list(own[list(CELL)].itertuples(index=False, name=None))
-    return own.assign(cell=cells, attacker=[kinds.get(cell, "plain") for cell in cells])
+    cells = pd.Series(list(own[list(CELL)].itertuples(index=False, name=None)), own.index, object)
+    return own.assign(cell=cells, attacker=cells.map(lambda cell: kinds.get(cell, "plain")))
 
 
 def _leak(rows: pd.DataFrame, kind: str, title: Title, where: bool = False) -> Leak | None:
