@@ -109,9 +109,8 @@ class _Purse:
         found.seconds[name] = JOB
         if not (training and training["epochs"]):
             return
-        each = costs.of_training(
-            with_values(spec, part, "training", epochs=1), part, self._count(spec)
-        ).seconds()
+        once = with_values(spec, part, "training", epochs=1)
+        each = costs.of_training(once, part, costs.images_of(spec, self.there)).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
         self._check_training(wanted * each, f"training its {part} takes")
         found.sizes[name], found.seconds[name] = wanted, JOB + wanted * each
@@ -121,7 +120,7 @@ class _Purse:
         spec, published = self.specs[name], found.paper.rounds if found.paper else {}
         rounds = self._length(spec["training"]["rounds"], published, study.training)
         shorter = with_values(spec, "training", rounds=rounds)
-        took = costs.of_study(shorter, self._count(spec, *spec["training"]["beside"])).seconds()
+        took = costs.of_study(shorter, costs.images_of(spec, self.there)).seconds()
         self._check_training(took, "takes")
         found.sizes[name], found.seconds[name] = rounds, JOB + took
 
@@ -159,9 +158,6 @@ class _Purse:
         """Return how many of `whole` steps or rounds run: the budget's share of the published number."""
         stated = published_for(published, name) or whole
         return min(whole, math.ceil(self.budget.length * stated))
-
-    def _count(self, spec: Spec, *beside: str) -> int:
-        return sum(self.there.get(name, 60_000) for name in (spec["dataset"]["name"], *beside))
 
 
 def paid(

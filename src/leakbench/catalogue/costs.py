@@ -93,6 +93,8 @@ NEURONS = 64
 # Core-seconds that each job takes in addition, for files and Snakemake (JOB), and that the table and the
 # figure of an experiment take on average (EXPERIMENT): an experiment that shows nothing has neither.
 JOB, EXPERIMENT = 0.5, 0.7
+# The images of a train split that are assumed where their number is not known.
+IMAGES = 60_000
 
 
 @cache
@@ -149,7 +151,13 @@ def starts(federation: Spec) -> int:
     return 1 if federation["checkpoints"] == "last" else len(federation["checkpoints"])
 
 
-def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
+def images_of(spec: Spec, there: Mapping[str, int]) -> int:
+    """Return the number of images that a network is trained on, by data set → images of its train split."""
+    beside = spec.get("training", {}).get("beside", [])
+    return sum(there.get(name, IMAGES) for name in (spec["dataset"]["name"], *beside))
+
+
+def of_training(spec: Spec, part: str = "victim", there: int = IMAGES) -> Work:
     entry, auxiliary = spec[part], spec[part].get("auxiliary")
     training = entry["training"]
     if training is None:
@@ -159,7 +167,7 @@ def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
     return _passes(entry, spec["dataset"]["shape"], images, STEP, STEPPED * images / training["batch_size"])
 
 
-def of_study(spec: Spec, there: int = 60_000) -> Work:
+def of_study(spec: Spec, there: int = IMAGES) -> Work:
     training, (rows, columns, channels) = spec["training"], spec["dataset"]["shape"]
     shape = [training["size"] or rows, training["size"] or columns, channels]
     images = training["rounds"] * training["local_epochs"] * min(training["images"] or there, there)
@@ -269,7 +277,7 @@ def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chos
     return fit.plus(played).times(models)
 
 
-def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = 60_000) -> Work:
+def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = IMAGES) -> Work:
     """Return the work of a job by the kind of its spec. An attack needs the spec of its capture."""
     match kind:
         case "attack" if capture:
@@ -290,9 +298,7 @@ def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work
             capture = specs[Cell.parse(stem).path("capture")] if kind == "attack" else None
             found[name] = work(kind, spec, capture)
         elif kind in ("train", "generator", "study"):
-            beside = spec["training"]["beside"] if kind == "study" else []
-            count = sum(there.get(each, 60_000) for each in (spec["dataset"]["name"], *beside))
-            found[name] = work(kind, spec, there=count)
+            found[name] = work(kind, spec, there=images_of(spec, there))
     return found
 
 

@@ -190,10 +190,10 @@ def _planned(
         beside = {"work": Path(where).parents[1].name, "scale": at.name}
         out.specs[f"figure/{name}"] = figure_spec(config, experiment, studies) | beside
     for cell in out.cells:
-        spec = out.specs.setdefault(cell.path("score"), {"attacks": {}, "judges": []})
+        named = {name: value for name, value in vars(cell).items() if name != "attack"}
+        spec = out.specs.setdefault(cell.path("score"), {"cell": named, "attacks": {}, "judges": []})
         judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})
         attack = out.specs[cell.path("attack")]["attack"]
-        spec["cell"] = {name: value for name, value in vars(cell).items() if name != "attack"}
         spec["judges"] = sorted({*spec["judges"], *judges})
         spec["attacks"][cell.attack] = {
             "metrics": sorted(wanted[cell]),

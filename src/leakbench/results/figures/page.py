@@ -30,7 +30,8 @@ LONGEST = 60
 def claim(result: Result, paper: Sequence[str] = ()) -> str:
     """Return the title, what the experiment shows, and the work that says so, as Markdown."""
     spec = result.spec
-    lines = [f"# {spec['title']}", "", f"**{_said(spec)}** {spec['shows']}"]
+    said = "Asked:" if result.own else f"Claimed ({spec['item']}):"
+    lines = [f"# {spec['title']}", "", f"**{said}** {spec['shows']}"]
     for path in paper:
         about = yaml.safe_load(Path(path).read_text())
         cited = ", ".join(str(about[key]) for key in ("authors", "title", "year") if about.get(key))
@@ -125,10 +126,6 @@ def origin(result: Result, table: str) -> str:
     if made_at := commit():
         lines += ["", f"at commit `{made_at}`."]
     return "\n".join(lines)
-
-
-def _said(spec: dict[str, Any]) -> str:
-    return "Asked:" if spec["work"] == "leakbench" else f"Claimed ({spec['item']}):"
 
 
 def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:

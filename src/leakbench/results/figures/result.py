@@ -52,6 +52,11 @@ class Result:
     # If a recorded run is shown in place of this run, when, where and from what it was recorded.
     recorded: str = ""
 
+    @property
+    def own(self) -> bool:
+        """Whether the experiment is one of leakbench itself, and of no other work."""
+        return bool(self.spec["work"] == "leakbench")
+
     def parts(self, kind: str) -> dict[str, Facts]:
         """Return name → entry of the parts of a kind (dataset, victim, attack, ...) in the experiment."""
         return {part["name"]: part for part in self.spec.get("parts", {}).get(kind, [])}

@@ -93,8 +93,8 @@ def save(figure: Figure | None, out: str) -> None:
 
 
 def _claim(result: Result) -> str:
-    own = result.spec["work"] == "leakbench"
-    return result.spec["shows"] if own else f"Claim: {result.spec['shows']}"
+    shows = str(result.spec["shows"])
+    return shows if result.own else f"Claim: {shows}"
 
 
 def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:
