@@ -29,7 +29,7 @@ class Plan:
 
     run: str  # the scale's name, followed by the seed if the run has other seeds than the experiments name
     experiments: dict[str, list[Cell]]  # experiment → its cells that run
-    definitions: dict[str, Experiment]  # experiment → its entry
+    definitions: dict[str, Experiment]
     # Path below results/<run>/specs, without suffix → content of the spec.
     specs: dict[str, Spec] = field(default_factory=dict)
     # Experiment → its training studies that run.

@@ -21,8 +21,8 @@ class Entry:
     where: str  # file and key, for messages
     let: Mapping[str, Any]  # the names that its expressions may use
     reading: join.Reading  # how it is measured; of a claim, what all of its numbers share
-    relation: Relation  # how the quantity is compared
-    against: Printed  # the number with which the quantity is compared
+    relation: Relation
+    against: Printed
     row: Row | None
     words: Mapping[str, Any]  # its own columns of the scorecard
 

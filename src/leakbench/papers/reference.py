@@ -158,7 +158,7 @@ class Kept:
 
     table: Path  # the CSV below reference/
     rows: "pd.DataFrame"
-    record: dict[str, Any]  # what made the table
+    record: dict[str, Any]
 
     @property
     def scale(self) -> str:

@@ -21,8 +21,8 @@ class Section:
     name: str  # the name of the experiment (fidel-figure-13)
     work: str  # the name of the work, as in the scorecard (fidel)
     item: str  # the item of the work, as in the scorecard (fig-13)
-    title: str  # one sentence
-    shows: str  # one sentence
+    title: str
+    shows: str
     figure: bytes  # the bytes of a PNG, empty if there is none
     table: pd.DataFrame  # as the `table` verb writes it, with the baseline "" for the attack itself
     knows: Mapping[str, Any]  # the threat model, field → value, or one of these for each cell

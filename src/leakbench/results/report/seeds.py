@@ -16,11 +16,11 @@ DECIDED = (HOLDS, "direction", "differs")
 class Cell:
     """The result of a statement with one seed."""
 
-    word: str  # the verdict
-    measured: str  # the measured number
+    word: str
+    measured: str
     interval: str  # the 95 % interval of that number
-    n: str  # the number of values behind it
-    seeds: str  # the seeds of the run
+    n: str
+    seeds: str
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Statement:
 class Seeds:
     """The statements of one scale that were measured with several seeds."""
 
-    scale: str  # the name of the scale
+    scale: str
     raised: list[int]  # the numbers that were added to every seed, 0 first
     statements: list[Statement]  # headlines, then other rows whose verdict changes
     decided: int  # the number of rows that have a decided verdict with every seed

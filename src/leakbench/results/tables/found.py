@@ -11,10 +11,10 @@ from leakbench.results.tables.lines import TRIAL
 
 @dataclass(frozen=True)
 class Found:
-    table: pd.DataFrame  # the tidy table
+    table: pd.DataFrame
     trials: pd.DataFrame  # the single trials behind its lines
-    tensors: dict[str, np.ndarray] = field(default_factory=dict)  # the exhibit's tensors
-    facts: dict[str, Any] = field(default_factory=dict)  # the exhibit's facts
+    tensors: dict[str, np.ndarray] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def no_lines(columns: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -24,7 +24,7 @@ class Trials:
 
     cluster: np.ndarray  # trials of one cluster share one fate (str)
     trial: np.ndarray  # the same for one private image under every attack and defence (str)
-    failed: np.ndarray  # bool
+    failed: np.ndarray
     # The cluster's number, over which a line's interval is drawn; None where every trial has a fate of its
     # own.
     update: np.ndarray | None = None

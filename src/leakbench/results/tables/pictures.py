@@ -32,8 +32,8 @@ class Files(NamedTuple):
 
     guesses: Path  # what the attack reconstructed
     truth: Path  # the private side of the capture
-    victim: Path  # the network
-    data: Path  # the data set
+    victim: Path
+    data: Path
 
 
 def opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
