@@ -57,14 +57,12 @@ def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
     if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} (see config/README.md)")
     if isinstance(entry, Regime):
-        rules = {room: rule for room in RULES if (rule := getattr(entry, room))}
-        rooms = {
-            room: {"parameters": _parameters(room, rule.module, rule.parameters, f"{where}: {room}.")}
-            for room, rule in rules.items()
-        }
-        return entry.model_copy(
-            update={room: rule.model_copy(update=rooms[room]) for room, rule in rules.items()}
-        )
+        rules = {}
+        for room in RULES:
+            if rule := getattr(entry, room):
+                given = _parameters(room, rule.module, rule.parameters, f"{where}: {room}.")
+                rules[room] = rule.model_copy(update={"parameters": given})
+        return entry.model_copy(update=rules)
     if isinstance(entry, Experiment):
         figure = [_drawn(part, f"{where}: figure.") for part in entry.figure]
         return entry.model_copy(update={"figure": figure})

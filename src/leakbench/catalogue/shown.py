@@ -27,16 +27,12 @@ def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) 
 
 def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[dict[str, Any]]]:
     """Return kind → the entries that an experiment names, in its own order, with values at full size."""
-    kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
-    kinds |= (
-        {"training": "trainings"}
-        if experiment.trainings
-        else {"federation": "federations", "attack": "attacks"}
-    )
+    own = ("training",) if experiment.trainings else ("federation", "attack")
     regimes = [(study.dataset, find(config, "trainings", study.training, "")) for study in studies]
-    further = [name for own, each in regimes for name in (*each.beside.get(own, ()), *each.tested_on)]
+    further = [name for data, each in regimes for name in (*each.beside.get(data, ()), *each.tested_on)]
     out = {}
-    for column, kind in kinds.items():
+    for column in ("dataset", "victim", "defence", *own):
+        kind = f"{column}s"
         entries = load_kind(config, kind)
         # All that `all` stands for, because a recorded table may have more than this scale runs.
         names: dict[str, None] = {}
@@ -89,18 +85,14 @@ NETWORKS = {"victims": "train", "generators": "generator"}
 def described(config: Path) -> Spec:
     """Return what the catalogue says of attacks, defences and so on at full size, by kind and name."""
 
+    composed = (*SECTIONS, "labels", "generator")
+
     def each(kind: str, value: Callable[[Any], Any]) -> Spec:
         found = {name: value(entry) for name, entry in load_kind(config, kind).items()}
         return {name: each for name, each in found.items() if each is not None}
 
     return {
-        "attacks": each(
-            "attacks",
-            lambda it: {
-                **it.parameters,
-                **{name: getattr(it, name) for name in (*SECTIONS, "labels", "generator")},
-            },
-        ),
+        "attacks": each("attacks", lambda it: it.parameters | {key: getattr(it, key) for key in composed}),
         "defences": each("defences", lambda it: it.parameters),
         "federations": each("federations", lambda it: {"lr": it.local.lr, "rounds": it.rounds}),
         "networks": each("victims", lambda it: {"module": it.module, "parameters": it.parameters}),

@@ -183,12 +183,7 @@ def declared_metrics() -> dict[str, Declared]:
     found: dict[str, Declared] = {}
     for path in sorted((PACKAGE / "metrics").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id == "Metric"
-                and node.args
-            ):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Metric" and node.args:
                 needs = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "needs"), ())
                 found[ast.literal_eval(node.args[0])] = Declared(f"leakbench.metrics.{path.stem}", needs)
     return found
