@@ -29,7 +29,7 @@ from leakbench.datasets.records import records
 from leakbench.datasets.unpickle import read_pickle
 from leakbench.jobs.attack import attack
 from leakbench.networks import generators, victims
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 
 SHAPE, CLASSES = (8, 8, 1), 4
 FACTS = {

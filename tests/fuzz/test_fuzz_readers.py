@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.catalogue.spec import spec_of
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 
 INPUTS, ROUNDS = 1000, 10
 # Of the processor, whatever runs beside.

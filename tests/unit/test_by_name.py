@@ -16,7 +16,7 @@ from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.base.errors import Altered, Unfit, UserError
 from leakbench.jobs import docstrings
 from leakbench.jobs.cli import main
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 
 SHAPES = {"dense1.weight": (6, 16), "dense1.bias": (6,), "dense2.weight": (3, 6), "dense2.bias": (3,)}
 

@@ -25,7 +25,8 @@ from leakbench.audit.view import batch_statistics, drops, unit, wrapped
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
-from leakbench.observations.observation import Observation, read_observation
+from leakbench.observations.observation import Observation
+from leakbench.observations.reading import read_observation
 from leakbench.observations.rounds import Rounds, read_rounds
 from leakbench.observations.threat_model import ThreatModel
 

@@ -7,18 +7,17 @@ chooses the same cells. It depends on no verdict.
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from leakbench.base.core_time import in_words
 from leakbench.catalogue import costs
-from leakbench.catalogue.cell import Cell, Spec
+from leakbench.catalogue.cell import Cell, Spec, Study
 from leakbench.catalogue.costs import EXPERIMENT, JOB
 from leakbench.catalogue.entry import Sizes, with_values
 from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.load import find, load_kind
-from leakbench.catalogue.study import Study
+from leakbench.catalogue.schema import Training
 from leakbench.papers.work import Paper, published_for
 
 # The keys of a budget that leave out cells, in the order in which a cell meets them.
@@ -55,31 +54,25 @@ class _Dear(Exception):
     """A job does not fit the budget: the key that is too small for it, and the reason that tables show."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Fitted:
-    """A job that the budget could pay for if there were no others.
-
-    sizes: name of a spec → the size that the budget sets in it.
-    seconds: name of a spec → core-seconds of its job.
-    """
+    """A job that the budget could pay for if there were no others."""
 
     ask: Ask
-    trials: int
-    sizes: Mapping[str, int]
-    seconds: Mapping[str, float]
+    paper: Paper | None
+    trials: int = 1
+    sizes: dict[str, int] = field(default_factory=dict)  # name of a spec → its size by the budget
+    seconds: dict[str, float] = field(default_factory=dict)  # name of a spec → core-seconds of its job
 
 
 @dataclass(frozen=True)
 class _Purse:
-    """A budget and the jobs that it is spent on, by their specs at published size.
-
-    there: data set → images of its train split.
-    """
+    """A budget and the jobs that it is spent on, by their specs at published size."""
 
     scale: str
     budget: Budget
     specs: Mapping[str, Spec]
-    there: Mapping[str, int]
+    there: Mapping[str, int]  # data set → images of its train split
 
     def adapts(self, ask: Ask) -> bool:
         return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
@@ -100,60 +93,49 @@ class _Purse:
 
     def fitted(self, ask: Ask, paper: Paper | None) -> _Fitted:
         """Return what a job gets. Raises _Dear if the budget pays for too little to reach a verdict."""
-        sizes: dict[str, int] = {}
-        seconds: dict[str, float] = {}
+        found = _Fitted(ask, paper)
         for name in ask.networks:
-            self._train(name, sizes, seconds)
+            self._train(name, found)
         if isinstance(ask.job, Study):
-            trials = self._study(ask.job, paper, sizes, seconds)
+            self._study(ask.job, found)
         else:
-            trials = self._attack(ask.job, paper, sizes, seconds)
-        return _Fitted(ask, trials, sizes, seconds)
+            self._attack(ask.job, found)
+        return found
 
-    def _train(self, name: str, sizes: dict[str, int], seconds: dict[str, float]) -> None:
+    def _train(self, name: str, found: _Fitted) -> None:
         part = "generator" if name.startswith("generator/") else "victim"
         spec = self.specs[name]
         training = spec[part]["training"]
-        seconds[name] = JOB
+        found.seconds[name] = JOB
         if not (training and training["epochs"]):
             return
-        each = costs.of_training(
-            with_values(spec, part, "training", epochs=1), part, self._count(spec)
-        ).seconds()
+        once = with_values(spec, part, "training", epochs=1)
+        each = costs.of_training(once, part, costs.images_of(spec, self.there)).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
-        if wanted * each > self.budget.training:
-            raise _Dear(
-                "training",
-                f"training its {part} takes about {in_words(wanted * each)}; scale {self.scale} gives a "
-                f"training {in_words(self.budget.training)}",
-            )
-        sizes[name], seconds[name] = wanted, JOB + wanted * each
+        self._check_training(wanted * each, f"training its {part} takes")
+        found.sizes[name], found.seconds[name] = wanted, JOB + wanted * each
 
-    def _study(
-        self, study: Study, paper: Paper | None, sizes: dict[str, int], seconds: dict[str, float]
-    ) -> int:
+    def _study(self, study: Study, found: _Fitted) -> None:
         name = f"study/{study.stem}"
-        spec = self.specs[name]
-        sizes[name] = self._length(spec["training"]["rounds"], paper.rounds if paper else {}, study.training)
-        shorter = with_values(spec, "training", rounds=sizes[name])
-        took = costs.of_study(shorter, self._count(spec, *spec["training"]["beside"])).seconds()
-        if took > self.budget.training:
-            raise _Dear(
-                "training",
-                f"takes about {in_words(took)}; scale {self.scale} gives a training "
-                f"{in_words(self.budget.training)}",
-            )
-        seconds[name] = JOB + took
-        return 1
+        spec, published = self.specs[name], found.paper.rounds if found.paper else {}
+        rounds = self._length(spec["training"]["rounds"], published, study.training)
+        shorter = with_values(spec, "training", rounds=rounds)
+        took = costs.of_study(shorter, costs.images_of(spec, self.there)).seconds()
+        self._check_training(took, "takes")
+        found.sizes[name], found.seconds[name] = rounds, JOB + took
 
-    def _attack(
-        self, cell: Cell, paper: Paper | None, sizes: dict[str, int], seconds: dict[str, float]
-    ) -> int:
+    def _check_training(self, took: float, what: str) -> None:
+        if took > self.budget.training:
+            given = f"scale {self.scale} gives a training {in_words(self.budget.training)}"
+            raise _Dear("training", f"{what} about {in_words(took)}; {given}")
+
+    def _attack(self, cell: Cell, found: _Fitted) -> None:
         attack, capture = f"attack/{cell.stem}", f"capture/{cell.capture}"
         spec, played = self.specs[attack], self.specs[capture]
         if steps := spec["attack"]["parameters"].get("iterations"):
-            sizes[attack] = self._length(steps, paper.lengths if paper else {}, cell.attack)
-            spec = with_values(spec, "attack", "parameters", iterations=sizes[attack])
+            published = found.paper.lengths if found.paper else {}
+            found.sizes[attack] = self._length(steps, published, cell.attack)
+            spec = with_values(spec, "attack", "parameters", iterations=found.sizes[attack])
         federation = played["federation"]
         for trials, limit in sorted(self.budget.trials.items(), reverse=True):
             rounds = min(trials * federation["passes"], federation["rounds"])
@@ -161,26 +143,21 @@ class _Purse:
                 rounds = self._length(federation["rounds"], {}, "")
             shorter = with_values(played, "federation", rounds=rounds)
             took = costs.of_attack(spec, shorter).seconds(), costs.of_capture(shorter).seconds()
+            found.trials = int(rounds // federation["passes"])
             if sum(took) <= limit:
                 break
         else:
-            raise _Dear(
-                "trials",
-                f"takes about {in_words(sum(took))} for {rounds // federation['passes']} trials; scale "
-                f"{self.scale} gives a cell {in_words(limit)}",
-            )
-        sizes[capture] = rounds
+            given = f"scale {self.scale} gives a cell {in_words(limit)}"
+            took_all = f"takes about {in_words(sum(took))} for {found.trials} trials"
+            raise _Dear("trials", f"{took_all}; {given}")
+        found.sizes[capture] = rounds
         # A capture is scored once for all attacks on it, which is a job of its own.
-        seconds |= {attack: JOB + took[0], capture: 2 * JOB + took[1]}
-        return int(rounds // federation["passes"])
+        found.seconds |= {attack: JOB + took[0], capture: 2 * JOB + took[1]}
 
     def _length(self, whole: int, published: Mapping[str, float], name: str) -> int:
         """Return how many of `whole` steps or rounds run: the budget's share of the published number."""
         stated = published_for(published, name) or whole
         return min(whole, math.ceil(self.budget.length * stated))
-
-    def _count(self, spec: Spec, *beside: str) -> int:
-        return sum(self.there.get(name, 60_000) for name in (spec["dataset"]["name"], *beside))
 
 
 def paid(
@@ -195,11 +172,6 @@ def paid(
     before all others, then those on data that everybody can fetch (if the budget's `common_first` is set).
     Among these, the attacks come first that cost least for each trial that an experiment gets. The cost
     includes all networks that must still be trained for them. Trials beyond ENOUGH do not count.
-
-    specs: name → spec of a job at its published size.
-    papers: experiment → the work that it belongs to, which says how long the published attacks ran.
-    there: data set → images of its train split.
-    rare: the data sets that not everybody can fetch.
     """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
@@ -271,22 +243,31 @@ def paid(
 def shares_of(
     config: Path, specs: Mapping[str, Spec], cells: Sequence[Cell], studies: Sequence[Study]
 ) -> dict[str, dict[str, float]]:
-    """Return how long a scale trains the networks of cells and studies, as shares of the length without caps.
-
-    Returns path stem of a cell or study → what is trained → its share. Shares of 1 are left out.
-    """
-    counts = counted(config)
-    found = {}
+    """Return, by stem and by network, the share of its full training that a scale leaves it."""
+    counts, found = counted(config), {}
     for cell in cells:
-        victim = specs[cell.path("train")]["victim"]
+        victim = find(config, "victims", cell.victim, "victims")
+        own = {
+            "victim": _passes(specs[cell.path("train")]["victim"], victim.training, counts.get(cell.dataset))
+        }
         generator = specs[cell.path("attack")]["attack"]["generator"] or ""
-        made = next((specs[name]["generator"] for name in cell.served(generator) if name in specs), None)
-        found[cell.stem] = of_cell(config, cell.victim, victim, counts.get(cell.dataset), generator, made)
+        for name in cell.served(generator):
+            if name in specs:
+                whole = find(config, "generators", generator, "generators")
+                images = whole.auxiliary.stop - whole.auxiliary.start if whole.auxiliary else 0
+                kept = round(images * (1 - whole.validation))
+                own["generator"] = _passes(specs[name]["generator"], whole.training, kept)
+        found[cell.stem] = own
     for study in studies:
         training = specs[f"study/{study.stem}"]["training"]
+        regime = find(config, "trainings", study.training, "trainings")
         seen = [count for name in (study.dataset, *training["beside"]) if (count := counts.get(name))]
-        found[study.stem] = of_study(config, study.training, training, seen)
-    return {stem: share for stem, share in found.items() if share}
+        caps = training["images"], regime.images
+        now, then = (sum(min(count, cap or count) for count in seen) for cap in caps)
+        rounds = training["rounds"] * training["local_epochs"] / (regime.rounds * regime.local_epochs)
+        found[study.stem] = {"rounds": rounds, "images": now / then}
+    below = {stem: {key: round(x, 6) for key, x in own.items() if x < 1} for stem, own in found.items()}
+    return {stem: own for stem, own in below.items() if own}
 
 
 def counted(config: Path) -> dict[str, int]:
@@ -294,54 +275,13 @@ def counted(config: Path) -> dict[str, int]:
     return {name: entry.counts["train"] for name, entry in datasets.items() if "train" in entry.counts}
 
 
-def of_cell(
-    config: Path, victim: str, capped: Spec, count: int | None, generator: str, made: Spec | None
-) -> dict[str, float]:
-    """Return `victim` and `generator` → the share of their passes over images that a scale leaves them.
-
-    victim: the name of the victim, and `capped` its entry as the scale has it.
-    count: number of training images of the victim's data set, if known.
-    generator: the name of the generator, and `made` its entry as the scale has it; "" and None without one.
-    """
-    found = {"victim": _passes(capped, _whole(config, "victims", victim), count)}
-    if made is not None:
-        whole = _whole(config, "generators", generator)
-        auxiliary = whole["auxiliary"] or {"start": 0, "stop": 0}
-        kept = round((auxiliary["stop"] - auxiliary["start"]) * (1 - whole["validation"]))
-        found["generator"] = _passes(made, whole, kept)
-    return _below_one(found)
-
-
-def of_study(config: Path, name: str, training: Spec, counts: Sequence[int]) -> dict[str, float]:
-    """Return `rounds` and `images` → the share of the stated ones that a training has at a scale.
-
-    counts: number of training images of each data set that the study trains on.
-    """
-    whole = _whole(config, "trainings", name)
-    seen, all_of_them = (
-        sum(min(count, each["images"] or count) for count in counts) for each in (training, whole)
-    )
-    rounds, of_rounds = (each["rounds"] * each["local_epochs"] for each in (training, whole))
-    return _below_one({"rounds": rounds / of_rounds, "images": seen / all_of_them})
-
-
-def _whole(config: Path, kind: str, name: str) -> Spec:
-    """Return an entry without any cap."""
-    return find(config, kind, name, kind).model_dump(mode="json")
-
-
-def _passes(capped: Spec, whole: Spec, there: int | None) -> float:
+def _passes(capped: Spec, whole: Training | None, there: int | None) -> float:
     """Return epochs × images of a capped entry's training, divided by those of the whole entry."""
-    if not capped["training"]:
+    if not capped["training"] or whole is None:
         return 1
-    now, then = (_images(entry["training"], there) for entry in (capped, whole))
-    return now / then if then else 1
 
+    def images(most: int | None) -> int:
+        return min((count for count in (most, there) if count is not None), default=1)
 
-def _images(training: Mapping[str, Any], there: int | None) -> int:
-    limits = [count for count in (training["images"], there) if count is not None]
-    return int(training["epochs"]) * min(limits, default=1)
-
-
-def _below_one(shares: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(share, 6) for name, share in shares.items() if share < 1}
+    then = whole.epochs * images(whole.images)
+    return capped["training"]["epochs"] * images(capped["training"]["images"]) / then if then else 1.0

@@ -41,17 +41,12 @@ REFERENCE = Work(convolutions=60_000, products=80_000, calls=100)
 
 
 class Network(NamedTuple):
-    """The size of a network, as its file states it in COST.
+    """The size of a network, as its file states it in COST."""
 
-    operations: millions of operations of the forward pass of one image of 32×32.
-    weights: millions of parameters.
-    dense: whether all of its layers are dense.
-    """
-
-    operations: float
-    weights: float
+    operations: float  # millions of operations of the forward pass of one image of 32×32
+    weights: float  # millions of parameters
     layers: int
-    dense: bool = False
+    dense: bool = False  # whether all of its layers are dense
 
 
 # A network whose file states no COST is taken for a large one.
@@ -98,6 +93,8 @@ NEURONS = 64
 # Core-seconds that each job takes in addition, for files and Snakemake (JOB), and that the table and the
 # figure of an experiment take on average (EXPERIMENT): an experiment that shows nothing has neither.
 JOB, EXPERIMENT = 0.5, 0.7
+# The images of a train split that are assumed where their number is not known.
+IMAGES = 60_000
 
 
 @cache
@@ -143,11 +140,6 @@ def network(victim: Spec, shape: list[int]) -> Network:
 def _passes(
     victim: Spec, shape: list[int], images: float, passes: float, calls: float, moved: float = 0
 ) -> Work:
-    """Return the work of forward passes over images.
-
-    calls: thousands of calls of torch for each layer, in all.
-    moved: millions of operations that an image costs in addition in each pass, if there are convolutions.
-    """
     own = network(victim, shape)
     if own.dense:
         return Work(0, images * passes * own.operations, own.layers * calls)
@@ -159,8 +151,13 @@ def starts(federation: Spec) -> int:
     return 1 if federation["checkpoints"] == "last" else len(federation["checkpoints"])
 
 
-def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
-    """Return the work of training a victim or a generator on a split of `there` images."""
+def images_of(spec: Spec, there: Mapping[str, int]) -> int:
+    """Return the number of images that a network is trained on, by data set → images of its train split."""
+    beside = spec.get("training", {}).get("beside", [])
+    return sum(there.get(name, IMAGES) for name in (spec["dataset"]["name"], *beside))
+
+
+def of_training(spec: Spec, part: str = "victim", there: int = IMAGES) -> Work:
     entry, auxiliary = spec[part], spec[part].get("auxiliary")
     training = entry["training"]
     if training is None:
@@ -170,8 +167,7 @@ def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
     return _passes(entry, spec["dataset"]["shape"], images, STEP, STEPPED * images / training["batch_size"])
 
 
-def of_study(spec: Spec, there: int = 60_000) -> Work:
-    """Return the work of a training study on splits of `there` images."""
+def of_study(spec: Spec, there: int = IMAGES) -> Work:
     training, (rows, columns, channels) = spec["training"], spec["dataset"]["shape"]
     shape = [training["size"] or rows, training["size"] or columns, channels]
     images = training["rounds"] * training["local_epochs"] * min(training["images"] or there, there)
@@ -257,10 +253,6 @@ def _width(weights: float, shape: list[int]) -> float:
 
 
 def _of_peeling(weights: float, shape: list[int], classes: int, batch: float, *, columns: bool) -> float:
-    """Return the millions of operations of peeling one update of `batch` samples.
-
-    columns: whether a batch that is found as a whole is solved once more from its columns.
-    """
     solved = batch * (_width(weights, shape) * batch**2 + EIGEN * batch**3) if columns else 0.0
     return weights * (LABELS * classes * batch + PAIRS * batch**2) + DOUBLE * solved / 1e6
 
@@ -285,7 +277,7 @@ def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chos
     return fit.plus(played).times(models)
 
 
-def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = 60_000) -> Work:
+def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = IMAGES) -> Work:
     """Return the work of a job by the kind of its spec. An attack needs the spec of its capture."""
     match kind:
         case "attack" if capture:
@@ -306,9 +298,7 @@ def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work
             capture = specs[Cell.parse(stem).path("capture")] if kind == "attack" else None
             found[name] = work(kind, spec, capture)
         elif kind in ("train", "generator", "study"):
-            beside = spec["training"]["beside"] if kind == "study" else []
-            count = sum(there.get(each, 60_000) for each in (spec["dataset"]["name"], *beside))
-            found[name] = work(kind, spec, there=count)
+            found[name] = work(kind, spec, there=images_of(spec, there))
     return found
 
 
@@ -355,10 +345,7 @@ def needs(kind: str, spec: Spec, capture: Spec | None = None) -> Needs:
 
 
 def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
-    """Return what a job's last run took, by its record and whether it shared its work among workers.
-
-    Returns None if there is no sound record, or if the spec has changed since.
-    """
+    """Return what a job's last run took, by its record and whether it shared its work among workers."""
     try:
         if record.stat().st_mtime < spec.stat().st_mtime:
             return None

@@ -27,16 +27,13 @@ SIZED = {
 
 @dataclass
 class Sizes:
-    """What a budget gives.
+    """What a budget gives."""
 
-    values: name of a spec → the size in it that the budget sets (SIZED).
-    left_out: <experiment>/<stem> → why the cell or study is left out.
-    short: the keys of the budget that leave out some cell or study.
-    """
-
+    # Name of a spec → the size in it that the budget sets (SIZED).
     values: dict[str, int] = field(default_factory=dict)
+    # <experiment>/<stem> → why the cell or study is left out.
     left_out: dict[str, str] = field(default_factory=dict)
-    short: set[str] = field(default_factory=set)
+    short: set[str] = field(default_factory=set)  # the keys of the budget that leave out some cell or study
 
 
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
@@ -44,8 +41,6 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
 
     A pattern of the scale is compared with the entry's name, or with <place>/<name> if it holds a slash. The
     place is the data set; for an attack it is <data set>/<victim>/<federation>/<defence>.
-
-    Raises UserError if a cap is on a key that the entry does not have, or whose value is no number.
     """
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():
@@ -87,20 +82,14 @@ class Salt(Strict):
 
 @dataclass(frozen=True)
 class Sized:
-    """The catalogue at a scale.
-
-    file: the file of the scale, for messages.
-    salt: the salt of the clients' random streams.
-    sizes: what the scale's budget pays for.
-    only: the experiments that run; empty if all run.
-    """
+    """The catalogue at a scale."""
 
     config: Path
     scale: Scale
     file: str
-    salt: str
-    sizes: Sizes = field(default_factory=Sizes)
-    only: frozenset[str] = frozenset()
+    salt: str  # the salt of the clients' random streams
+    sizes: Sizes = field(default_factory=Sizes)  # what the scale's budget pays for
+    only: frozenset[str] = frozenset()  # the experiments that run; empty if all run
     # A cache, because many cells name the same few entries.
     _entries: dict[tuple[str, str, str, int | None], Spec] = field(default_factory=dict, compare=False)
     _left_out: dict[str, list[tuple[str, str]]] = field(default_factory=dict, compare=False)
@@ -117,10 +106,6 @@ class Sized:
         """Return an entry for a spec: with the caps applied, and of the size that the budget pays for.
 
         All callers share the mappings inside the entry. Replace such a mapping, and never change it.
-
-        place: what patterns of caps are compared with, as in `capped`.
-        where: what a message calls the place that names the entry.
-        spec: the name of the spec whose size the budget sets; "" if there is none.
         """
         # Only a cap may depend on the place.
         key = kind, place if self.scale.caps.get(kind) else "", name, self.sizes.values.get(spec)
@@ -174,11 +159,6 @@ def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
 
 
 def sized(config: Path, name: str) -> Sized:
-    """Return the catalogue at a scale.
-
-    Raises UserError if the scale names something that the catalogue does not have, or if it leaves something
-    out without a reason.
-    """
     file = f"{config}/scales/{name}.yaml"
     scale = find(config, "scales", name, "--scale")
     # Entries that no experiment names are checked too. A catalogue without them may lack the folder.
@@ -209,5 +189,4 @@ def sized(config: Path, name: str) -> Sized:
 
 
 def run_name(scale: str, seed: int | None) -> str:
-    """Return the name of a run's folders below results/ and logs/."""
     return scale if seed is None else f"{scale}-seed{seed}"

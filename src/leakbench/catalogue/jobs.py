@@ -37,15 +37,10 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Images(Strict):
-    """The data set of a job, with the shape and the classes that its networks take.
-
-    name: the name of the data set.
-    shape: rows, columns and channels of an image.
-    classes: number of classes.
-    """
+    """The data set of a job, with the shape and the classes that its networks take."""
 
     name: Name
-    shape: Shape
+    shape: Shape  # rows, columns and channels of an image
     classes: Positive
 
 
@@ -67,7 +62,6 @@ class Spec(Strict):
         return self._where
 
     def plain(self) -> dict[str, Any]:
-        """Return what the file of the spec holds."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -86,8 +80,6 @@ class TrainedVictim(Victim):
 
 
 class VictimSpec(Job):
-    """The spec of `train` for a victim."""
-
     kind: ClassVar[Literal["victim"]] = "victim"
     victim: TrainedVictim
 
@@ -189,8 +181,6 @@ class Cheat(Server):
 
 
 class CaptureSpec(Job, Salt):
-    """The spec of `capture`."""
-
     federation: Played
     federation_name: Name
     defence: Named
@@ -224,8 +214,6 @@ class CellNames(Strict):
 
 
 class ScoreSpec(Spec):
-    """The spec of `score`."""
-
     cell: CellNames
     attacks: Annotated[dict[Name, Scored], Field(min_length=1)]
     judges: Annotated[list[Name], Distinct]
@@ -258,8 +246,6 @@ class Shown(Strict):
 
 
 class TableSpec(Spec):
-    """The spec of `table`."""
-
     experiment: Shown
     cells: Annotated[list[CellStem], AfterValidator(_once)]
     scale: Name
@@ -270,7 +256,6 @@ class TableSpec(Spec):
 
     @property
     def parsed(self) -> list[Cell]:
-        """The cells of the table."""
         return list(map(Cell.parse, self.cells))
 
     @property

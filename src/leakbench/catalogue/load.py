@@ -52,23 +52,17 @@ def _varied(kind: str, value: Keys, changes: Keys, where: str) -> Keys:
 
 
 def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
-    """Return a mapping as an entry of its kind with every default, checked against its part's signature.
-
-    stem: the name of its file, which is the module of a part that names no other module.
-    where: what a message calls the entry.
-    """
+    """Return a mapping as an entry of its kind with every default, checked against its part's signature."""
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} (see config/README.md)")
     if isinstance(entry, Regime):
-        rules = {room: rule for room in RULES if (rule := getattr(entry, room))}
-        rooms = {
-            room: {"parameters": _parameters(room, rule.module, rule.parameters, f"{where}: {room}.")}
-            for room, rule in rules.items()
-        }
-        return entry.model_copy(
-            update={room: rule.model_copy(update=rooms[room]) for room, rule in rules.items()}
-        )
+        rules = {}
+        for room in RULES:
+            if rule := getattr(entry, room):
+                given = _parameters(room, rule.module, rule.parameters, f"{where}: {room}.")
+                rules[room] = rule.model_copy(update={"parameters": given})
+        return entry.model_copy(update=rules)
     if isinstance(entry, Experiment):
         figure = [_drawn(part, f"{where}: figure.") for part in entry.figure]
         return entry.model_copy(update={"figure": figure})
@@ -126,7 +120,6 @@ def _parameters(room: str, module: str, given: Keys, where: str, key: str = "par
 
 
 def _known(room: str, module: str, where: str) -> None:
-    """Raise UserError at `where` if a room has no file of that name."""
     file = module_file(room, module)
     if not file.is_file():
         nearest = suggest(module, part_names(room))

@@ -13,59 +13,45 @@ from leakbench.base.artefacts import to_json
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import LARGEST_SEED, suggest
 from leakbench.catalogue.budget import LIMITS, Ask, counted, paid, shares_of
-from leakbench.catalogue.cell import Cell, Spec, decays
-from leakbench.catalogue.cell_specs import cell_specs, judge_spec, pointless
+from leakbench.catalogue.cell import Cell, Spec, Study
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, run_name, sized
+from leakbench.catalogue.job_specs import cell_specs, decays, further, judge_spec, pointless, study_spec
 from leakbench.catalogue.jobs import TableSpec
 from leakbench.catalogue.load import every, file_of, load_kind, stems
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.shown import described, fact_files, figure_spec
-from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.papers.work import read_paper
 
 
 @dataclass
 class Plan:
-    """Everything that one run asks for.
+    """Everything that one run asks for."""
 
-    run: the scale's name, followed by the seed if the run has other seeds than the experiments name.
-    experiments: experiment → its cells that run.
-    definitions: experiment → its entry.
-    specs: path below results/<run>/specs, without suffix → content of the spec.
-    studies: experiment → its training studies that run.
-    """
-
-    run: str
-    experiments: dict[str, list[Cell]]
+    run: str  # the scale's name, followed by the seed if the run has other seeds than the experiments name
+    experiments: dict[str, list[Cell]]  # experiment → its cells that run
     definitions: dict[str, Experiment]
+    # Path below results/<run>/specs, without suffix → content of the spec.
     specs: dict[str, Spec] = field(default_factory=dict)
+    # Experiment → its training studies that run.
     studies: dict[str, list[Study]] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """Return every cell once, sorted."""
         return sorted({cell for cells in self.experiments.values() for cell in cells})
 
     @property
     def datasets(self) -> list[str]:
-        """Return the data sets that some cell or study uses."""
-        studied = {
-            name
-            for each in self.studies.values()
-            for s in each
-            for name in datasets_of(self.spec(f"study/{s.stem}"))
-        }
-        return sorted({cell.dataset for cell in self.cells} | studied)
+        studies = [study for each in self.studies.values() for study in each]
+        beside = {name for study in studies for name in further(self.specs[f"study/{study.stem}"])}
+        own = {cell.dataset for cell in self.cells} | {study.dataset for study in studies}
+        return sorted(own | beside)
 
     def spec(self, name: str) -> Spec:
         """Return one spec. Its name is a path such as train/mnist/fcnn-relu/0."""
         return self.specs[name]
 
     def generator(self, stem: str) -> str:
-        """Return the name of the spec of the generator that a cell's attack takes, or "".
-
-        stem: the path stem of the cell.
-        """
+        """Return the name of the spec of the generator that a cell's attack takes, or ""."""
         name = self.spec(f"attack/{stem}")["attack"]["generator"]
         return next((path for path in Cell.parse(stem).served(name) if path in self.specs), "")
 
@@ -77,7 +63,6 @@ class Plan:
 
     @property
     def unmeasured(self) -> list[str]:
-        """Return the experiments of which this scale runs no cell and no study, in order of name."""
         return sorted(
             name for name, cells in self.experiments.items() if not cells and not self.studies[name]
         )
@@ -121,32 +106,21 @@ def plan(
     root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset(),
     seed: int | None = None, only: Sequence[str] = (),
 ) -> Plan:  # fmt: skip
-    """Validate the whole catalogue and resolve every experiment at one scale.
-
-    root: the checkout.
-    scale_name: the name of the scale.
-    metrics: each metric that experiments may ask for → the victims that it asks as judges.
-    local: the data sets that LEAKBENCH_DATA offers.
-    seed: a number that is added to every seed that the experiments name, so that different seeds stay
-    different.
-    only: the experiments that run, each with the sizes that it has in a run of all. If empty, all run.
-
-    Raises UserError that names file and key at the first mistake.
-    """
+    """Validate the whole catalogue and resolve every experiment at one scale."""
     config = root / "config"
     _check_readable(root / "papers")
-    at, run = sized(config, scale_name), run_name(scale_name, seed)
-    given = at, run, metrics, local, seed or 0
+    at = sized(config, scale_name)
+    given = run_name(scale_name, seed), metrics, local, seed or 0
     known = load_kind(config, "experiments")
     if unknown := next((name for name in only if name not in known), ""):
         raise UserError(f"--config only: no experiment '{unknown}' ({suggest(unknown, known)})")
     _check_left_out(at, known)
     meant = frozenset(only)
     if at.scale.budget is None:
-        return _planned(replace(at, only=meant), *given[1:])[0]
-    whole, asks = _planned(*given)
-    experiments = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
-    papers = {name: paper for name, folder in experiments.items() if (paper := read_paper(folder))}
+        return _planned(replace(at, only=meant), *given)[0]
+    whole, asks = _planned(at, *given)
+    folders = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
+    papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
     there = counted(config)
@@ -155,7 +129,7 @@ def plan(
         # The last limit that a cell met is the one to raise: that cell met all others.
         key = max(sizes.short, key=LIMITS.index)
         raise UserError(f"{at.file}: budget.{key}: pays for no cell (raise it)")
-    return _planned(replace(at, sizes=sizes, only=meant), *given[1:])[0]
+    return _planned(replace(at, sizes=sizes, only=meant), *given)[0]
 
 
 def _planned(
@@ -181,27 +155,26 @@ def _planned(
         for job in dict.fromkeys(_jobs(experiment, config, where)):
             reason = whole or at.left_out(f"{name}/{job.stem}")
             # A job that is left out is checked too.
-            into = Plan(out.run, {}, {})
             networks: tuple[str, ...] = ()
             if isinstance(job, Study):
-                into.specs[f"study/{job.stem}"] = study_spec(job, at, where)
+                specs = {f"study/{job.stem}": study_spec(job, at, where)}
             else:
-                into.specs, networks = cell_specs(job, at, where)
+                specs, networks = cell_specs(job, at, where)
                 for judge in judges:
-                    into.specs |= judge_spec(job, judge, at, f"{where}: metrics", into.specs)
-                reason = reason or pointless(into.specs[job.path("attack")], into.specs[job.path("capture")])
+                    specs |= judge_spec(job, judge, at, f"{where}: metrics", specs)
+                networks += tuple(job.path("train", judge) for judge in judges)
+                reason = reason or pointless(specs[job.path("attack")], specs[job.path("capture")])
             if reason:
                 apart[job.stem] = reason
                 continue
-            out.specs.update(into.specs)
+            out.specs |= specs
+            asks.append(Ask(name, job, networks))
             if isinstance(job, Study):
-                asks.append(Ask(name, job, ()))
                 studies.append(job)
             else:
-                asks.append(Ask(name, job, (*networks, *(job.path("train", judge) for judge in judges))))
                 cells.append(job)
                 wanted.setdefault(job, set()).update(asked)
-        _check_client(experiment.client, cells, out, where)
+        _check_client(experiment.client or 0, cells, out, where)
         out.studies[name], out.experiments[name], out.definitions[name] = studies, cells, experiment
         out.specs[f"table/{name}"] = {
             "experiment": experiment.model_dump(
@@ -217,10 +190,10 @@ def _planned(
         beside = {"work": Path(where).parents[1].name, "scale": at.name}
         out.specs[f"figure/{name}"] = figure_spec(config, experiment, studies) | beside
     for cell in out.cells:
-        spec = out.specs.setdefault(cell.path("score"), {"attacks": {}, "judges": []})
+        named = {name: value for name, value in vars(cell).items() if name != "attack"}
+        spec = out.specs.setdefault(cell.path("score"), {"cell": named, "attacks": {}, "judges": []})
         judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})
         attack = out.specs[cell.path("attack")]["attack"]
-        spec["cell"] = {name: value for name, value in vars(cell).items() if name != "attack"}
         spec["judges"] = sorted({*spec["judges"], *judges})
         spec["attacks"][cell.attack] = {
             "metrics": sorted(wanted[cell]),
@@ -231,14 +204,13 @@ def _planned(
     for name, dataset in load_kind(config, "datasets").items():
         entry = dataset.model_dump(mode="json", exclude=FOR_PEOPLE | {"licence", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
-    files = fact_files(out.run, out.specs, config.parent / "papers")
-    scale = {"scale": at.name}
-    unmade = {
-        name: TableSpec.model_construct(**out.specs[f"table/{name}"]).reasons for name in out.unmeasured
-    }
+    tables = {name: TableSpec.model_construct(**out.specs[f"table/{name}"]) for name in out.unmeasured}
     out.specs["scorecard/catalogue"] = {
-        **described(config), "run": scale, "files": files, "left_out": unmade,
-    }  # fmt: skip
+        **described(config),
+        "run": {"scale": at.name},
+        "files": fact_files(out.run, out.specs, config.parent / "papers"),
+        "left_out": {name: table.reasons for name, table in tables.items()},
+    }
     return out, asks
 
 
@@ -283,10 +255,7 @@ def _check_left_out(at: Sized, experiments: Mapping[str, Experiment]) -> None:
             raise UserError(f"{at.file}: left_out: '{pattern}' matches no cell (drop or mend it)")
 
 
-def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: str) -> None:
-    """Raise UserError if an experiment shows a client that one of its federations does not have."""
-    if client is None:
-        return
+def _check_client(client: int, cells: Sequence[Cell], out: Plan, where: str) -> None:
     for cell in cells:
         clients = out.specs[cell.path("capture")]["federation"]["clients"]
         if client >= len(clients):

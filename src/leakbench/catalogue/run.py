@@ -30,18 +30,15 @@ def _device(name: str) -> str:
 
 
 class Settings(Strict):
-    """The keys of `snakemake --config` (docs/workflow.md explains them).
-
-    only: the names of the experiments that run, separated by commas, or None for all.
-    confirm: whether a long run is meant.
-    """
+    """The keys of `snakemake --config` (docs/workflow.md explains them)."""
 
     scale: Name = "quick"
     seed: Seed | None = None
+    # The names of the experiments that run, separated by commas, or None for all.
     only: Annotated[str, Field(pattern=r"^[a-z0-9-]+(,[a-z0-9-]+)*$")] | None = None
     device: Annotated[str, AfterValidator(_device)] = "cpu"
     # Snakemake gives `confirm=yes` as a word.
-    confirm: Annotated[bool, Field(strict=False)] = False
+    confirm: Annotated[bool, Field(strict=False)] = False  # whether a long run is meant
 
 
 def checked(config: Mapping[str, Any]) -> Settings:
@@ -65,11 +62,7 @@ _PAGES = ("report.html", "scorecard.csv", "scorecard.json", "seeds.csv", "verifi
 
 
 def check(words: Iterable[str], plan: Plan, root: Path, home: Path) -> None:
-    """Raise UserError if one of a command's words is a file that no rule makes, with what to write instead.
-
-    UserError is also raised for a folder that jobs could not write to. `home` is the folder that results/,
-    logs/ and data/ lie in.
-    """
+    """Raise UserError if a command's word is a file that no rule makes, with what to write instead."""
     for folder in (home / "logs", home / "scratch"):
         if folder.exists() and not os.access(folder, os.W_OK):
             mend = "make the folder writable, then run the same command again"
@@ -83,10 +76,7 @@ def check(words: Iterable[str], plan: Plan, root: Path, home: Path) -> None:
 
 
 def _check_target(path: Path, plan: Plan, root: Path, own: bool) -> None:
-    """Raise UserError with the nearest target if no rule makes a file that does not exist.
-
-    own: whether no other workflow uses this one. Another workflow has targets that are not known here.
-    """
+    """Raise UserError with the nearest target if no rule makes a file that does not exist."""
     match path.parts:
         case ("results", plan.run, kind, name) if kind in _SHOWN:
             plan.cells_of(Path(name).stem)

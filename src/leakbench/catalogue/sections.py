@@ -31,10 +31,7 @@ FORMS = {
 
 
 def named(value: Any) -> Named:
-    """Return a section, in any of its three forms, as part → keyword arguments.
-
-    Raises ValueError for anything else, and for a part that is named twice.
-    """
+    """Return a section, in any of its three forms, as part → keyword arguments."""
     entries = [value] if isinstance(value, str | dict) else value
     if not isinstance(entries, list):
         raise ValueError("names parts: a name, a list of names, or a mapping of names to arguments")

@@ -9,11 +9,10 @@ from pydantic import BaseModel
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
-from leakbench.catalogue.cell import Spec
+from leakbench.catalogue.cell import Spec, Study
 from leakbench.catalogue.entry import FOR_PEOPLE
 from leakbench.catalogue.load import every, file_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
-from leakbench.catalogue.study import Study
 from leakbench.papers.facts import named
 
 
@@ -27,21 +26,13 @@ def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) 
 
 
 def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[dict[str, Any]]]:
-    """Return kind → the entries that an experiment names, with name, title, summary and values at full size.
-
-    The entries stand in the experiment's own order, and further data sets of its studies last. A figure takes
-    its order and its labels from these entries, and also how long an attack runs when no scale shortens it.
-    """
-    kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
-    kinds |= (
-        {"training": "trainings"}
-        if experiment.trainings
-        else {"federation": "federations", "attack": "attacks"}
-    )
+    """Return kind → the entries that an experiment names, in its own order, with values at full size."""
+    own = ("training",) if experiment.trainings else ("federation", "attack")
     regimes = [(study.dataset, find(config, "trainings", study.training, "")) for study in studies]
-    further = [name for own, each in regimes for name in (*each.beside.get(own, ()), *each.tested_on)]
+    further = [name for data, each in regimes for name in (*each.beside.get(data, ()), *each.tested_on)]
     out = {}
-    for column, kind in kinds.items():
+    for column in ("dataset", "victim", "defence", *own):
+        kind = f"{column}s"
         entries = load_kind(config, kind)
         # All that `all` stands for, because a recorded table may have more than this scale runs.
         names: dict[str, None] = {}
@@ -74,10 +65,7 @@ def _values(entry: BaseModel) -> dict[str, Any]:
 
 
 def _title(config: Path, kind: str, name: str) -> str:
-    """Return what figures call an entry: its title with the values filled in, or its name.
-
-    Raises UserError if the title has a brace that no key and no parameter fills.
-    """
+    """Return what figures call an entry: its title with the values filled in, or its name."""
     entry, file = load_kind(config, kind)[name], file_of(config, kind, name)
     variant = name.removeprefix(file.stem).strip("-").replace("-", " ")
     variant = re.sub("(^| )oracle$", ", labels given", variant)
@@ -97,18 +85,14 @@ NETWORKS = {"victims": "train", "generators": "generator"}
 def described(config: Path) -> Spec:
     """Return what the catalogue says of attacks, defences and so on at full size, by kind and name."""
 
+    composed = (*SECTIONS, "labels", "generator")
+
     def each(kind: str, value: Callable[[Any], Any]) -> Spec:
         found = {name: value(entry) for name, entry in load_kind(config, kind).items()}
         return {name: each for name, each in found.items() if each is not None}
 
     return {
-        "attacks": each(
-            "attacks",
-            lambda it: {
-                **it.parameters,
-                **{name: getattr(it, name) for name in (*SECTIONS, "labels", "generator")},
-            },
-        ),
+        "attacks": each("attacks", lambda it: it.parameters | {key: getattr(it, key) for key in composed}),
         "defences": each("defences", lambda it: it.parameters),
         "federations": each("federations", lambda it: {"lr": it.local.lr, "rounds": it.rounds}),
         "networks": each("victims", lambda it: {"module": it.module, "parameters": it.parameters}),
@@ -119,10 +103,7 @@ def described(config: Path) -> Spec:
 
 
 def fact_files(run: str, specs: Iterable[str], papers: Path) -> dict[str, str]:
-    """Return file part of a fact's path → the file of a run that holds the fact, for all facts of papers/.
-
-    The facts of a job do not depend on its seed, so the file of the smallest seed is taken.
-    """
+    """Return file part of a fact's path → the file of a run that holds the fact, for all facts of papers/."""
     texts = [path.read_text() for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}"))]
     seeds: dict[str, int] = {}
     for stem, _, seed in (name.rpartition("/") for name in specs):

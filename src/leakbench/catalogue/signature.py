@@ -140,10 +140,7 @@ def _types(arguments: list[ast.arg]) -> list[str]:
 
 @cache
 def parameters_model(room: str, module: str) -> type[BaseModel]:
-    """Return a pydantic model of the keyword-only arguments of a part's function.
-
-    Raises UserError for an annotation that uses other names than those of the plain vocabulary `_NAMES`.
-    """
+    """Return a pydantic model of the keyword-only arguments of a part's function."""
     path, node = module_file(room, module), definition(room, module)
     fields: dict[str, Any] = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
@@ -186,12 +183,7 @@ def declared_metrics() -> dict[str, Declared]:
     found: dict[str, Declared] = {}
     for path in sorted((PACKAGE / "metrics").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id == "Metric"
-                and node.args
-            ):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Metric" and node.args:
                 needs = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "needs"), ())
                 found[ast.literal_eval(node.args[0])] = Declared(f"leakbench.metrics.{path.stem}", needs)
     return found

@@ -38,11 +38,8 @@ _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", 
 _KINDS: dict[str, type[jobs.Spec]] = {
     "capture": jobs.CaptureSpec, "attack": jobs.AttackSpec, "score": jobs.ScoreSpec, "table": jobs.TableSpec,
 }  # fmt: skip
-_TRAINED: dict[str, type[jobs.Spec]] = {
-    "study": jobs.StudySpec,
-    "generator": jobs.GeneratorSpec,
-    "victim": jobs.VictimSpec,
-}
+# What `train` trains is the first of these that its spec names.
+_TRAINED = (jobs.StudySpec, jobs.GeneratorSpec, jobs.VictimSpec)
 
 
 def opened(verb: str, path: Path) -> jobs.Spec:
@@ -51,17 +48,8 @@ def opened(verb: str, path: Path) -> jobs.Spec:
 
 
 def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
-    """Return the spec of a verb's job.
-
-    verb: the verb that does the job.
-    value: what the spec's file holds.
-    where: what a message calls the file.
-
-    Raises UserError at the first mistake: a key or a value that the verb does not take.
-    """
-    model = _KINDS.get(verb) or next(
-        (model for key, model in _TRAINED.items() if key in value), jobs.VictimSpec
-    )
+    trained = (model for model in _TRAINED if model.kind in value)
+    model = _KINDS.get(verb) or next(trained, jobs.VictimSpec)
     found = _valid(model, value, where)
     if wrong := next(_unstated(found), ""):
         raise UserError(f"{where}: {wrong}")
@@ -99,13 +87,6 @@ def _attack_of(spec: Mapping[str, Any], where: str) -> jobs.PlannedAttack:
 
 
 def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:
-    """Return a value as an instance of its model. Raises UserError with the first mistake.
-
-    model: the pydantic model.
-    value: the value to check.
-    where: what a message calls the spec.
-    within: the keys of the spec at which the value lies.
-    """
     try:
         # In strict mode pydantic takes lists for tuples only in JSON.
         return model.model_validate_json(json.dumps(value), strict=True)
@@ -119,7 +100,6 @@ def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -
 
 
 def _mistake(problem: ValidationError, model: type[BaseModel], value: Any) -> tuple[list[str], str]:
-    """Return the keys of the first mistake in a value, and what is wrong there."""
     errors = problem.errors()
     # A misspelt key is reported twice: as unknown, and as a missing one.
     error = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])

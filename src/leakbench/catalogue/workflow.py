@@ -18,11 +18,11 @@ from leakbench.base.parts import dotted, parts_of
 from leakbench.catalogue import costs, run
 from leakbench.catalogue.budget import counted
 from leakbench.catalogue.cell import ANY_VICTIM, Cell
+from leakbench.catalogue.job_specs import further
 from leakbench.catalogue.load import blamed, file_of, load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
 from leakbench.catalogue.signature import declared_metrics
-from leakbench.catalogue.study import further
 from leakbench.datasets.local import available, check
 from leakbench.papers import reference
 
@@ -47,9 +47,6 @@ def local_datasets(config: Path, data: Path) -> frozenset[str]:
 
     For a data set that is here already the recorded answer stands, because its digests hold wherever it came
     from.
-
-    config: the folder of the catalogue.
-    data: the folder of the data sets that were fetched.
     """
     search, found = _folders_of_data(), set()
     for name, entry in load_kind(config, "datasets").items():
@@ -63,15 +60,11 @@ def local_datasets(config: Path, data: Path) -> frozenset[str]:
 
 
 def _folders_of_data() -> list[Path]:
-    """Return the folders of LEAKBENCH_DATA, which are separated by colons."""
     return [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
 
 
 def _recorded(data: Path, name: str) -> bool | None:
-    """Return the answer that is recorded in the spec of a data set that is here.
-
-    Returns None if the data set is absent, or if its file or that of its spec is damaged.
-    """
+    """Return the answer that is recorded in the spec of a data set that is here."""
     try:
         if "absent" in read_facts(data / f"{name}.safetensors"):
             return None
@@ -88,12 +81,7 @@ def _below(root: Path, path: Path) -> str:
 class Workflow:
     """The plan of one scale, as the rules need it.
 
-    root: the checkout.
-    scale: the name of a file of config/scales.
-    seed: a number that is added to all seeds, if given.
-    home: the folder that results/, logs/ and data/ lie in. It is the checkout unless another workflow uses
-    this one.
-    only: the names of the experiments that run, separated by commas; all experiments if not given.
+    Results, logs and data lie in `home`, which is the checkout unless another workflow uses this one.
     """
 
     def __init__(
@@ -111,7 +99,6 @@ class Workflow:
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
     def cells(self, experiment: str) -> list[Cell]:
-        """Return the cells of an experiment. Raises UserError with the nearest name if it is unknown."""
         return self.plan.cells_of(experiment)
 
     def check(self, words: Iterable[str]) -> None:
@@ -151,24 +138,15 @@ class Workflow:
         return _below(self.home, self.root / name)
 
     def needs(self, verb: str, stem: str) -> costs.Needs:
-        """Return what a job asks of a cluster.
-
-        verb: `train`, `generator`, `study`, `capture` or `attack`.
-        stem: the path stem of the job's spec.
-        """
-        record, spec = (
-            self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
-        )
+        of_run = self.home / self.results
+        record, spec = (of_run / kind / verb / f"{stem}.json" for kind in ("records", "specs"))
         if found := costs.recorded(record, spec, workers=verb == "attack"):
             return found
         capture = self.plan.spec(Cell.parse(stem).path("capture")) if verb == "attack" else None
         return costs.needs(verb, self.plan.spec(f"{verb}/{stem}"), capture)
 
     def code(self, verb: str, *more: str) -> list[str]:
-        """Return the source files that a verb and `more` modules depend on.
-
-        The paths of files below the root are relative to it.
-        """
+        """Return the source files that a verb and `more` modules depend on."""
         return [_below(self.root, path) for path in closure(f"leakbench.jobs.{verb}", *more)]
 
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
@@ -176,9 +154,6 @@ class Workflow:
 
         The file is one input of a job in place of a hundred, each of which Snakemake would look up again for
         every job.
-
-        files: the paths of the source files, below the root.
-        fetched: whether the file is for fetching data sets, which are the same at every scale.
         """
         home = "data/specs" if fetched else f"{self.results}/specs"
         key = home, *files
@@ -190,11 +165,9 @@ class Workflow:
         return self._stamps[key]
 
     def parts(self, spec: str) -> list[str]:
-        """Return the modules of the parts that a spec is made of."""
         return parts_of(self.plan.spec(spec))
 
     def fetch_code(self, dataset: str) -> list[str]:
-        """Return the source files that a data set depends on."""
         return self.code("fetch", dotted("datasets", self.plan.spec(f"fetch/{dataset}")["module"]))
 
     def train_code(self, spec: str) -> list[str]:
@@ -206,25 +179,19 @@ class Workflow:
         return [f"data/{name}.safetensors" for name in further(self.plan.spec(f"study/{stem}"))]
 
     def capture_code(self, stem: str) -> list[str]:
-        """Return the source files that a capture depends on."""
         return self.code("capture", *self.parts(f"capture/{stem}"))
 
     def attack_code(self, stem: str) -> list[str]:
-        """Return the source files that an attack's guesses depend on."""
         networks = filter(None, (Cell.parse(stem).path("train"), self.plan.generator(stem)))
         parts = [part for name in networks for part in self.parts(name)]
         return self.code("attack", *self.parts(f"attack/{stem}"), *parts)
 
     def _metrics(self, capture: str) -> list[str]:
-        """Return every metric that some attack on a capture is measured by."""
         attacks = self.plan.spec(f"score/{capture}")["attacks"].values()
         return sorted({name for attack in attacks for name in attack["metrics"]})
 
     def score_code(self, capture: str) -> list[str]:
-        """Return the source files that the scores of all attacks on a capture depend on.
-
-        They are those of the metrics, of the judges of the metrics, and of the victim that reads features.
-        """
+        """Return the source files that the scores of all attacks on a capture depend on."""
         cell, judges = Cell.parse(capture), self.plan.spec(f"score/{capture}")["judges"]
         metrics = [declared_metrics()[name].module for name in self._metrics(capture)]
         networks = [part for name in ("", *judges) for part in self.parts(cell.path("train", name))]
@@ -238,17 +205,11 @@ class Workflow:
 
     def bulky(self, keep: bool) -> str:
         """Return a regular expression of the federations whose updates are kept, or are not."""
-        names = sorted(
-            {
-                c.federation
-                for c in self.plan.cells
-                if self.plan.spec(c.path("capture"))["federation"]["keep"] is keep
-            }
-        )
+        cells = {cell.federation: cell.path("capture") for cell in self.plan.cells}
+        names = sorted(n for n, spec in cells.items() if self.plan.spec(spec)["federation"]["keep"] is keep)
         return "|".join(name.replace(".", r"\.") for name in names) or "(?!)"
 
     def generator(self, stem: str) -> list[str]:
-        """Return the generator's file that the cell `stem` needs, if any."""
         name = self.plan.generator(stem).removeprefix("generator/")
         return [f"{self.results}/generators/{name}.safetensors"] if name else []
 
@@ -258,18 +219,12 @@ class Workflow:
         return [f"{self.results}/{Cell.parse(stem).path('oracle')}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
-        """Return the data that a generator is trained on, or its weights.
-
-        name: <data set>/<victim>/<generator>/<seed>.
-        """
+        """Return the data that a generator is trained on, or its weights."""
         entry = self.plan.spec(f"generator/{name}")["generator"]
         return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
 
     def private(self, name: str) -> list[str]:
-        """Return the data set that a generator attacks if it is trained on another one.
-
-        Training checks that no image is in both.
-        """
+        """Return the data set that a generator attacks if it is trained on another one."""
         dataset, *_ = name.split("/")
         entry = self.plan.spec(f"generator/{name}")["generator"]
         other = not entry["weights"] and entry["auxiliary"]["dataset"] != dataset
@@ -278,12 +233,10 @@ class Workflow:
     def served(self, name: str) -> list[str]:
         """Return the victim that a generator serves, if it depends on one."""
         dataset, victim, _, seed = name.split("/")
-        return (
-            [] if victim == ANY_VICTIM else [f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"]
-        )
+        file = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
+        return [] if victim == ANY_VICTIM else [file]
 
     def guesses(self, capture: str) -> list[str]:
-        """Return the guesses of each attack on a capture, in the order of the attacks' names."""
         return self._attacked("guesses", capture, "safetensors")
 
     def attack_records(self, capture: str) -> list[str]:
@@ -301,30 +254,22 @@ class Workflow:
         return [f"data/{LPIPS}.safetensors"] if needed else []
 
     def judges(self, capture: str) -> list[str]:
-        """Return the classifiers that a capture's metrics ask, in the order of the spec.
-
-        They are trained on the capture's data set.
-        """
-        paths = (
-            Cell.parse(capture).path("victims", name) for name in self.plan.spec(f"score/{capture}")["judges"]
-        )
-        return [f"{self.results}/{path}.safetensors" for path in paths]
+        """Return the classifiers that a capture's metrics ask, in the order of the spec."""
+        cell, judges = Cell.parse(capture), self.plan.spec(f"score/{capture}")["judges"]
+        return [f"{self.results}/{cell.path('victims', name)}.safetensors" for name in judges]
 
     def scores(self, experiment: str) -> list[str]:
         """Return the scores of an experiment's captures, or the files of its training studies."""
-        captures = dict.fromkeys(cell.capture for cell in self.cells(experiment))
-        studied = (f"studies/{study.stem}" for study in self.plan.studies[experiment])
-        return [f"{self.results}/{name}.parquet" for name in (*(f"scores/{c}" for c in captures), *studied)]
+        names = dict.fromkeys(cell.path("scores") for cell in self.cells(experiment))
+        names |= dict.fromkeys(f"studies/{study.stem}" for study in self.plan.studies[experiment])
+        return [f"{self.results}/{name}.parquet" for name in names]
 
     def costs(self, experiment: str) -> list[str]:
         """Return the records of what an experiment's training studies cost."""
         return [f"{self.results}/records/study/{study.stem}.json" for study in self.plan.studies[experiment]]
 
     def pictured(self, kind: str, experiment: str) -> list[str]:
-        """Return the files that the pictures of an experiment's cells are taken from, each once.
-
-        kind: `guesses`, `truth`, `victims` or `data`.
-        """
+        """Return the files that the pictures of an experiment's cells are taken from, each once."""
         if self.plan.definitions[experiment].exhibit is None:
             return []
         home = "" if kind == "data" else f"{self.results}/"
@@ -332,11 +277,7 @@ class Workflow:
         return [f"{home}{path}.safetensors" for path in paths]
 
     def each(self, kind: str, suffix: str) -> list[str]:
-        """Return one file for each experiment that has something to show, measured or recorded, by name.
-
-        kind: the folder of the files: `tables`, `trials`, `exhibits` or `figures`.
-        suffix: the suffix of the files, without a dot.
-        """
+        """Return one file for each experiment that has something to show, measured or recorded, by name."""
         nothing = set(self.plan.unmeasured) - {Path(file).stem for file in self.recorded()}
         shown = sorted(self.plan.experiments.keys() - nothing)
         return [f"{self.results}/{kind}/{name}.{suffix}" for name in shown]
@@ -353,14 +294,10 @@ class Workflow:
         return sorted(map(self.seen, (self.root / "papers").glob("*/found/*.md")))
 
     def published(self) -> list[str]:
-        """Return the files of published numbers and claims, as rules name them."""
         return list(map(self.seen, self.works()))
 
     def paper(self, experiment: str) -> list[str]:
-        """Return the paper.yaml of the work that an experiment belongs to, if there is one.
-
-        Raises UserError with the nearest name if the experiment is unknown.
-        """
+        """Return the paper.yaml of the work that an experiment belongs to, if there is one."""
         self.cells(experiment)
         paper = file_of(self.root / "config", "experiments", experiment).parents[1] / "paper.yaml"
         return [self.seen(paper)] if paper.is_file() else []
@@ -370,11 +307,9 @@ class Workflow:
         return sorted(set(self.plan.specs["scorecard/catalogue"]["files"].values()))
 
     def data(self) -> list[str]:
-        """Return the file of every data set that the plan uses."""
         return [f"data/{name}.safetensors" for name in self.plan.datasets]
 
     def digests(self, data: Sequence[str]) -> list[str]:
-        """Return the files of the digests of data sets' files."""
         return [f"data/digests/{Path(file).stem}.sha256" for file in data]
 
     def config(self) -> list[str]:
@@ -395,16 +330,11 @@ class Workflow:
         return [self.seen(file) for file in files if file.is_file()]
 
     def drawing(self) -> list[str]:
-        """Return the source files that the notebook draws with."""
-        return self.code(
-            "figure",
-            "leakbench.results.figures",
-            *(f"leakbench.results.figures.{p.stem}" for p in (PACKAGE / "results/figures").glob("*.py")),
-        )
+        room, files = "leakbench.results.figures", (PACKAGE / "results/figures").glob("*.py")
+        return self.code("figure", room, *(f"{room}.{path.stem}" for path in files))
 
     def page(self) -> list[str]:
         """Return the source files of the page, its template and style among them."""
-        beside = sorted(
-            path for path in (PACKAGE / "results/report").iterdir() if path.suffix in (".j2", ".css", ".js")
-        )
+        files = sorted((PACKAGE / "results/report").iterdir())
+        beside = [path for path in files if path.suffix in (".j2", ".css", ".js")]
         return self.code("report") + [os.path.relpath(path, self.root) for path in beside]

@@ -27,7 +27,7 @@ from leakbench.base.processes.workers import Work
 from leakbench.base.provenance import provenance, recording, resuming
 from leakbench.base.seeds import stream
 from leakbench.networks.layers import dense_input
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 from leakbench.observations.reconstruction import OF, Reconstruction
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from leakbench.base.provenance import read_spec
 from leakbench.base.whole import replacing
 from leakbench.base.yamls import suggest
 from leakbench.observations.facts import told
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 from leakbench.observations.rounds import read_rounds
 
 KEYS = ("network", "local", "mode", "dropout", "knows")

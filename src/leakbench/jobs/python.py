@@ -18,7 +18,8 @@ from leakbench.base.whole import whole
 from leakbench.base.yamls import suggest
 from leakbench.catalogue.load import find, load_kind, merge, odd, validate
 from leakbench.metrics import METRICS
-from leakbench.observations.observation import Observation, read_observation
+from leakbench.observations.observation import Observation
+from leakbench.observations.reading import read_observation
 from leakbench.observations.reconstruction import Reconstruction
 
 KINDS = ("attacks", "defences", "victims")

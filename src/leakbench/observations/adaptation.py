@@ -35,11 +35,7 @@ class Nuisance:
 
 
 def nothing(observation: Any, client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:
-    """Return no further unknowns. Raises Unfit where clients hide parameters.
-
-    observation: the Observation, which holds an adaptation itself, so that this file does not import it.
-    client, rounds, rng: as of `Adaptation.nuisance`.
-    """
+    """Return no further unknowns. Raises Unfit where clients hide parameters."""
     if observation.hidden:
         raise Unfit(
             "attack: clients hide parameters, and nothing says what an attack takes them for (write a file "

@@ -109,10 +109,7 @@ def _see(what: str) -> str:
 
 
 def told(facts: Facts, where: str) -> Facts:
-    """Return the `facts` of the observation file `where`, with defaults for those that may be left out.
-
-    Raises UserError, which names the file and the fact.
-    """
+    """Return the `facts` of the observation file `where`, with defaults for those that may be left out."""
     filled: dict[str, Any] = {
         "local": LOCAL,
         "mode": "eval",
@@ -156,14 +153,7 @@ def told(facts: Facts, where: str) -> Facts:
 
 
 def check_amount(facts: Facts, rounds: int, where: str) -> None:
-    """Refuse an observation whose images do not fit into memory.
-
-    facts: the facts of the observation, as `told` returns them.
-    rounds: the number of rounds.
-    where: the file, for the message.
-
-    Raises UserError.
-    """
+    """Refuse an observation whose images do not fit into memory."""
     values = rounds * sum(facts["clients"]) * math.prod(facts["network"]["shape"])
     if not 0 < values <= VALUES:
         raise UserError(

@@ -76,12 +76,7 @@ class Reconstruction:
             raise Unfit(f"{OF}images hold NaN or Inf (mark such candidates as not usable)")
 
     def check(self) -> None:
-        """Refuse fields that could not be scored, and take tensors off their gradients and devices.
-
-        An attack may change a reconstruction after it was made, so the job checks it again.
-
-        Raises Unfit, which names the field.
-        """
+        """Refuse fields that could not be scored, and take tensors off their gradients and devices."""
         if self.target not in NEEDED:
             raise Unfit(f"{OF}target is {self.target!r}, and must be one of {', '.join(NEEDED)}")
         for name in ("images", "usable", *NEEDED[self.target]):
@@ -141,15 +136,7 @@ class Reconstruction:
 
 
 def _plain(name: str, value: Any, kind: str, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor as a file holds it: without its gradient, in main memory, of a dtype that NumPy has.
-
-    name: the field.
-    value: what the attack gave for it.
-    kind: a key of `_KINDS`.
-    shape: the shape that it must have.
-
-    Raises Unfit, which names the field, for anything but a tensor of this kind and shape.
-    """
+    """Return a tensor as a file holds it: without its gradient, in main memory, of a dtype that NumPy has."""
     if not isinstance(value, Tensor) or value.dtype not in _KINDS[kind] or tuple(value.shape) != shape:
         given = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise Unfit(f"{OF}{name} is {given.removeprefix('torch.')}, and must be {kind} {shape}")

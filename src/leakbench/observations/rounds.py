@@ -17,30 +17,19 @@ _TOLD, _LONGEST = 3, 250
 
 @dataclass(frozen=True)
 class Rounds:
-    """What a server sent and received in several rounds of the same clients.
+    """What a server sent and received in several rounds of the same clients."""
 
-    sent: parameter or buffer → [rounds, *shape], the models that were sent out.
-    updates: floating parameter or buffer → [rounds, clients, *shape], the returned values minus those sent.
-    nodes: the number of each client's node.
-    clients: the number of samples of each client.
-    left_out: node → why it is none of the clients, in words.
-    config: the settings of training that the server sent in the last round.
-    """
-
-    sent: dict[str, np.ndarray]
+    sent: dict[str, np.ndarray]  # parameter or buffer → [rounds, *shape], the models that were sent out
+    # Floating parameter or buffer → [rounds, clients, *shape], the returned values minus those sent.
     updates: dict[str, np.ndarray]
-    nodes: list[int]
-    clients: list[int]
-    left_out: dict[int, str]
-    config: dict[str, Any]
+    nodes: list[int]  # the number of each client's node
+    clients: list[int]  # the number of samples of each client
+    left_out: dict[int, str]  # node → why it is none of the clients, in words
+    config: dict[str, Any]  # the settings of training that the server sent in the last round
 
 
 def read_rounds(folder: Path) -> Rounds:
-    """Return the rounds in `folder`, with the clients that answered in each with equally many samples.
-
-    Raises UserError if there are no such clients, for a folder without rounds or whose rounds do not fit
-    together, and for a file that is not as it was written or holds NaN or Inf.
-    """
+    """Return the rounds in `folder`, with the clients that answered in each with equally many samples."""
     found = _files(folder)
     rounds = {number: _opened(path) for number, path in found.items()}
     facts = {number: _checked(each, found[number]) for number, (_, each) in rounds.items()}
@@ -77,10 +66,7 @@ def read_rounds(folder: Path) -> Rounds:
 
 
 def _files(folder: Path) -> dict[int, Path]:
-    """Return number → file of the rounds in a folder, in order.
-
-    Raises UserError if there are none, or two of one number.
-    """
+    """Return number → file of the rounds in a folder, in order."""
     found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if match := _ROUND.fullmatch(path.name):
@@ -105,10 +91,6 @@ def _opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
 def _raise_unless_finite(
     name: str, sent: np.ndarray, updates: np.ndarray, files: list[Path], nodes: list[int]
 ) -> None:
-    """Raise UserError, naming the file and the tensor, if a value is no finite number.
-
-    An attack reads nothing out of such an update, which would look as if nothing were exposed.
-    """
     for path, each, back in zip(files, sent, updates, strict=True):
         keys = [f"global/{name}", *(f"returned/{node}/{name}" for node in nodes)]
         for key, value in zip(keys, [each, *back], strict=True):

@@ -29,8 +29,6 @@ _CITED = re.compile(
 
 
 class Source(Strict):
-    """A work that is cited."""
-
     title: str
     authors: Annotated[list[str], Field(min_length=1)]
     year: int
@@ -68,12 +66,6 @@ class Source(Strict):
 
 @cache
 def bibliography(config: Path | None = None) -> Mapping[str, Source]:
-    """Return key → work.
-
-    config: the folder of the catalogue. Without it, the folder of the code that runs.
-
-    Raises UserError naming file and key for the first mistake.
-    """
     path = (config or home()) / FILE
     return {
         key: validated(Source, value, f"{path}: {key}: ", str(path)) for key, value in read_yaml(path).items()
@@ -81,10 +73,6 @@ def bibliography(config: Path | None = None) -> Mapping[str, Source]:
 
 
 def source(key: str) -> Source:
-    """Return a work by its key in config/bibliography.yaml.
-
-    Raises UserError if there is none.
-    """
     if key not in bibliography():
         raise UserError(f"{FILE}: no work {key!r} ({suggest(key, bibliography())})")
     return bibliography()[key]

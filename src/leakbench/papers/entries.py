@@ -14,40 +14,25 @@ RELATIONS: dict[str, Relation] = {"": "=", ">": ">", "<": "<="}
 
 @dataclass(frozen=True)
 class Entry:
-    """A printed row or a claim, and how it is measured and judged.
-
-    id: the id of the row or claim.
-    work: the work that states it.
-    where: file and key, for messages.
-    let: the names that its expressions may use.
-    reading: how it is measured; of a claim, what all of its numbers share.
-    relation: how the quantity is compared.
-    against: the number with which the quantity is compared.
-    row: the printed row, None for a claim.
-    words: its own columns of the scorecard.
-    """
+    """A printed row or a claim, and how it is measured and judged."""
 
     id: str
     work: Work
-    where: str
-    let: Mapping[str, Any]
-    reading: join.Reading
+    where: str  # file and key, for messages
+    let: Mapping[str, Any]  # the names that its expressions may use
+    reading: join.Reading  # how it is measured; of a claim, what all of its numbers share
     relation: Relation
     against: Printed
     row: Row | None
-    words: Mapping[str, Any]
+    words: Mapping[str, Any]  # its own columns of the scorecard
 
     def reads(self, experiment: str) -> bool:
-        """Return whether the entry rests on an experiment."""
         named = () if self.row else self.reading.text.split("'")
         return experiment in (self.reading.where.get("experiment"), *named)
 
 
 def entries(work: Work) -> Iterator[Entry]:
-    """Yield every printed row of a work, then every claim.
-
-    Raises UserError naming file and key where a map does not fit the print.
-    """
+    """Yield every printed row of a work, then every claim."""
     for row in (row for rows in work.tables.values() for row in rows):
         yield _printed(work, row)
     for claim in work.claims.claims:

@@ -36,14 +36,6 @@ def named(texts: Iterable[str]) -> list[str]:
 
 
 def reader(catalogue: Mapping[str, Any], files: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a function that gives a fact by its path.
-
-    The function raises NotMeasured where the fact is not known.
-
-    catalogue: what the catalogue says, by keys.
-    files: the file part of a path -> the file that holds it.
-    """
-
     def fact(path: str) -> Any:
         part, keys = split(path)
         value: Any = catalogue

@@ -18,6 +18,8 @@ ALSO = {
     "tells", "rows", "repeats", "tolerance", "otherwise", "beside", "hidden", "rival",
     "trivial",
 }  # fmt: skip
+# Keys that a reading repeats as they are.
+SHARED = {"success", "hidden", "trivial", "note", "needs", "repeats", "tolerance"}
 # Keys that hold words or columns of their own.
 NESTED = {"against", "rows", "otherwise", "beside"}
 OUTCOMES = ("success", "failure")
@@ -49,65 +51,36 @@ class Keys(Strict):
 
 @dataclass(frozen=True)
 class Reading:
-    """How one printed row is measured.
+    """How one printed row is measured."""
 
-    way: mean, deviation, outcome, fact, quantity, check or absent.
-    where: experiment, metric and columns of our table.
-    text: the path of a fact, an expression, a function's name, or why nothing can be measured.
-    unit: the factor from our unit to the printed one.
-    spread: the factor from the unit of a printed deviation to the unit of the mean.
-    against: the id of the printed row that it is ordered against.
-    success: whether the number is that of an attack that succeeds.
-    hidden: whether the number is that of an attack that fails.
-    rivals: the ids of the printed rows of other methods in the same condition.
-    trivial: why the statement says little, empty where it does not.
-    needs: a guard that must hold, or else the verdict is inconclusive.
-    note: words that the reason of the verdict adds.
-    label: the class of the row.
-    repeats: how many trials the paper took.
-    tolerance: the distance within which the number counts as reproduced, None for that of the metric.
-    otherwise: columns to read instead where nothing was measured.
-    beside: columns of another row of ours, whose value the reason names.
-    """
-
-    way: str
-    where: Mapping[str, Any]
-    text: str = ""
-    unit: float = 1.0
-    spread: float = 1.0
-    against: str | None = None
-    success: bool = False
-    needs: str | None = None
-    note: str = ""
+    way: str  # mean, deviation, outcome, fact, quantity, check or absent
+    where: Mapping[str, Any]  # experiment, metric and columns of our table
+    text: str = ""  # the path of a fact, an expression, a function's name, or why nothing can be measured
+    unit: float = 1.0  # the factor from our unit to the printed one
+    spread: float = 1.0  # the factor from the unit of a printed deviation to the unit of the mean
+    against: str | None = None  # the id of the printed row that it is ordered against
+    success: bool = False  # whether the number is that of an attack that succeeds
+    needs: str | None = None  # a guard that must hold, or else the verdict is inconclusive
+    note: str = ""  # words that the reason of the verdict adds
     label: str = "result"
-    repeats: int | None = None
+    repeats: int | None = None  # how many trials the paper took
+    # The distance within which the number counts as reproduced, None for that of the metric.
     tolerance: float | None = None
+    # Columns to read instead where nothing was measured.
     otherwise: Mapping[str, Any] = field(default_factory=dict)
+    # Columns of another row of ours, whose value the reason names.
     beside: Mapping[str, Any] = field(default_factory=dict)
-    hidden: bool = False
-    rivals: tuple[str, ...] = ()
-    trivial: str = ""
+    hidden: bool = False  # whether the number is that of an attack that fails
+    rivals: tuple[str, ...] = ()  # the ids of the printed rows of other methods in the same condition
+    trivial: str = ""  # why the statement says little, empty where it does not
 
 
 def words_of(row: Row) -> dict[str, str]:
-    """Return the words that `by` may name: the printed columns, and `printed`.
-
-    `printed` is "number", or the text that stands in place of a number.
-    """
+    """Return the words that `by` may name: the printed columns, and `printed`."""
     return {**row.words, "printed": "number" if not math.isnan(row.number.value) else row.published}
 
 
 def looked_up(value: Any, row: Row, where: str) -> Any:
-    """Return one value of a map for a row.
-
-    The value is the map's value itself, or what a map, or a map within it, has for the row's printed words.
-
-    value: a value of the map, or a map with the key `by`.
-    row: the printed row.
-    where: file and key, for messages.
-
-    Raises UserError for a column that is not printed or a word that the map does not have.
-    """
     if isinstance(value, list):
         raise UserError(f"{where}: a list has no place here (give one value, or {{by: ...}}; see {MANUAL})")
     if not isinstance(value, dict):
@@ -128,10 +101,6 @@ def looked_up(value: Any, row: Row, where: str) -> Any:
 
 
 def read(work: Work, row: Row) -> Reading:
-    """Return how a printed row is measured.
-
-    Raises UserError naming file and key where the map does not fit the print.
-    """
     file = f"{work.folder / 'measured.yaml'}: {row.table}"
     try:
         return _read(work, row, file)
@@ -161,17 +130,12 @@ def _read(work: Work, row: Row, file: str) -> Reading:
         key: looked_up(each, row, f"{file}.{key}") for key, each in merged.items() if key in ALSO - NESTED
     }
     value = validated(Keys, said, f"{file}.", MANUAL)
-    own_way = row.published in BY_SOURCE or any(said.get(key) for key in OWN_WAYS)
-    where = _columns(merged, row, file, own_way)
+    where = _columns(merged, row, file, row.published in BY_SOURCE or any(said.get(key) for key in OWN_WAYS))
     if value.success and value.hidden:
         raise UserError(f"{file}: {row.id} is given as a success and as hidden (leave out one of the two)")
-    shared: dict[str, Any] = {
-        "hidden": bool(value.hidden), "trivial": value.trivial or "",
-        "rivals": _rivals(work, row, value.rival, f"{file}.rival"),
-        "where": where, "note": value.note or "", "needs": value.needs, "repeats": value.repeats,
-        "tolerance": value.tolerance,
-        **{key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")},
-    }  # fmt: skip
+    shared = value.model_dump(exclude_none=True, include=SHARED)
+    shared |= {key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")}
+    shared |= {"where": where, "rivals": _rivals(work, row, value.rival, f"{file}.rival")}
     shared["unit"] = (value.unit_std if row.spread else value.unit) or 1.0
     shared["spread"] = shared["unit"] / (value.unit_std or value.unit or 1.0)
     label = value.class_
@@ -180,7 +144,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
         return Reading("absent", text=text, label=label or "result", **shared)
     for way, usual in OWN_WAYS.items():
         if said.get(way):
-            return Reading(way, text=said[way], label=label or usual, success=bool(value.success), **shared)
+            return Reading(way, text=said[way], label=label or usual, **shared)
     for key in OURS:
         if key not in where:
             raise UserError(f"{file}: {key}: is missing for {row.id} (or say why it is `absent`)")
@@ -195,14 +159,10 @@ def _read(work: Work, row: Row, file: str) -> Reading:
             "(mend it, or paper.yaml's conventions)"
         )
     partner = _partner(work, row, merged.get("against") or {}, f"{file}.against")
-    return Reading(way, against=partner, success=bool(value.success), label=label or "result", **shared)
+    return Reading(way, against=partner, label=label or "result", **shared)
 
 
 def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> dict[str, Any]:
-    """Return experiment, metric and columns of our row.
-
-    own_way: whether the row is measured in a way of its own; such a row may lack experiment and metric.
-    """
     where = {}
     for key, each in merged.items():
         if key in ALSO:
@@ -238,10 +198,7 @@ def _rivals(work: Work, row: Row, column: str | None, where: str) -> tuple[str, 
 
 
 def _partner(work: Work, row: Row, against: Any, where: str) -> str | None:
-    """Return the id of the row against which a row is ordered, None where there is none.
-
-    The two rows have the same printed words except for some.
-    """
+    """Return the id of the row against which a row is ordered, None where there is none."""
     if not isinstance(against, dict):
         raise UserError(f"{where}: must map a printed column to the other row's word (see {MANUAL})")
     if row.spread:

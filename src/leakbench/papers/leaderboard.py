@@ -51,62 +51,35 @@ class Line(Strict):
 
 
 class Entry(Strict):
-    """An entered defence with the files that make it and what was measured of it.
+    """An entered defence with the files that make it and what was measured of it."""
 
-    version: of the form of entries.
-    name: the defence's name in the catalogue.
-    summary: the defence in one sentence.
-    source: the text of its Python file.
-    settings: the text of its YAML.
-    attacker: the text of the file of its adaptive attacker, empty without one.
-    ensemble: the digest of the agreed cells.
-    scale: the scale of the run.
-    device: the device of the run.
-    commit: the commit of the run.
-    versions: library → its version in the run.
-    lines: the numbers of the defence, and those of `none` in the same run.
-    absent: cell → why it has no number.
-    """
-
-    version: int
-    name: Annotated[str, Field(pattern=f"^{NAME}$")]
+    version: int  # of the form of entries
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]  # the defence's name in the catalogue
     summary: Text
-    source: Text
-    settings: Text
-    attacker: str
+    source: Text  # the text of its Python file
+    settings: Text  # the text of its YAML
+    attacker: str  # the text of the file of its adaptive attacker, empty without one
     ensemble: str
     scale: Text
     device: Text
     commit: str
-    versions: dict[str, str]
-    lines: list[Line]
-    absent: dict[str, Text]
+    versions: dict[str, str]  # library → its version in the run
+    lines: list[Line]  # the numbers of the defence, and those of `none` in the same run
+    absent: dict[str, Text]  # cell → why it has no number
 
 
 @dataclass(frozen=True)
 class Agreed:
-    """The cells, attacks and metrics that are agreed on today, and the scales at which they may run.
-
-    digest: the digest of the agreed cells.
-    cells: data set, victim, federation and attack of each cell.
-    adaptive: the attacks that adapt to a defence.
-    metrics: the metrics that are measured.
-    scales: the scales of the catalogue, the longest run first.
-    """
+    """The cells, attacks and metrics that are agreed on today, and the scales at which they may run."""
 
     digest: str
-    cells: frozenset[tuple[str, str, str, str]]
-    adaptive: frozenset[str]
+    cells: frozenset[tuple[str, str, str, str]]  # data set, victim, federation and attack of each cell
+    adaptive: frozenset[str]  # the attacks that adapt to a defence
     metrics: frozenset[str]
-    scales: tuple[str, ...]
+    scales: tuple[str, ...]  # the scales of the catalogue, the longest run first
 
 
 def read_entry(path: Path, agreed: Agreed) -> Entry:
-    """Return the entry in the file `path`, which must have what is agreed.
-
-    Raises UserError if the file is too large, altered, incomplete, of another version or of other cells, if a
-    number is not possible, and if the file's bytes are not those that are written for such an entry.
-    """
     again = "enter the defence again: leakbench enter FILE.py"
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise UserError(f"{path}: larger than {MOST_BYTES} bytes, which no entry is")
@@ -125,15 +98,7 @@ def read_entry(path: Path, agreed: Agreed) -> Entry:
 
 
 def agreeing(entry: Entry, agreed: Agreed, where: str, mend: str) -> Entry:
-    """Return an entry that has exactly what is agreed.
-
-    entry: the entry.
-    agreed: what is agreed on today.
-    where: what the message begins with.
-    mend: what the user can do, for the message.
-
-    Raises UserError unless the entry has what is agreed, and nothing else.
-    """
+    """Return an entry that has exactly what is agreed."""
     if entry.ensemble != agreed.digest:
         raise UserError(f"{where}ensemble: other attacks were agreed on since ({mend})")
     if entry.scale not in agreed.scales:
@@ -160,10 +125,7 @@ def _written(entry: Entry) -> bytes:
 
 
 def _beyond(entry: Entry, agreed: Agreed) -> str:
-    """Return in words which line is of no agreed cell, is there twice or has an impossible value.
-
-    The text is empty if there is no such line.
-    """
+    """Return in words which line is of no agreed cell, is there twice or has an impossible value."""
     cells = {(dataset, victim, attack) for dataset, victim, _, attack in agreed.cells}
     seen = set()
     for line in entry.lines:
@@ -184,10 +146,7 @@ def _beyond(entry: Entry, agreed: Agreed) -> str:
 
 
 def _lacking(entry: Entry, agreed: Agreed) -> str:
-    """Return in words which victim or cell has neither a number that ranks nor a reason.
-
-    The text is empty if nothing is lacking.
-    """
+    """Return in words which victim or cell has neither a number that ranks nor a reason."""
     for defence in (entry.name, "none"):
         if {line[:2] for line in _ranked(entry, defence)} != {cell[:2] for cell in agreed.cells}:
             return f"must have {RANKED_BY} of '{entry.name}' and of 'none' on each victim"
@@ -208,10 +167,7 @@ def _ranked(entry: Entry, defence: str) -> set[tuple[str, str, str]]:
 
 
 def lines_of(rows: Iterable[dict[str, Any]]) -> list[Line]:
-    """Return the rows of an experiment's table as lines of an entry.
-
-    Baselines and rows without a mean are left out.
-    """
+    """Return the rows of an experiment's table as lines of an entry."""
     keys = set(Line.model_fields)
     return [
         validated(Line, {
@@ -242,9 +198,6 @@ def board(entries: Sequence[Entry], scales: Sequence[str]) -> str:
     """Return the leaderboard as a Markdown text.
 
     The entries of each scale have a table of their own, because an attack that runs longer reads more.
-
-    entries: the entries.
-    scales: the scales, in the order of their tables.
     """
     of_each = {scale: [entry for entry in entries if entry.scale == scale] for scale in scales}
     return "\n\n".join(f"## Scale {scale}\n\n{_table(of)}" for scale, of in of_each.items() if of)
@@ -276,10 +229,7 @@ def _table(entries: Sequence[Entry]) -> str:
 
 
 def _described(entry: Entry) -> str:
-    """Return an entry's summary, with the parameters that its settings give the defence.
-
-    Settings that are no YAML have none.
-    """
+    """Return an entry's summary, with the parameters that its settings give the defence."""
     try:
         parameters = yaml_of(entry.settings, entry.name).get("parameters")
     except UserError:

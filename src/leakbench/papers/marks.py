@@ -10,11 +10,7 @@ from leakbench.papers.work import Work
 
 
 def marks(works: Sequence[Work], experiment: str) -> pd.DataFrame:
-    """Return one line for each printed number that one row of an experiment's table measures.
-
-    Columns: id, value (in our unit), metric, convention, and the columns of our table that the maps name. The
-    frame is empty where there is no such number.
-    """
+    """Return one line for each printed number that one row of an experiment's table measures."""
     lines = []
     for work in works:
         for row in (row for rows in work.tables.values() for row in rows):

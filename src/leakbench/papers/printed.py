@@ -16,63 +16,42 @@ from typing import Any, Literal
 from leakbench.base.errors import UserError
 
 LAYER_CELLS = ("layer", "size", "stride", "padding", "activation")
+# Field of a row → the column that every file must have for it.
+OWN = {"id": "id", "source": "source", "item": "table"}
 NOT_WORDS = {"id", "source", "value", "std", "note"}
 NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A printed value as a number.
+    """A printed value as a number."""
 
-    value: the number, NaN where the text is no single number.
-    bound: ">" or "<" where the print gives a bound, "" otherwise.
-    rounding: by how much the number before rounding may differ.
-    """
-
-    value: float
-    bound: Literal["", ">", "<"] = ""
-    rounding: float = 0.0
+    value: float  # the number, NaN where the text is no single number
+    bound: Literal["", ">", "<"] = ""  # ">" or "<" where the print gives a bound, "" otherwise
+    rounding: float = 0.0  # by how much the number before rounding may differ
 
 
 @dataclass(frozen=True)
 class Row:
-    """One printed number or fact.
-
-    id: the id of the row.
-    source: the first part of the ids of its work, such as `thesis`.
-    item: where in the work it is printed, such as a table or a section.
-    table: the stem of the file in tables/.
-    metric: the printed metric or property.
-    published: the printed text.
-    number: the text as a number.
-    words: its printed columns.
-    note: the note of the file on the row.
-    std: the deviation that is printed beside the number, NaN where there is none.
-    spread: whether the row is a printed deviation.
-    """
+    """One printed number or fact."""
 
     id: str
-    source: str
-    item: str
-    table: str
-    metric: str
+    source: str  # the first part of the ids of its work, such as `thesis`
+    item: str  # where in the work it is printed, such as a table or a section
+    table: str  # the stem of the file in tables/
+    metric: str  # the printed metric or property
     published: str
     number: Printed
     words: Mapping[str, str]
     note: str = ""
-    std: float = math.nan
-    spread: bool = False
+    std: float = math.nan  # the deviation that is printed beside the number, NaN where there is none
+    spread: bool = False  # whether the row is a printed deviation
 
     @property
     def condition(self) -> str:
         """Return the printed words in one line, without the item and the metric."""
-        hidden = {
-            "table",
-            "item",
-            "metric",
-            "property",
-            *(LAYER_CELLS if "layer_index" in self.words else ()),
-        }
+        hidden = {"table", "item", "metric", "property"}
+        hidden |= set(LAYER_CELLS) if "layer_index" in self.words else set()
         return "; ".join(f"{key}={word}" for key, word in self.words.items() if word and key not in hidden)
 
 
@@ -124,11 +103,7 @@ def as_text(value: object) -> str:
 
 
 def read_tables(folder: Path) -> dict[str, list[Row]]:
-    """Return the printed rows of every CSV file in a folder, by the file's stem, in order of files and lines.
-
-    A printed standard deviation is a row of its own, with `-std` after the id. Raises UserError naming file,
-    line and key for a missing column, an empty id or an empty statement.
-    """
+    """Return stem of a CSV file → its printed rows. A printed deviation is a row of its own, `<id>-std`."""
     return {
         path.stem: [row for line in _records(path) for row in _rows(path, *line)]
         for path in sorted(folder.glob("*.csv"))
@@ -171,27 +146,19 @@ def _rows(path: Path, line: int, record: dict[str, str]) -> list[Row]:
         return record[key]
 
     words = {key: word for key, word in record.items() if key not in NOT_WORDS}
-    shared: dict[str, Any] = {
-        "id": needed("id"),
-        "source": needed("source"),
-        "item": needed("table"),
-        "table": path.stem,
-        "words": words,
-    }
-    note = record.get("note", "")
+    shared: dict[str, Any] = {key: needed(name) for key, name in OWN.items()}
+    shared |= {"table": path.stem, "words": words, "note": record.get("note", "")}
     if "layer_index" in record and not record["layer"].startswith("hyper:"):
         text = "; ".join(f"{key}={record[key]}" for key in LAYER_CELLS if record[key])
-        return [Row(**shared, metric="layer", published=text, number=Printed(math.nan), note=note)]
+        return [Row(**shared, metric="layer", published=text, number=Printed(math.nan))]
     if "layer_index" in record:
         metric = record["layer"].removeprefix("hyper:")
     else:
         metric = needed("property") if "property" in record else needed("metric")
     text, spread = needed("value"), record.get("std", "")
     std = parse_printed(spread).value if spread else math.nan
-    rows = [
-        Row(**shared, metric=metric, published=text, number=parse_printed(text, metric), note=note, std=std)
-    ]
+    rows = [Row(**shared, metric=metric, published=text, number=parse_printed(text, metric), std=std)]
     if spread:
         own = shared | {"id": f"{record['id']}-std", "metric": f"{metric}_std", "published": spread}
-        rows.append(Row(**own, number=parse_printed(spread, f"{metric}_std"), note=note, spread=True))
+        rows.append(Row(**own, number=parse_printed(spread, f"{metric}_std"), spread=True))
     return rows

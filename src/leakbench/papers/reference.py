@@ -43,22 +43,15 @@ _SEEDED = re.compile(r"(.+)-seed([0-9]+)")
 
 
 class Difference(BaseModel):
-    """A paired difference of trials, in the unit of its metric.
-
-    difference: its mean, of other numerics minus the recorded ones.
-    low: the lower end of its 95 % interval.
-    high: the upper end.
-    n: the number of independent trials.
-    bound: half the tolerance of the metric, within which the interval lies.
-    """
+    """A paired difference of trials, in the unit of its metric."""
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
-    difference: float
-    low: float
+    difference: float  # its mean, of other numerics minus the recorded ones
+    low: float  # the lower end of its 95 % interval
     high: float
     n: Annotated[int, Field(ge=FEWEST)]
-    bound: Annotated[float, Field(ge=0)]
+    bound: Annotated[float, Field(ge=0)]  # half the tolerance of the metric, within which the interval lies
 
     @model_validator(mode="after")
     def _within(self) -> "Difference":
@@ -68,70 +61,45 @@ class Difference(BaseModel):
 
 
 class Equivalent(BaseModel):
-    """What shows that other numerics than the recorded ones give the same table.
-
-    numerics: name → version above 1 of the other numerics.
-    sampled: the cells or studies that were run again.
-    differences: attack and metric → difference.
-    """
+    """What shows that other numerics than the recorded ones give the same table."""
 
     model_config = ConfigDict(strict=True)
 
-    numerics: Numerics
+    numerics: Numerics  # name → version above 1 of the other numerics
     sampled: str
-    differences: Annotated[dict[str, Difference], Field(min_length=1)]
+    differences: Annotated[dict[str, Difference], Field(min_length=1)]  # attack and metric → difference
 
 
 class Record(BaseModel):
-    """The keys that a record must have, and their form; a record may have more keys.
-
-    device: the device on which the table was made.
-    commit: the commit from which the table was made.
-    date: when the table was made.
-    specs: the digest of the specs from which the table follows.
-    numerics: name → numerics version, where it is above 1, of the files from which the table follows.
-    versions: library → version.
-    absent: cell → the reason why the cell is absent.
-    files: suffix → the digest of a file beside the record.
-    shares: cell → what was trained → the share of its full length.
-    falls: cell → for each trial the share by which its loss fell in the last half.
-    knows: cell → what the attack knew.
-    equivalent: other numerics that give the same table, and what shows it.
-    renewed: cells that were measured later, with commit, date and device.
-    """
+    """The keys that a record must have, and their form; a record may have more keys."""
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
-    device: str
-    commit: str
+    device: str  # the device on which the table was made
+    commit: str  # the commit from which the table was made
     date: str
-    specs: str
+    specs: str  # the digest of the specs from which the table follows
     versions: dict[str, str]
-    absent: dict[str, str]
-    files: Files
-    shares: dict[str, dict[str, float]] = {}
+    absent: dict[str, str]  # cell → the reason why the cell is absent
+    files: Files  # suffix → the digest of a file beside the record
+    shares: dict[str, dict[str, float]] = {}  # cell → what was trained → the share of its full length
+    # Cell → for each trial the share by which its loss fell in the last half.
     falls: dict[str, list[float]] = {}
-    knows: dict[str, dict[str, str]] = {}
+    knows: dict[str, dict[str, str]] = {}  # cell → what the attack knew
+    # Name → numerics version, where it is above 1, of the files from which the table follows.
     numerics: Numerics = {}
-    equivalent: list[Equivalent] = []
-    renewed: list[dict[str, Any]] = []
+    equivalent: list[Equivalent] = []  # other numerics that give the same table, and what shows it
+    renewed: list[dict[str, Any]] = []  # cells that were measured later, with commit, date and device
 
 
 def run_of(folder: str) -> tuple[str, int | None]:
-    """Return the scale and the seed that a folder below results/ or reference/ is named after.
-
-    The seed is None for the experiments' own seeds.
-    """
+    """Return the scale and the seed that a folder below results/ or reference/ is named after."""
     found = _SEEDED.fullmatch(folder)
     return (found[1], int(found[2])) if found else (folder, None)
 
 
 def recorded(folder: Path, experiment: str = "*") -> list[Path]:
-    """Return, sorted, the table of every experiment that has a file in a folder below reference/.
-
-    `experiment` is a name or a glob. A table that is gone is named too, so that the reader of the table
-    reports it.
-    """
+    """Return, sorted, the table of every experiment that has a file in a folder below reference/."""
     found = (path for path in folder.glob(f"{experiment}.*") if not path.name.startswith("."))
     return sorted({table for path in found if (table := _table(path))})
 
@@ -143,17 +111,11 @@ def _table(path: Path) -> Path | None:
 
 
 def _suffix(path: Path) -> str:
-    """Return what follows the name of an experiment in a file's name."""
     return "".join(path.suffixes)
 
 
 def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
-    """Return every recorded file of an experiment below the checkout `root`, sorted.
-
-    root: the checkout.
-    experiment: a name or a glob.
-    seeded: whether the files of raised seeds are returned instead of those of the experiments' own seeds.
-    """
+    """Return every recorded file of an experiment below the checkout `root`, sorted."""
     folders = (path for path in (root / "reference").glob("*/") if path.is_dir())
     meant = (folder for folder in folders if (run_of(folder.name)[1] is not None) is seeded)
     tables = (table for folder in meant for table in recorded(folder, experiment))
@@ -162,11 +124,6 @@ def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
 
 
 def read_record(table: Path) -> dict[str, Any]:
-    """Return the record beside a recorded table.
-
-    Raises UserError, naming the file and the key, if the record is missing or lacks a key, and if the files
-    beside it are not those that were recorded, byte by byte.
-    """
     path = table.with_suffix(".json")
     try:
         value = read_json(path, f"{table.name}'s record", _AGAIN)
@@ -178,13 +135,7 @@ def read_record(table: Path) -> dict[str, Any]:
 
 
 def hold(table: Path, digests: Mapping[str, str], where: str, mend: str) -> None:
-    """Raise UserError unless a table and the files beside it are those of a record.
-
-    table: the recorded CSV.
-    digests: suffix → sha256, from the record.
-    where: the record, as messages begin with it.
-    mend: what the user can do, for messages.
-    """
+    """Raise UserError unless a table and the files beside it are those of a record."""
     if ".csv" not in digests:
         raise UserError(f"{where}files: has no digest of {table.name} ({mend})")
     for beside in sorted(table.parent.glob(f"{table.stem}.*")):
@@ -197,21 +148,15 @@ def hold(table: Path, digests: Mapping[str, str], where: str, mend: str) -> None
 
 
 def kept_digests(table: Path) -> dict[str, str]:
-    """Return suffix → sha256 of a recorded table, and of the trials and pictures beside it."""
     kept = {suffix: table.with_suffix(suffix) for suffix in KEPT}
     return {suffix: file_digest(path) for suffix, path in kept.items() if path.is_file()}
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A recorded run of one experiment.
+    """A recorded run of one experiment."""
 
-    table: the CSV below reference/.
-    rows: the lines of the table.
-    record: what made the table.
-    """
-
-    table: Path
+    table: Path  # the CSV below reference/
     rows: "pd.DataFrame"
     record: dict[str, Any]
 
@@ -222,7 +167,6 @@ class Kept:
 
     @property
     def name(self) -> str:
-        """The name of the experiment."""
         return self.table.stem
 
     def beside(self, suffix: str) -> Path | None:
@@ -242,10 +186,7 @@ class Kept:
 
 
 def tables(paths: Iterable[Path]) -> list[Kept]:
-    """Return the recorded run of every table to which one of `paths` belongs, in the order of `paths`.
-
-    Raises UserError as `read_record` does.
-    """
+    """Return the recorded run of every table to which one of `paths` belongs, in the order of `paths`."""
     found = dict.fromkeys(table for path in paths if (table := _table(path)))
     made = {path: read_record(path) for path in found}
     return [
@@ -259,11 +200,6 @@ def fuller(rows: "pd.DataFrame", found: Iterable[Kept], but: str, pictured: bool
 
     A run that leaves cells to the record thus shows the record. One figure then has one scale, instead of
     points of few trials beside points of many.
-
-    rows: the table of a run, with `baseline` "" for the attacks and studies themselves.
-    found: recorded runs of the same experiment.
-    but: the run's own scale, whose record is left out.
-    pictured: whether the run has pictures. Records without pictures are then left out.
     """
     others = [kept for kept in found if kept.scale != but and (not pictured or _pictured(kept))]
     best = max(others, key=lambda kept: _lines(kept.rows), default=None)

@@ -14,63 +14,42 @@ from pydantic import Field, model_validator
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
 from leakbench.papers.printed import Row, read_tables
+from leakbench.papers.verdicts.sample import Relation
 
 MANUAL = "papers/README.md"
 ID = re.compile(r"[A-Za-z0-9.-]+")
+Above0 = Annotated[float, Field(gt=0)]
 Class = Literal["result", "setting", "arithmetic", "doubt"]
-Relation = Literal["=", ">", ">=", "<", "<="]
 
 
 class Convention(Strict):
     """Printed numbers that are not the standard metric of their name."""
 
-    item: Annotated[
-        re.Pattern[str], Field(description="regular expression over the item, such as table-3\\.4")
-    ]
-    metric: Annotated[re.Pattern[str], Field(description="regular expression over the printed metric")]
+    item: re.Pattern[str]  # a regular expression over the item, such as table-3\.4
+    metric: re.Pattern[str]  # a regular expression over the printed metric
 
 
 class Paper(Strict):
     """papers/<work>/paper.yaml: the work, and what holds for all of its rows."""
 
-    source: Annotated[str, Field(description="first part of the ids of this work")]
+    source: str  # the first part of the ids of this work
     title: str
     authors: str
     year: int
     link: str
-    claims: Annotated[str, Field(description="one sentence on what the work claims")]
+    claims: str  # one sentence on what the work claims
     threat_model: str
-    doubts: Annotated[dict[int, str] | list[str], Field(description="what is known to be doubtful")] = []
-    lengths: Annotated[
-        dict[str, Annotated[float, Field(gt=0)]],
-        Field(description="published iterations, by glob over our attacks"),
-    ] = {}
-    rounds: Annotated[
-        dict[str, Annotated[float, Field(gt=0)]],
-        Field(description="published rounds, by glob over our trainings"),
-    ] = {}
-    unstated: Annotated[
-        list[Literal["victim", "generator", "rounds", "images", "iterations"]],
-        Field(
-            description="trainings whose length the work does not state: ours then binds no verdict. "
-            "`iterations`: the `lengths` are those of the authors' code, so an attack that fails after them "
-            "refutes no printed success unless it has settled"
-        ),
-    ] = []
-    core: Annotated[
-        bool,
-        Field(description="one of the works that leakbench was made to rerun; the others are counted apart"),
-    ] = False
-    stand_ins: Annotated[
-        dict[str, str], Field(description="data set -> the one on which a claim is judged where it is absent")
-    ] = {}
-    partial: Annotated[
-        dict[str, str],
-        Field(
-            description="glob over our data sets -> how ours is less than the paper's: which part, how many, "
-            "and what follows; the reason of each row that is measured on one says so"
-        ),
-    ] = {}
+    doubts: dict[int, str] | list[str] = []  # what is known to be doubtful
+    lengths: dict[str, Above0] = {}  # published iterations, by glob over our attacks
+    rounds: dict[str, Above0] = {}  # published rounds, by glob over our trainings
+    # Trainings whose length the work does not state: ours then binds no verdict. `iterations`: the `lengths`
+    # are those of the authors' code, so an attack that fails after them refutes no printed success unless it
+    # has settled.
+    unstated: list[Literal["victim", "generator", "rounds", "images", "iterations"]] = []
+    core: bool = False  # whether it is one of the works that leakbench was made to rerun
+    stand_ins: dict[str, str] = {}  # data set -> the one on which a claim is judged where it is absent
+    # Glob over our data sets -> how ours is less than the paper's: which part, how many, and what follows.
+    partial: dict[str, str] = {}
     conventions: list[Convention] = []
 
     def parts(self, datasets: Iterable[str]) -> list[str]:
@@ -89,28 +68,19 @@ class Claim(Strict):
     id: str
     item: str
     claim: str
-    read: Annotated[dict[str, Any], Field(description="columns that every at() of the quantity shares")] = {}
+    read: dict[str, Any] = {}  # columns that every at() of the quantity shares
     quantity: str | None = None
-    check: Annotated[str | None, Field(description="a function of checks.py in place of a quantity")] = None
-    absent: Annotated[str | None, Field(description="why nothing measures the claim")] = None
+    check: str | None = None  # a function of checks.py in place of a quantity
+    absent: str | None = None  # why nothing measures the claim
     relation: Relation = ">"
     threshold: float = 0.0
-    tolerance: Annotated[float, Field(ge=0, description="for the relation =")] = 0.0
-    success: Annotated[bool, Field(description="the claim says that an attack succeeds")] = False
-    hidden: Annotated[
-        bool, Field(description="the claim says that an attack fails; a shorter run that succeeds refutes it")
-    ] = False
-    trivial: Annotated[
-        str, Field(description="why the claim says little, such as that it holds by construction")
-    ] = ""
+    tolerance: Annotated[float, Field(ge=0)] = 0.0  # for the relation =
+    success: bool = False  # the claim says that an attack succeeds
+    hidden: bool = False  # the claim says that an attack fails; a shorter run that succeeds refutes it
+    trivial: str = ""  # why the claim says little, such as that it holds by construction
     needs: str | None = None
     note: str = ""
-    headline: Annotated[
-        str,
-        Field(
-            description="a sentence for the first screen of the report, with {value} for the measured value"
-        ),
-    ] = ""
+    headline: str = ""  # a sentence for the report's first screen, with {value} for the measured value
     class_: Annotated[Class | None, Field(alias="class")] = None
 
     @model_validator(mode="after")
@@ -138,18 +108,16 @@ class Claim(Strict):
 class Claims(Strict):
     """The claims of a work, papers/<work>/claims.yaml."""
 
-    let: Annotated[dict[str, Any], Field(description="names that expressions may use")] = {}
+    let: dict[str, Any] = {}  # names that expressions may use
     claims: list[Claim] = []
 
 
 class Difference(Strict):
     """One entry of differs.yaml: why a statement may differ from our measurement, and what a test showed."""
 
-    hypothesis: Annotated[str, Field(description="one sentence: what is suspected to make the difference")]
-    variant: Annotated[
-        str, Field(description="the run, record or calculation that tests the hypothesis; empty without one")
-    ] = ""
-    outcome: Annotated[str, Field(description="one sentence: what the test showed; empty without one")] = ""
+    hypothesis: str  # one sentence: what is suspected to make the difference
+    variant: str = ""  # the run, record or calculation that tests the hypothesis; empty without one
+    outcome: str = ""  # one sentence: what the test showed; empty without one
 
     @model_validator(mode="after")
     def _tested(self) -> "Difference":
@@ -164,37 +132,20 @@ class Difference(Strict):
 
 @dataclass(frozen=True)
 class Work:
-    """One folder of papers/.
-
-    name: the name of the folder.
-    folder: the folder.
-    paper: its paper.yaml.
-    tables: stem of a file in tables/ -> its printed rows.
-    maps: the same stems -> their part of measured.yaml.
-    let: the names that expressions of measured.yaml may use.
-    claims: its claims.yaml.
-    checks: its checks.py, None where there is none.
-    differs: id of a printed row or claim -> why it differs, where it does.
-    """
+    """One folder of papers/."""
 
     name: str
     folder: Path
     paper: Paper
-    tables: Mapping[str, list[Row]]
-    maps: Mapping[str, Mapping[str, Any]]
-    let: Mapping[str, Any]
+    tables: Mapping[str, list[Row]]  # stem of a file in tables/ -> its printed rows
+    maps: Mapping[str, Mapping[str, Any]]  # the same stems -> their part of measured.yaml
+    let: Mapping[str, Any]  # the names that expressions of measured.yaml may use
     claims: Claims
-    checks: ModuleType | None = field(compare=False)
+    checks: ModuleType | None = field(compare=False)  # its checks.py, None where there is none
+    # Id of a printed row or claim -> why it differs, where it does.
     differs: Mapping[str, Difference] = field(default_factory=dict)
 
     def check(self, name: str, where: str) -> Callable[..., Any]:
-        """Return a function of checks.py.
-
-        name: the name of the function.
-        where: file and key, for messages.
-
-        Raises UserError where there is no function of that name.
-        """
         found = getattr(self.checks, name, None)
         if not callable(found):
             raise UserError(f"{where}: check: no function {name} in {self.folder / 'checks.py'} (write it)")
@@ -208,11 +159,7 @@ def published_for(globs: Mapping[str, float], name: str) -> float | None:
 
 
 def read_papers(folder: Path) -> list[Work]:
-    """Return every work below `folder` (papers/), sorted by name.
-
-    Raises UserError naming file and key for the first mistake: a missing file, a wrong key, an id that is
-    given twice.
-    """
+    """Return every work below `folder` (papers/), sorted by name."""
     folders = sorted(path.parent for path in folder.glob("*/paper.yaml"))
     if not folders:
         raise UserError(f"{folder}: no paper.yaml in any folder (see {MANUAL})")
@@ -243,7 +190,6 @@ def read_papers(folder: Path) -> list[Work]:
 
 
 def read_paper(folder: Path) -> Paper | None:
-    """Return the paper.yaml of a work's folder; None where it has none."""
     path = folder / "paper.yaml"
     return _read(Paper, path) if path.is_file() else None
 

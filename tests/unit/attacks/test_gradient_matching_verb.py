@@ -26,7 +26,8 @@ from leakbench.base.processes.workers import Work
 from leakbench.catalogue.spec import opened
 from leakbench.jobs.attack import attack
 from leakbench.jobs.cli import main
-from leakbench.observations.observation import Observation, read_observation
+from leakbench.observations.observation import Observation
+from leakbench.observations.reading import read_observation
 
 
 def write(path: Path, observation: Observation) -> None:

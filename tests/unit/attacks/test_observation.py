@@ -18,7 +18,8 @@ from leakbench.base.artefacts import write_tensors
 from leakbench.base.errors import UserError
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.networks import generators
-from leakbench.observations.observation import Observation, read_observation
+from leakbench.observations.observation import Observation
+from leakbench.observations.reading import read_observation
 from leakbench.observations.threat_model import ThreatModel
 
 Tensors = dict[str, np.ndarray]

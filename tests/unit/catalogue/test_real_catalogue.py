@@ -9,7 +9,7 @@ import pytest
 import yaml
 from project import ROOT
 
-from leakbench.catalogue.cell import decays
+from leakbench.catalogue.job_specs import decays
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.spec import spec_of
 from leakbench.catalogue.workflow import judges

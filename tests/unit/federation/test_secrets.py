@@ -15,7 +15,7 @@ from leakbench.catalogue.spec import spec_of
 from leakbench.federation import Truth, play
 from leakbench.jobs.capture import capture
 from leakbench.networks import victims
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 
 SHAPE, CLASSES, LENGTH = (8, 8, 1), 4, 5
 NETWORK: dict[str, Any] = {"module": "lenet-dlg", "parameters": {"norm": "batch"}}

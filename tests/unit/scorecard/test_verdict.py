@@ -8,18 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leakbench.papers.verdicts.sample import EXACT, Ordering, Sample, Statement, unseen
 from leakbench.papers.verdicts.schedule import Schedule
-from leakbench.papers.verdicts.verdict import (
-    EXACT,
-    Ordering,
-    Sample,
-    Statement,
-    Verdict,
-    decide,
-    decide_outcome,
-    decide_text,
-    unseen,
-)
+from leakbench.papers.verdicts.verdict import Verdict, decide, decide_outcome, decide_text
 
 PRINTED = Statement("=", 25.0, rounding=0.005, tolerance=1.5, bounds=(0.0, 60.0))
 TWENTY_FIVE = Sample(25.2, 24.2, 26.2, 20)

@@ -1,37 +1,21 @@
-"""How often the rule of verdicts is wrong, by simulation of the samples that docs/verdicts.py has."""
+"""How often the rule of verdicts is wrong, by simulation."""
 
-import importlib.util
-import sys
 from collections import Counter
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+import verdict_simulation as drawing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from project import ROOT
 
 from leakbench.metrics.interval import interval
-from leakbench.papers.verdicts.verdict import Ordering, Sample, Statement, Word, decide, unseen
-
-DRAWING = Path(__file__).parents[3] / "docs" / "verdicts.py"
-
-
-def _drawing() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("verdicts_drawing", DRAWING)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-drawing = _drawing()
+from leakbench.papers.verdicts.sample import Ordering, Sample, Statement, unseen
+from leakbench.papers.verdicts.verdict import Word, decide
 
 
 def test_the_page_has_the_table_of_tolerances() -> None:
-    assert drawing.table() in DRAWING.with_suffix(".md").read_text(encoding="utf-8")
+    assert drawing.table() in (ROOT / "docs/verdicts.md").read_text(encoding="utf-8")
 
 
 def repeats_of(n: int) -> int:

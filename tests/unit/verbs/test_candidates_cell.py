@@ -12,7 +12,7 @@ from leakbench import attacks
 from leakbench.base.errors import Unfit, UserError
 from leakbench.metrics.scoring.columns import add_distance
 from leakbench.metrics.scoring.membership import membership_rows
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 
 NONE = {"module": "none", "parameters": {}}
 NAMES = ["membership_auc", "tpr_at_fpr_0", "members_accepted", "false_acceptances"]

@@ -15,7 +15,7 @@ from leakbench.catalogue.cell import Cell
 from leakbench.metrics.baselines import CERTIFIED
 from leakbench.metrics.scoring.attack import attack_rows
 from leakbench.metrics.scoring.hidden import Hidden
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 from leakbench.results.tables.attacked import aggregate
 from leakbench.results.tables.certified import check_bounds
 

@@ -14,7 +14,7 @@ from leakbench.base.errors import UserError
 from leakbench.metrics.baselines import EXPECTED
 from leakbench.metrics.scoring.attack import attack_rows
 from leakbench.metrics.scoring.hidden import Hidden
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 
 BINS: dict[str, Any] = {
     "module": "robbing-the-fed", "parameters": {}, "threat": "G",

@@ -15,7 +15,7 @@ from leakbench.base.errors import UserError
 from leakbench.defences.encryption import build
 from leakbench.federation.training.server import fused_shares
 from leakbench.networks.victims.file import load_victim
-from leakbench.observations.observation import read_observation
+from leakbench.observations.reading import read_observation
 from leakbench.results.tables.attacked import CONDITION
 
 JUDGES = ("densenet121-faces", "resnet18-faces")

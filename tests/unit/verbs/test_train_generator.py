@@ -14,7 +14,7 @@ from leakbench.base.errors import UserError
 from leakbench.catalogue.spec import spec_of
 from leakbench.jobs.train import to_images, train
 from leakbench.networks import generators
-from leakbench.observations.observation import _read_generator
+from leakbench.observations.reading import _read_generator
 
 SHAPE = [8, 8, 1]
 ENTRY: dict[str, Any] = {

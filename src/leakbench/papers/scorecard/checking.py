@@ -43,28 +43,17 @@ class Values(list[Any]):
 
 @dataclass
 class Evidence:
-    """The evidence of one scale as one statement reads it.
-
-    scale: the tables and facts.
-    work: the paper.
-    measured: gives the measured value of another id of any paper.
-    prints: id -> printed row.
-    where: file and key, for messages.
-    condition: what at() reads when nothing else is said.
-    row: the printed row, None for a claim.
-    stand_ins: data set -> the one that may stand in for it.
-    let: the names that expressions may use.
-    """
+    """The evidence of one scale as one statement reads it."""
 
     scale: Scale
     work: Work
-    measured: Callable[[str], Measured]
-    prints: Mapping[str, Row]
-    where: str
-    condition: Mapping[str, Any] = field(default_factory=dict)
+    measured: Callable[[str], Measured]  # gives the measured value of another id of any paper
+    prints: Mapping[str, Row]  # id -> printed row
+    where: str  # file and key, for messages
+    condition: Mapping[str, Any] = field(default_factory=dict)  # what at() reads when nothing else is said
     row: Row | None = None
-    stand_ins: Mapping[str, str] = field(default_factory=dict)
-    let: Mapping[str, Any] = field(default_factory=dict)
+    stand_ins: Mapping[str, str] = field(default_factory=dict)  # data set -> the one that may stand in for it
+    let: Mapping[str, Any] = field(default_factory=dict)  # the names that expressions may use
 
     def at(self, **where: Any) -> Measured:
         """Return our mean in one row of a table.
@@ -109,10 +98,7 @@ class Evidence:
         return not there[0] and bool(there[1])
 
     def rows(self, **where: Any) -> pd.DataFrame:
-        """Return the rows of our table that the statement's columns and `where` name (defaults as in at()).
-
-        Raises NotMeasured with the known reason where there is no such row.
-        """
+        """Return the rows of our table that a condition names, with the defaults of at()."""
         asked = {key: value for key, value in {**self.condition, **where}.items() if value is not None}
         experiment = str(asked.pop("experiment"))
         with self._located():
@@ -148,7 +134,6 @@ class Evidence:
         return self.scale.fact(path)
 
     def exhibit(self, experiment: str) -> Any:
-        """Return the tensors and facts of an experiment's exhibit."""
         return self.scale.exhibit(experiment)
 
     def why(self, experiment: str, /, **where: Any) -> str:
@@ -199,22 +184,14 @@ class Evidence:
             raise UserError(f"{self.where}: {type(problem).__name__}: {problem} (mend it)") from problem
 
     def quantity(self, value: Any) -> Measured:
-        """Return the result of an expression or a check as a quantity.
-
-        Raises UserError where it is no quantity.
-        """
+        """Return the result of an expression or a check as a quantity."""
         try:
             return as_measured(value)
         except TypeError as problem:
             raise UserError(f"{self.where}: {problem} (give a number)") from problem
 
     def holds(self, text: str) -> str:
-        """Return "" where a guard holds, else its reason and the measured value.
-
-        text: the guard, `expression relation number : reason`.
-
-        Raises UserError where the text is no guard.
-        """
+        """Return "" where a guard holds, else its reason and the measured value."""
         condition, _, reason = text.partition(" : ")
         for sign in (">=", "<=", ">", "<"):
             left, found, right = condition.partition(sign)

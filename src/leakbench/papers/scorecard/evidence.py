@@ -46,12 +46,7 @@ REASONS = 2
 
 
 class Lines:
-    """A result table whose lines are found by the values of columns, and the single trials behind them.
-
-    name: the name of the experiment.
-    frame: the table.
-    trials: rows `line` (its place in the table), `cluster`, `trial`, `value`; empty where none are kept.
-    """
+    """A result table whose lines are found by the values of columns, and the single trials behind them."""
 
     def __init__(self, name: str, frame: pd.DataFrame, trials: pd.DataFrame | None = None) -> None:
         self.name, self.frame = name, frame
@@ -59,10 +54,6 @@ class Lines:
         self._columns: dict[str, tuple[np.ndarray, dict[str, int]]] = {}
 
     def _has(self, name: str, wanted: object) -> np.ndarray:
-        """Return which lines have a value in a column.
-
-        The texts of a column are numbered once, because numbers are fast to compare.
-        """
         if name not in self._columns:
             codes, texts = pd.factorize(self.frame[name].map(as_text))
             self._columns[name] = codes, {text: code for code, text in enumerate(texts)}
@@ -70,12 +61,7 @@ class Lines:
         return codes == numbers.get(as_text(wanted), len(numbers))
 
     def select(self, where: Mapping[str, object]) -> np.ndarray:
-        """Return the places of the lines whose columns equal the wanted values, defaults included.
-
-        where: column → the wanted value, None for any.
-
-        Raises UserError for a column that the table does not have.
-        """
+        """Return the places of the lines whose columns equal the wanted values, defaults included."""
         found = np.ones(len(self.frame), bool)
         for key, wanted in {**DEFAULTS, **where}.items():
             if wanted is None:
@@ -89,13 +75,7 @@ class Lines:
         return np.flatnonzero(found)
 
     def one(self, where: Mapping[str, object]) -> int:
-        """Return the place of the one line that a condition names.
-
-        where: column → the wanted value.
-
-        Raises NotMeasured where no line matches, and UserError where several do, naming the columns that
-        differ.
-        """
+        """Return the place of the one line that a condition names."""
         rows = self.select(where)
         asked = ", ".join(f"{key}={as_text(value)}" for key, value in where.items())
         if not len(rows):
@@ -127,40 +107,30 @@ class Lines:
 
 @dataclass
 class Evidence:
-    """The evidence that one scale has of every experiment.
-
-    scale: the scale.
-    lines: experiment -> its table.
-    absent: experiment -> stem of a cell -> why it is absent.
-    shares: experiment -> stem -> what trained (victim, generator, ...) -> share of its full length.
-    falls: experiment -> stem -> by what share the loss of each trial fell in the last half of its run.
-    attacks: attack -> its parameters and parts at full size, which tell how its step size falls.
-    fact: gives a fact by its path.
-    exhibit: gives the tensors and facts of an experiment's exhibit.
-    known: all experiments that exist; None where a name that is not known is not a mistake.
-    device: where the scale was measured.
-    commit: the commit with which it was measured.
-    origins: experiment -> scale, device and commit of what is recorded.
-    """
+    """The evidence that one scale has of every experiment."""
 
     scale: str
     lines: Mapping[str, Lines]
+    # Experiment -> stem of a cell -> why it is absent.
     absent: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Experiment -> stem -> what trained (victim, generator, ...) -> share of its full length.
     shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    # Experiment -> stem -> by what share the loss of each trial fell in the last half of its run.
     falls: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    # Attack -> its parameters and parts at full size, which tell how its step size falls.
     attacks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    fact: Callable[[str], Any] = lambda path: _unknown(path)
+    fact: Callable[[str], Any] = lambda path: _unknown(path)  # gives a fact by its path
+    # Gives the tensors and facts of an experiment's exhibit.
     exhibit: Callable[[str], Any] = lambda name: _unknown(f"exhibit of {name}")
+    # All experiments that exist; None where a name that is not known is not a mistake.
     known: frozenset[str] | None = frozenset()
     device: str = ""
     commit: str = ""
+    # Experiment -> scale, device and commit of what is recorded.
     origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
 
     def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
-        """Return scale, device and commit of the rows from which a quantity was read.
-
-        leaves: experiment and line of each row.
-        """
+        """Return scale, device and commit of the rows from which a quantity was read."""
         own = (self.scale, self.device, self.commit)
         found = [self.origins.get(name, own) for name in {name for name, _ in leaves}] or [own]
         scale, device, made = (
@@ -169,24 +139,11 @@ class Evidence:
         return scale, device, made
 
     def column(self, name: str, leaves: Iterable[tuple[str, int]]) -> list[str]:
-        """Return the texts of a column in the rows from which a quantity was read, each once, sorted.
-
-        name: the column.
-        leaves: experiment and line of each row.
-        """
+        """Return the texts of a column in the rows from which a quantity was read, each once, sorted."""
         frames = [(self.lines[table].frame, line) for table, line in leaves if table in self.lines]
         return sorted({str(frame.iloc[line][name]) for frame, line in frames if name in frame})
 
     def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Lines:
-        """Return the table of an experiment.
-
-        experiment: the experiment.
-        where: the condition that is read from it. The reason is that of its cells, or of all cells where none
-        is known of them.
-
-        Raises NotMeasured with the known reason where there is no table, and UserError for a name that no
-        experiment has.
-        """
         if experiment not in self.lines:
             if self.known is not None and experiment not in self.known:
                 raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")
@@ -213,25 +170,12 @@ class Evidence:
     def missing(
         self, experiment: str, otherwise: str, where: Mapping[str, object] | None = None
     ) -> NotMeasured:
-        """Return the error for cells of a condition that were not measured: LeftOut where it is known why.
-
-        experiment: the experiment.
-        otherwise: the reason where it is not known.
-        where: as in `why`.
-        """
+        """Return the error for cells of a condition that were not measured: LeftOut where it is known why."""
         known = self.why(experiment, where)
         return LeftOut(known) if known else NotMeasured(otherwise)
 
     def read(self, experiment: str, metric: str, paper: Paper, **where: object) -> Measured:
-        """Return the mean of a metric in the one condition that `where` names.
-
-        experiment: the experiment whose table is read.
-        metric: the metric.
-        paper: the work, which says how long it ran what the row measures.
-        where: column → the wanted value.
-
-        Raises NotMeasured with the reason where there is no mean.
-        """
+        """Return the mean of a metric in the one condition that `where` names."""
         wanted = {"metric": metric, **where}
         lines = self._elsewhere(experiment, wanted) or self.table(experiment, where)
         experiment = lines.name
@@ -250,24 +194,20 @@ class Evidence:
         if independent < FEWEST or math.isnan(low):
             low = high = NAN
         length, schedule, note, open_end = self._length(lines, line, paper, wanted)
+        beats_null, nulls = self._nulls(lines, wanted, metric, mean, trials)
         return Measured(
-            mean, low, high, int(n), independent, length, False,
-            self._beats_null(lines, wanted, metric, mean, trials), trials,
+            mean, low, high, int(n), independent, length, False, beats_null, trials,
             frozenset({(experiment, line)}), (note,) if note else (), metric, True,
-            {"std": float(row["std"]) if "std" in row else NAN, "failure_rate": row.get("failure_rate")},
-            schedule, open_end, self._nulls(lines, wanted), len(as_text(row.get("seeds", "")).split()),
+            {"std": float(row["std"]) if "std" in row else NAN},
+            schedule, open_end, nulls, len(as_text(row.get("seeds", "")).split()),
         )  # fmt: skip
 
     def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
         """Return another experiment's table that has the same cell, None without one: one cell is one job."""
         if experiment in self.lines or not (where.keys() >= CELL or where.keys() >= STUDY):
             return None
-        found = [
-            each
-            for each in self.lines.values()
-            if where.keys() <= {*each.frame} and len(each.select(where)) == 1
-        ]
-        return found[0] if found else None
+        able = (each for each in self.lines.values() if where.keys() <= {*each.frame})
+        return next((each for each in able if len(each.select(where)) == 1), None)
 
     def _length(
         self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
@@ -278,8 +218,6 @@ class Evidence:
         share is less than one, and whether the work states no length and the run is not shown to have
         settled. A run that is shown to have settled counts as whole, and its schedule as at its end, where it
         is else too short or its step size falls again.
-
-        where: the columns by which the line was found.
         """
         row = lines.frame.iloc[line]
         shares, words = [1.0], []
@@ -315,10 +253,7 @@ class Evidence:
         return min(1.0, *shares), schedule, "; ".join(words), open_end
 
     def _settled(self, lines: Lines, line: int, where: Mapping[str, object], names: set[str]) -> bool:
-        """Return whether the run behind a line is shown to have settled, by losses and intermediate images.
-
-        names: the parts of the stems of its cells.
-        """
+        """Return whether the run behind a line is shown to have settled, by losses and kept images."""
         row, of_cells = lines.frame.iloc[line], self.falls.get(lines.name, {}).items()
         losses = [fall for stem, found in of_cells if names <= set(stem.split("/")) for fall in found]
         asked = {key: value for key, value in where.items() if key != "iterations"} | {"baseline": SNAPSHOT}
@@ -332,45 +267,34 @@ class Evidence:
             moves = [last.values[key] - value for key, value in first[0].values.items()]
         return settled(losses, moves, tolerance_of(str(row["metric"]), float(row["mean"]))[0])
 
-    def _beats_null(
+    def _nulls(
         self, lines: Lines, where: Mapping[str, object], metric: str, mean: float, trials: Trials | None
-    ) -> bool | None:
-        """Return whether a mean is better than every null baseline of its condition; None without one.
+    ) -> tuple[bool | None, tuple[float, ...]]:
+        """Return whether a mean is better than every null baseline of its condition, and their means.
 
         What the attack made of other updates must be worse by more than a tolerance, image by image where
         both have trials. An attack that only shows its prior knowledge is as good on other updates, up to
-        chance.
+        chance. A baseline has no null baselines itself.
         """
-        if (
-            where.get("baseline")
-            or metric not in METRICS
-            or METRICS[metric].of not in ("images", "candidates")
-        ):
-            return None
-        sign = 1 if METRICS[metric].higher_is_better else -1
+        if where.get("baseline"):
+            return None, ()
         dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
-        found = {name: lines.select({**dropped, "baseline": name}) for name in NULLS}
-        nulls = [float(lines.frame["mean"].iloc[line]) for places in found.values() for line in places]
-        nulls = [value for value in nulls if not math.isnan(value)]
-        if not nulls:
-            return None
-        for line in found[OTHER_UPDATE]:
+        places = lines.select({**dropped, "baseline": None})
+        rows = lines.frame.iloc[places]
+        measured, null = rows["mean"].notna(), rows["baseline"].isin(NULLS)
+        known = tuple(map(float, rows.loc[measured & (null | rows["baseline"].isin(CONSTANTS)), "mean"]))
+        beaten = rows.loc[measured & null, "mean"]
+        declared = METRICS.get(metric)
+        if declared is None or declared.of not in ("images", "candidates") or beaten.empty:
+            return None, known
+        sign = 1 if declared.higher_is_better else -1
+        for line in places[(rows["baseline"] == OTHER_UPDATE).to_numpy()]:
             theirs = lines.trials(int(line))
             if trials and theirs and (both := trials.values.keys() & theirs.values.keys()):
                 gain = sum(trials.values[key] - theirs.values[key] for key in both) / len(both)
                 if sign * gain <= tolerance_of(metric, mean)[0]:
-                    return False
-        return sign * mean > max(sign * value for value in nulls)
-
-    def _nulls(self, lines: Lines, where: Mapping[str, object]) -> tuple[float, ...]:
-        """Return the means of the null baselines of a condition; none for what is itself a baseline."""
-        if where.get("baseline"):
-            return ()
-        dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
-        places = lines.select({**dropped, "baseline": None})
-        rows = lines.frame.iloc[places]
-        means = rows.loc[rows["baseline"].isin((*NULLS, *CONSTANTS)), "mean"].dropna()
-        return tuple(map(float, means))
+                    return False, known
+        return sign * mean > float((sign * beaten).max()), known
 
 
 def _unknown(what: str) -> Any:

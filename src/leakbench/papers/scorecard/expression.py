@@ -29,16 +29,6 @@ FORMAT = r"(\.\d)?[efg]?"
 
 
 def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.expr:
-    """Return the syntax tree of an expression.
-
-    text: the expression.
-    where: file and key, for messages.
-    functions: the functions that it may call.
-    names: the names that it may use.
-
-    Raises UserError for anything but the syntax of the module, and for a function or name that does not
-    exist.
-    """
     if not isinstance(text, str) or len(text) > LONGEST:
         raise UserError(f"{where}: is no expression of at most {LONGEST:,} characters (see papers/README.md)")
     try:
@@ -131,14 +121,6 @@ def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
 
 
 def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names: Mapping[str, Any]) -> Any:
-    """Return the value of a parsed expression.
-
-    tree: the syntax tree, of `parse`.
-    functions: name → the function that it stands for.
-    names: name → its value.
-
-    Raises NotMeasured where nothing was measured, and TypeError and other errors for values that do not fit.
-    """
     steps = itertools.count(1)
 
     def counted(items: Iterable[Any]) -> Iterable[Any]:

@@ -15,11 +15,7 @@ CORE, OTHERS = "core", "others"
 
 
 def kinds(card: pd.DataFrame, core: Collection[str]) -> Mapping[str, dict[str, int]]:
-    """Return the number of reproduced results of each kind, of the core works and of the others.
-
-    card: the rows of a scorecard.
-    core: the names of the works that leakbench was made to rerun (`core` of paper.yaml).
-    """
+    """Return the number of reproduced results of each kind, of the core works and of the others."""
     rows = card[(card["class"] == "result") & (card["verdict"] == "reproduced")]
     own = rows["work"].isin(list(core))
     return {

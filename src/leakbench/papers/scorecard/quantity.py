@@ -30,14 +30,10 @@ class LeftOut(NotMeasured):
 
 @dataclass(frozen=True)
 class Trials:
-    """The single trials behind a mean.
+    """The single trials behind a mean."""
 
-    values: trial key -> value.
-    clusters: trial key -> its cluster (the update).
-    """
-
-    values: Mapping[str, float]
-    clusters: Mapping[str, str]
+    values: Mapping[str, float]  # trial key -> value
+    clusters: Mapping[str, str]  # trial key -> its cluster (the update)
 
     def combined(self, other: "Trials", operation: Callable[[float, float], float]) -> "Trials | None":
         """Return the trials of a paired combination; None where the two sides are not the same trials."""
@@ -46,61 +42,39 @@ class Trials:
         return Trials({k: operation(v, other.values[k]) for k, v in self.values.items()}, self.clusters)
 
     def means(self) -> tuple[float, ...]:
-        """Return the mean value of each cluster."""
         found: dict[str, list[float]] = {}
         for key, value in self.values.items():
             found.setdefault(self.clusters[key], []).append(value)
         return tuple(sum(each) / len(each) for each in found.values())
 
     def mapped(self, operation: Callable[[float], float]) -> "Trials":
-        """Return the trials with `operation` applied to each value."""
         return Trials({key: operation(value) for key, value in self.values.items()}, self.clusters)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured quantity.
+    """A measured quantity."""
 
-    value: the mean, or what an expression makes of means; NaN where it is undefined, such as a ratio to zero.
-    low: the lower end of its 95 % interval; NaN where there are too few trials.
-    high: the upper end of its 95 % interval; NaN where there are too few trials.
-    n: measurements behind it as the table counts them, images or updates; the smallest of its parts.
-    independent: independent trials, updates or seeds; the smallest of its parts. Infinite for what is exact.
-    length: share of the published length (iterations, rounds, training) that ran; the smallest of its parts.
-    unequal: whether two sides of a comparison ran for shares of their published length more than EQUAL_BUDGET
-    apart.
-    beats_null: whether every mean behind it is better than its null baselines; None where there are none.
-    trials: the single trials behind it, None where they are not known.
-    leaves: the table rows from which it was read.
-    notes: what a reader must know of it, such as a stand-in.
-    metric: its metric, empty where it has none.
-    raw: whether it is one row of a table, so that its metric's range is its own.
-    extra: further statistics of the row.
-    schedule: how far its run came in the schedule of the step size; of its parts, the one whose step size
-    falls again. None where it has none, or where the run has settled.
-    open_end: whether the source states no length for a part of it, and that run is not shown to have settled.
-    nulls: what the null baselines of one row of a table give; empty for a combination.
-    networks: the networks on which it was measured, the smallest of its parts; 0 for what has none.
-    """
-
-    value: float
-    low: float = NAN
+    value: float  # NaN where it is undefined, such as a ratio to zero
+    low: float = NAN  # the ends of its 95 % interval, NaN where there are too few trials
     high: float = NAN
-    n: int | None = None
-    independent: float = math.inf
-    length: float = 1.0
-    unequal: bool = False
-    beats_null: bool | None = None
-    trials: Trials | None = None
-    leaves: frozenset[Any] = frozenset()
-    notes: tuple[str, ...] = ()
-    metric: str = ""
-    raw: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    # Of a combination, each of the next three is the smallest of its parts.
+    n: int | None = None  # measurements as the table counts them, images or updates
+    independent: float = math.inf  # independent trials, updates or seeds; infinite for what is exact
+    length: float = 1.0  # share of the published length (iterations, rounds, training) that ran
+    unequal: bool = False  # whether two compared sides ran for shares of it more than EQUAL_BUDGET apart
+    beats_null: bool | None = None  # whether every mean behind it does; None where there are no nulls
+    trials: Trials | None = None  # the single trials behind it, None where they are not known
+    leaves: frozenset[Any] = frozenset()  # the table rows from which it was read
+    notes: tuple[str, ...] = ()  # what a reader must know of it, such as a stand-in
+    metric: str = ""  # its metric, empty where it has none
+    raw: bool = False  # whether it is one row of a table, so that its metric's range is its own
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)  # `std` of one row of a table
+    # As of a sample; of a combination, that of the part whose step size falls again.
     schedule: Schedule | None = None
-    open_end: bool = False
-    nulls: tuple[float, ...] = ()
-    networks: int = 0
+    open_end: bool = False  # whether a part has no stated length, and its run has not settled
+    nulls: tuple[float, ...] = ()  # what the null baselines of one row give; empty for a combination
+    networks: int = 0  # the networks that it was measured on, the fewest of its parts; 0 for what has none
 
     def __add__(self, other: "Measured | float") -> "Measured":
         return linear(self, as_measured(other), 1.0)
@@ -209,10 +183,6 @@ def linear(a: Measured, b: Measured, sign: float) -> Measured:
     """Return a + sign b, paired where both have the same trials.
 
     Otherwise the two are independent estimates, with the square-and-add interval (Newcombe 1998).
-
-    a: the first quantity.
-    b: the second quantity.
-    sign: 1 or -1.
     """
     shared = _compared(a, b)
     if a.trials and b.trials and (both := a.trials.combined(b.trials, lambda x, y: x + sign * y)):
@@ -247,10 +217,7 @@ def ratio(a: Measured, b: Measured) -> Measured:
 
 
 def distinct(parts: Iterable[Measured]) -> list[Measured]:
-    """Return the parts that rest on other rows than every earlier part, so that a stand-in counts once.
-
-    Raises NotMeasured where there are no parts.
-    """
+    """Return the parts that rest on other rows than every earlier part, so that a stand-in counts once."""
     kept: list[Measured] = []
     for part in map(as_measured, parts):
         same = next((i for i, other in enumerate(kept) if part.leaves and part.leaves == other.leaves), None)
@@ -295,7 +262,6 @@ def _extreme(parts: Iterable[Measured], of: Callable[[list[float]], float]) -> M
 
 
 def magnitude(a: Measured) -> Measured:
-    """Return the absolute value of a quantity."""
     ends = sorted((abs(a.low), abs(a.high)))
     low = 0.0 if a.low <= 0 <= a.high else ends[0]
     return replace(a, value=abs(a.value), low=low, high=ends[1], trials=None, raw=False, nulls=())
@@ -312,9 +278,6 @@ def share_above(parts: Iterable[Measured], threshold: float) -> Measured:
 
     The interval runs from the share of conditions whose whole interval exceeds the threshold to the share of
     those whose interval reaches above it.
-
-    parts: the conditions.
-    threshold: the value to exceed.
     """
     return scaled(count_above(some := distinct(parts), threshold), 1 / len(some))
 
@@ -330,10 +293,7 @@ def count_above(parts: Iterable[Measured], threshold: float) -> Measured:
 
 
 def greatest_at(curve: Mapping[float, Measured]) -> Measured:
-    """Return the place at which a curve is greatest; the interval spans all places at which it may be.
-
-    curve: place → quantity.
-    """
+    """Return the place at which a curve is greatest; the interval spans all places at which it may be."""
     top = max(curve, key=lambda x: curve[x].value)
     unknown = any(math.isnan(point.low) for point in curve.values())
     rivals = [x for x, point in curve.items() if point.high >= curve[top].low]
@@ -342,11 +302,7 @@ def greatest_at(curve: Mapping[float, Measured]) -> Measured:
 
 
 def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measured:
-    """Return Spearman's rank correlation of places and the values of a curve, without an interval.
-
-    xs: the places.
-    points: the quantity at each place.
-    """
+    """Return Spearman's rank correlation of places and the values of a curve, without an interval."""
     from scipy.stats import spearmanr
 
     found = float(spearmanr(list(xs), [point.value for point in points]).statistic)
@@ -354,10 +310,7 @@ def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measure
 
 
 def won(a: Measured) -> Measured:
-    """Return the share of the trials behind a difference in which the difference is above 0.
-
-    Raises NotMeasured where single trials are not kept.
-    """
+    """Return the share of the trials behind a difference in which the difference is above 0."""
     if a.trials is None:
         raise NotMeasured("single samples are not kept")
     found = from_trials(a.trials.mapped(lambda value: float(value > 0)), a)
@@ -368,8 +321,6 @@ def median(a: Measured) -> Measured:
     """Return the median of the independent trials behind a quantity, for outcomes of two kinds.
 
     Its interval assumes no distribution; fewer than six trials have none.
-
-    Raises NotMeasured where single trials are not kept.
     """
     if a.trials is None:
         raise NotMeasured("single samples are not kept")
@@ -378,11 +329,7 @@ def median(a: Measured) -> Measured:
 
 
 def first_near_end(curve: Mapping[float, Measured], room: float) -> Measured:
-    """Return the first place whose value is within `room` of the last value, without an interval.
-
-    curve: place → quantity, in order.
-    room: the largest distance.
-    """
+    """Return the first place whose value is within `room` of the last value, without an interval."""
     *_, end = curve.values()
     found = next(x for x, point in curve.items() if abs(point.value - end.value) <= room)
     return Measured(float(found), **_joined(list(curve.values())) | {"metric": ""})
@@ -395,11 +342,6 @@ def deviation(like: Measured, unit: float = 1.0) -> Measured:
     degrees of freedom. A deviation of 0 of a share, of which every count was right (or wrong), has the
     interval that the counts have: N counts without a wrong one are consistent with a share p of wrong ones of
     1 - 0.025^(1/N), and independent counts, m in each trial, then deviate by √(p (1 - p) / m).
-
-    like: the mean.
-    unit: the factor by which our unit is multiplied.
-
-    Raises NotMeasured for fewer than two trials.
     """
     from scipy.stats import chi2
 

@@ -17,14 +17,6 @@ def of_records(
     known: frozenset[str] | None = None,
     attacks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Evidence:
-    """Return the evidence of recorded runs.
-
-    found: runs of one scale, or of one seed of it, at least one.
-    ages: experiment -> in words, what has changed since it was recorded. Such a record is no evidence, and
-    the words are the reason why the experiment has none.
-    known: all experiments that exist, None where a name that is not known is not a mistake.
-    attacks: attack -> its parameters and parts at full size.
-    """
     old = {name: age for name, age in (ages or {}).items() if age}
     kept = {each.name: each for each in found if each.name not in old}
     scale, (plain, _) = found[0].scale, run_of(found[0].scale)
@@ -53,8 +45,6 @@ def joined(scales: Sequence[Evidence]) -> Evidence:
     """Return the evidence that several recorded scales give together: of each experiment its first record.
 
     A statement may rest on experiments that no single scale has, as a mean over batches of all sizes does.
-
-    scales: the evidence of recorded scales, the longest first, at least one.
     """
 
     def exhibit(name: str) -> Any:

@@ -18,17 +18,9 @@ from leakbench.papers.scorecard.checking import Evidence
 from leakbench.papers.scorecard.evidence import PLACE
 from leakbench.papers.scorecard.evidence import Evidence as Scale
 from leakbench.papers.scorecard.quantity import LeftOut, Measured, NotMeasured, deviation, scaled
+from leakbench.papers.verdicts.sample import EXACT, Ordering, Sample, Statement
 from leakbench.papers.verdicts.tolerances import possible, tolerance_of
-from leakbench.papers.verdicts.verdict import (
-    EXACT,
-    Ordering,
-    Sample,
-    Statement,
-    Verdict,
-    decide,
-    decide_outcome,
-    decide_text,
-)
+from leakbench.papers.verdicts.verdict import Verdict, decide, decide_outcome, decide_text
 from leakbench.papers.work import Work
 
 COLUMNS = [
@@ -42,20 +34,15 @@ RECOGNISABLE, IDENTIFIED = 0.5, 0.5
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether an attack succeeds.
-
-    ssim: the mean SSIM.
-    identified: the share of identified images.
-    recognised: whether each update is recognised; one value, for the mean, where trials are not kept.
-    """
+    """Whether an attack succeeds."""
 
     ssim: Measured
     identified: Measured
+    # Whether each update is recognised; one value, for the mean, where trials are not kept.
     recognised: Sequence[bool]
 
     @property
     def leaves(self) -> frozenset[Any]:
-        """Return the table rows from which the outcome was read."""
         return self.ssim.leaves
 
     def __str__(self) -> str:
@@ -64,45 +51,31 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of one scale for a statement.
-
-    scale: the scale.
-    value: the quantity, outcome or text, None where nothing was measured.
-    verdict: the verdict on it.
-    left_out: whether nothing was measured for a reason that the run or the record states.
-    """
+    """The result of one scale for a statement."""
 
     scale: Scale
-    value: Measured | Outcome | str | None
+    value: Measured | Outcome | str | None  # the quantity, outcome or text, None where nothing was measured
     verdict: Verdict
-    left_out: bool = False
+    left_out: bool = False  # whether nothing was measured for a reason that the run or the record states
 
 
 def to_csv(card: pd.DataFrame) -> str:
-    """Return a scorecard as CSV text, with six significant digits of each number.
-
-    card: what `Card.frame` returns. Its column `measured` holds numbers and words.
-    """
+    """Return a scorecard as CSV text, with six significant digits of each number."""
     measured = card["measured"].map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
     return str(card.assign(measured=measured).to_csv(index=False, float_format="%.6g"))
 
 
 @dataclass
 class Card:
-    """Judges every statement of the works on the evidence of several scales.
-
-    works: the works.
-    scales: the evidence of each scale, the longest first.
-    run: what the run itself measured. Where it is none of `scales`, it decides nothing and is only shown.
-    costs: experiment -> stem of a cell -> core-seconds at the published size.
-    missing: data set -> why it is absent.
-    """
+    """Judges every statement of the works on the evidence of several scales."""
 
     works: Sequence[Work]
-    scales: Sequence[Scale]
+    scales: Sequence[Scale]  # the evidence of each scale, the longest first
+    # What the run itself measured. Where it is none of `scales`, it decides nothing and is only shown.
     run: Scale
+    # Experiment -> stem of a cell -> core-seconds at the published size.
     costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    missing: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)  # data set -> why it is absent
 
     def __post_init__(self) -> None:
         self._entries = {entry.id: entry for work in self.works for entry in entries(work)}
@@ -111,23 +84,13 @@ class Card:
         self._open: set[tuple[str, int]] = set()
 
     def frame(self, about: str = "") -> pd.DataFrame:
-        """Return one row for every printed number and claim, with the columns COLUMNS, works in order.
-
-        about: an experiment; only the statements that rest on it then have a row.
-        """
+        """Return one row for every printed number and claim, with the columns COLUMNS, works in order."""
         asked = [entry for entry in self._entries.values() if not about or entry.reads(about)]
         frame = pd.DataFrame(map(self._line, asked), columns=COLUMNS)
         numbers = dict.fromkeys(("ci_low", "ci_high", "here"), "float64")
         return frame.astype(numbers | dict.fromkeys(("n", "networks", "here_n"), "Int64"))
 
     def value(self, key: str, scale: Scale) -> Measured | Outcome | str:
-        """Return what one scale measured of a statement.
-
-        key: the id of the statement.
-        scale: the evidence of the scale.
-
-        Raises NotMeasured where it measured nothing.
-        """
         place = (key, id(scale))
         if place not in self._known:
             if place in self._open:
@@ -145,8 +108,6 @@ class Card:
         return found
 
     def _view(self, entry: Entry, scale: Scale) -> Evidence:
-        """Return the evidence of a scale as one statement reads it."""
-
         def named(key: str) -> Measured:
             if key not in self._entries:
                 raise UserError(f"{entry.where}: measured: no row or claim {key!r} (mend the id)")
@@ -325,10 +286,7 @@ class Card:
 
 
 def _checked(entry: Entry, view: Evidence, words: Mapping[str, str]) -> Any:
-    """Return the result of a function of a work's checks.py.
-
-    Raises UserError where the function fails with an error other than UserError and NotMeasured.
-    """
+    """Return the result of a function of a work's checks.py."""
     name = entry.reading.text
     check = entry.work.check(name, entry.where)
     try:
@@ -381,7 +339,6 @@ def _recognised(ssim: Any, identified: Any) -> Any:
 
 
 def _outcome(view: Evidence) -> Outcome:
-    """Return whether an attack succeeds in a statement's condition."""
     ssim, identified = (view.at(metric=metric, convention="standard") for metric in ("ssim", "identified"))
     if not (ssim.trials and identified.trials):
         return Outcome(ssim, identified, [_recognised(ssim.value, identified.value)])

@@ -16,10 +16,6 @@ COLUMNS = [
 def by_seed(works: Sequence[Work], own: Evidence, others: Mapping[int, Evidence]) -> pd.DataFrame:
     """Return the verdicts of each seed on every statement that own and raised seeds measure.
 
-    works: the works whose statements are judged.
-    own: the evidence of one scale with the experiments' own seeds.
-    others: what was added to every seed -> the evidence of that scale.
-
     There is one row for each statement and seed, those of the own seeds first, with columns COLUMNS: `raised`
     is what was added (0 for the own seeds), and `seeds` are the seeds with which a row was measured.
     """

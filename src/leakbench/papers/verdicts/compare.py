@@ -28,10 +28,6 @@ def read_scorecard(path: Path) -> pd.DataFrame:
 
 
 def compared(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that both scorecards have, in the order of `new`.
-
-    Columns: id, class (empty without one), old and new verdict.
-    """
     rows = new.merge(old[["id", "verdict"]], on="id", suffixes=("_new", "_old"))
     kind = rows.get("class", "")
     return pd.DataFrame(
@@ -40,11 +36,7 @@ def compared(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(rows: pd.DataFrame) -> dict[str, int]:
-    """Return numbers of rows, as `compared` returns them.
-
-    They are the numbers of all rows, of rows measured in either scorecard, of rows decided in both, of rows
-    that changed from one decided word to another, and of rows that changed at all.
-    """
+    """Return numbers of rows, as `compared` returns them."""
     decided = rows["old"].isin(DECIDED) & rows["new"].isin(DECIDED)
     changed = rows["old"] != rows["new"]
     return {
@@ -57,12 +49,7 @@ def counts(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def together(cards: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, str]:
-    """Return the rows on which the scorecards give different words, and a sentence on how many they are.
-
-    cards: name -> scorecard.
-
-    Columns: id, class (empty without one), one for each name. Rows that a scorecard lacks are left out.
-    """
+    """Return the rows on which the scorecards give different words, and a sentence on how many they are."""
     first, *others = cards.items()
     rows = pd.DataFrame(
         {"id": first[1]["id"], "class": first[1].get("class", ""), first[0]: first[1]["verdict"]}
@@ -93,11 +80,7 @@ def _told(rows: pd.DataFrame) -> str:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """Return in words what changed among rows, as `compared` returns them.
-
-    The text gives the counts, the counts of each class, the changes from word to word, and the ids of the
-    rows that have another decided word.
-    """
+    """Return in words what changed among rows, as `compared` returns them."""
     lines = [_told(rows)]
     lines += [f"  {kind}: {_told(part)}" for kind, part in rows.groupby(rows["class"].map(str)) if kind]
     changed = rows[rows["old"] != rows["new"]]

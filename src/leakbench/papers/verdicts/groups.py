@@ -9,13 +9,7 @@ APART = 2.0
 
 
 def two_groups(values: Sequence[float], least: float) -> tuple[list[float], list[float]] | None:
-    """Return the lower and the upper group of trials, None where they are of one kind.
-
-    The widest gap between neighbours separates the groups.
-
-    values: the independent trials.
-    least: how wide the gap must be at least.
-    """
+    """Return the lower and the upper group of trials, None where they are of one kind."""
     ordered = sorted(values)
     if len(ordered) < 2 or not all(map(math.isfinite, ordered)):
         return None

@@ -11,26 +11,17 @@ FALLS_AT = (3 / 8, 5 / 8, 7 / 8)
 
 @dataclass(frozen=True)
 class Schedule:
-    """A run of the first iterations of a schedule.
-
-    ran: the iterations that ran.
-    full: the iterations over which the step size falls.
-    ahead: the iterations after the run's end at which the step size falls again. Of a steady decline it is
-    the next one alone.
-    """
+    """A run of the first iterations of a schedule."""
 
     ran: int
-    full: int
+    full: int  # the iterations over which the step size falls
+    # The iterations after the run's end at which the step size falls again. Of a steady decline it is the
+    # next one alone.
     ahead: tuple[int, ...] = ()
 
 
 def schedule_of(attack: Mapping[str, Any], ran: int) -> Schedule | None:
-    """Return how far a run came in the schedule of an attack; None where the step size never falls.
-
-    attack: what the catalogue says of the attack: its `optimiser`, and `decay_over` where the step size falls
-    as in a run of that many iterations. Without it the whole schedule fits into the run, however short.
-    ran: the iterations that ran.
-    """
+    """Return how far a run came in the schedule of an attack; None where the step size never falls."""
     decays = [arguments.get("decay") or False for arguments in (attack.get("optimiser") or {}).values()]
     full = int(attack.get("decay_over") or ran)
     falls = [int(full * share) for share in FALLS_AT] if True in decays else []

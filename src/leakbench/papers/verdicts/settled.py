@@ -20,14 +20,6 @@ TRIALS = 0.9
 
 
 def settled(falls: Sequence[float], moves: Sequence[float] = (), tolerance: float = 0.0) -> bool:
-    """Return whether a run had settled.
-
-    falls: the share by which the loss of each trial fell in the last half of the run; empty where it is not
-    known.
-    moves: by how much the metric of each trial changed since the first half. It is empty where no image of
-    the first half was kept, and then the loss decides alone.
-    tolerance: that of the metric, in its unit.
-    """
     loss = np.asarray(falls, np.float64) < FALL
     metric = np.abs(np.asarray(moves, np.float64)) <= MOVE * tolerance
     return bool(loss.size and loss.mean() >= TRIALS and (not metric.size or metric.mean() >= TRIALS))

@@ -8,21 +8,15 @@ from leakbench.base.errors import UserError
 
 
 class Tolerance(NamedTuple):
-    """How near is near enough for a metric, in its own unit.
+    """How near is near enough for a metric, in its own unit."""
 
-    amount: the tolerance; where `relative`, as a share of the printed number.
-    low: the least value that its outcomes take, infinite where there is none; unseen outcomes are placed
-    there.
-    high: the greatest value, in the same way.
-    relative: whether the tolerance is a share of the printed number.
-    monotone: whether a larger number always says the same about quality; in a
-    unit that is not, agreement is no success by itself.
-    """
-
-    amount: float
+    amount: float  # the tolerance; where `relative`, as a share of the printed number
+    # The least value that its outcomes take, infinite where there is none; unseen outcomes are placed there.
     low: float
-    high: float
-    relative: bool = False
+    high: float  # the greatest value, in the same way
+    relative: bool = False  # whether the tolerance is a share of the printed number
+    # Whether a larger number always says the same about quality; in a unit that is not, agreement is no
+    # success by itself.
     monotone: bool = True
 
 
@@ -129,15 +123,7 @@ _WIDER: dict[str, tuple[float, float]] = {
 
 
 def possible(metric: str, low: float, high: float, unit: float = 1.0) -> tuple[float, float]:
-    """Return the interval of a mean as it is shown: cut off at the least and greatest value of the metric.
-
-    Student's t does not respect a range. The verdict takes its interval uncut (docs/verdicts.md).
-
-    metric: its name; the interval of an unknown metric is not cut.
-    low: the lower end; NaN stays NaN.
-    high: the upper end; NaN stays NaN.
-    unit: as in `tolerance_of`.
-    """
+    """Return the interval of a mean as it is shown: cut off at the least and greatest value of the metric."""
     names = [name for name in TOLERANCES if fnmatchcase(metric, name)]
     if not names:
         return low, high
@@ -147,14 +133,7 @@ def possible(metric: str, low: float, high: float, unit: float = 1.0) -> tuple[f
 
 
 def tolerance_of(metric: str, published: float, unit: float = 1.0) -> tuple[float, tuple[float, float], bool]:
-    """Return (tolerance, bounds, monotone) of a printed number of a metric, in the printed unit.
-
-    metric: a metric's name, or one of the kinds at the end of the table.
-    published: the printed number, in the printed unit; relative tolerances refer to it.
-    unit: the factor from our unit to the printed one, such as 100 for percent; positive.
-
-    Raises UserError for a metric that has no line in the table.
-    """
+    """Return (tolerance, bounds, monotone) of a printed number of a metric, in the printed unit."""
     names = [name for name in TOLERANCES if fnmatchcase(metric, name)]
     if not names:
         raise UserError(f"verdicts/tolerances.py: no tolerance for '{metric}' (add a line to TOLERANCES)")

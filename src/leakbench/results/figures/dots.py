@@ -11,20 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from leakbench.results.figures import words
-from leakbench.results.figures.facet import (
-    MARKERS,
-    bounded,
-    colours,
-    compare,
-    compared,
-    entry,
-    faceted,
-    grouped,
-    keyed,
-    legend_height,
-    scatter,
-)  # fmt: skip
+from leakbench.results.figures import facet, words
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import chosen, counted, levels, word
 from leakbench.results.figures.sheet import GREY, MUTED, Body
@@ -80,25 +67,25 @@ def dots(
         rows = pd.concat([rows, _runs(result, runs, metrics)], ignore_index=True)
     if not (rows["baseline"] == "").any():
         return None
-    rows = grouped(result, rows, columns, text, block=blocks, line=y, hue=hue)
+    rows = facet.grouped(result, rows, columns, text, block=blocks, line=y, hue=hue)
     own = rows[rows["baseline"] == ""]
     rows = rows.merge(own[["block", "line"]].drop_duplicates())
     measured = [metric for metric in metrics if metric in set(own["metric"])]
     shown = measured if panels == "metric" else levels(result, own, panels, columns)
     names = list(dict.fromkeys(own["hue"]))
-    palette, markers = colours(names, inked), dict(zip(names, MARKERS, strict=False))
+    palette, markers = facet.colours(names, inked), dict(zip(names, facet.MARKERS, strict=False))
     lined = {
         str(block): list(dict.fromkeys(part["line"])) for block, part in own.groupby("block", sort=False)
     }
     rows = rows.assign(shift=_shifts(own, rows, names))
     pitch = LINE + FURTHER * (own.groupby(["block", "line"])["hue"].nunique().max() - 1)
     heights = [pitch * len(lines) + HEADING for lines in lined.values()]
-    entries = keyed(palette, markers, "color") + compared(rows)
+    entries = facet.keyed(palette, markers, "color") + facet.compared(rows)
     if chance and result.facts.get("classes"):
-        entries.append(entry("chance", color=GREY, linestyle=":"))
+        entries.append(facet.entry("chance", color=GREY, linestyle=":"))
     for metric, value in (level or {}).items():
         label = f"{words.called('metric', metric)} by chance: {value:g}"
-        entries.append(entry(label, color=MUTED, linestyle="--", linewidth=1))
+        entries.append(facet.entry(label, color=MUTED, linestyle="--", linewidth=1))
 
     def mark(axes: Axes, block: str, value: Any) -> None:
         part = rows[(rows["block"] == block) & (rows[panels] == value)]
@@ -125,15 +112,12 @@ def dots(
 
     parts = [(block, value) for block in lined for value in shown]
     note = counted(rows) + _small(own, "run" in set(rows["baseline"]))
-    place: Any = {"heights": heights, "across": len(shown), "below": AXIS + legend_height(entries)}
-    return faceted(mark, parts, note, entries=entries, sharex="col", **place)
+    place: Any = {"heights": heights, "across": len(shown), "below": AXIS + facet.legend_height(entries)}
+    return facet.faceted(mark, parts, note, entries=entries, sharex="col", **place)
 
 
 def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
-    """Return how far each row stands below the middle of its line.
-
-    The groups of a line (of `own`) stand a little below each other, in the order of `names`, around it.
-    """
+    """Return how far each row stands below the middle of its line."""
     found: dict[tuple[str, str, str], float] = {}
     for (block, line), part in own.groupby(["block", "line"], sort=False):
         there = [name for name in names if name in set(part["hue"])]
@@ -154,8 +138,8 @@ def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict
     axes.hlines(*ends, color=list(whole["hue"].map(palette)), linewidth=1.2, zorder=2)
     sizes = {"size": "faint", "sizes": {True: 9, False: 24}}
     look = {"hue": "hue", "palette": palette, "style": "hue", "markers": markers, "linewidth": 0, "zorder": 3}
-    scatter(axes, own, "mean", "place", **sizes, **look)
-    compare(axes, rows, "mean", "place", palette)
+    facet.scatter(axes, own, "mean", "place", **sizes, **look)
+    facet.compare(axes, rows, "mean", "place", palette)
 
 
 def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> None:
@@ -163,7 +147,7 @@ def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> 
     if value in log:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
-    elif value not in zoom and bounded(value):
+    elif value not in zoom and facet.bounded(value):
         axes.set_xlim(-0.02, 1.03)
     elif value not in zoom and axes.get_xlim()[0] > 0 and not str(value).startswith("psnr"):
         axes.set_xlim(left=0)
@@ -180,11 +164,7 @@ def _small(own: pd.DataFrame, runs: bool) -> str:
 
 
 def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """Return the records of an exhibit's list as rows of the baseline "run", and their means.
-
-    Only metrics that the table lacks have such rows: the table's numbers may be of other models of the same
-    runs, such as those that were best on a test.
-    """
+    """Return the records of an exhibit's list as rows of the baseline "run", and their means."""
     records = pd.DataFrame(result.facts.get(key, []))
     if records.empty:
         return records

@@ -48,20 +48,14 @@ def faceted(
     heights: Sequence[float],
     below: float,
     across: int = 1,
+    widths: Sequence[float] | None = None,
     entries: Sequence[Line2D] = (),
     **shared: Any,
 ) -> Body:
-    """Return a drawing of a grid of axes, with a legend below if there are entries.
-
-    mark: paints a part into its axes; it is given the axes, and what the part holds.
-    parts: what is painted, row by row from left to right.
-    heights: of the rows, in inches.
-    below: the room below them in inches, for the legend and labels.
-    shared: further settings of `subplots`.
-    """
+    """Return a drawing of a grid of axes, with a legend below if there are entries."""
 
     def paint(body: SubFigure) -> None:
-        ratios = {"height_ratios": heights}
+        ratios = {"height_ratios": heights, "width_ratios": widths}
         grid: Any = body.subplots(len(heights), across, squeeze=False, gridspec_kw=ratios, **shared)
         for axes, part in itertools.zip_longest(grid.flat, parts):
             mark(axes, *part) if part else axes.remove()
@@ -90,10 +84,7 @@ def entry(label: str, **look: Any) -> Line2D:
 
 
 def keyed(looks: Mapping[str, Any], markers: Mapping[str, str], varied: str, **look: Any) -> list[Line2D]:
-    """Return the legend's entries for groups that differ in one setting, if there are several groups.
-
-    looks: group → the setting `varied` of `Line2D`.
-    """
+    """Return the legend's entries for groups that differ in one setting, if there are several groups."""
     several = [name for name in looks if name and len(looks) > 1]
     return [entry(name, marker=markers.get(name, ""), **{varied: looks[name]}, **look) for name in several]
 
@@ -111,12 +102,10 @@ def compared(rows: pd.DataFrame) -> list[Line2D]:
 
 
 def legend_height(entries: Sequence[Line2D]) -> float:
-    """Return the height of a legend in inches."""
     return ENTRY * (1 + math.ceil(len(entries) / _beside(entries))) if entries else 0.1
 
 
 def _beside(entries: Sequence[Line2D]) -> int:
-    """Return how many entries of a legend fit beside each other."""
     longest = max(len(str(each.get_label())) for each in entries)
     return max(1, min(5, len(entries), int((WIDTH - 0.3) / (LETTER * longest + HANDLE))))
 
@@ -145,7 +134,6 @@ def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str
 def shaded(
     axes: Axes, values: pd.DataFrame, title: str, down: Sequence[str], across: Sequence[str], **look: Any
 ) -> None:
-    """Paint a map of squares with a number in each."""
     own: Any = {"cmap": "rocket_r", "vmin": 0, "linewidths": 0.6, "linecolor": "white"}
     sns.heatmap(values, ax=axes, xticklabels=across, yticklabels=down, **own | look)
     axes.set(xlabel="", ylabel="", title=title)

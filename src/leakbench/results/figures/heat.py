@@ -49,8 +49,9 @@ def heat(
     defences = sorted(levels(result, own, "defence"), key=lambda name: name != "none")
     of_images = result.rows[result.rows["metric"].isin(OF_IMAGES)]
     pixels = set(zip(of_images["victim"], of_images["attack"], strict=True))
+    rows = rows.assign(image=[pair in pixels for pair in zip(rows["victim"], rows["attack"], strict=True)])
     groups = [
-        (key, *_square(result, _of_images(part, pixels), defences, apart, pixels))
+        (key, *_square(result, _of_images(part), defences, apart))
         for key, part in rows.groupby(["dataset", "victim"], sort=False)
     ]
     steps = own.groupby("attack")["iterations"].max().to_dict() if "iterations" in own else {}
@@ -91,32 +92,22 @@ def heat(
     return faceted(mark, groups, note, heights=heights, below=FOOT, sharex=True)
 
 
-def _of_images(rows: pd.DataFrame, pixels: set[tuple[str, str]]) -> pd.DataFrame:
+def _of_images(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of one map without the nulls of features, if it has nulls of images."""
-    null = rows["baseline"] != ""
-    images = pd.Series(
-        [pair in pixels for pair in zip(rows["victim"], rows["attack"], strict=True)], rows.index
-    )
-    return rows[~null | images] if (null & images).any() else rows
+    null, image = rows["baseline"] != "", rows["image"]
+    return rows[~null | image] if (null & image).any() else rows
 
 
 def _square(
-    result: Result,
-    rows: pd.DataFrame,
-    defences: list[str],
-    apart: tuple[str, ...],
-    pixels: set[tuple[str, str]],
+    result: Result, rows: pd.DataFrame, defences: list[str], apart: tuple[str, ...]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the numbers of one map and their marks.
-
-    The rows are the strongest attacker, then each attack, then the attacks `apart`, then the null baselines.
-    """
+    # The strongest attacker, then each attack, then the attacks `apart`, then the null baselines.
     own, null = rows[rows["baseline"] == ""], rows[rows["baseline"] != ""]
     means = own.pivot_table(index="attack", columns="defence", values="mean")
     below = null.pivot_table(index="baseline", columns="defence", values="mean")
     attacks = [name for name in levels(result, own, "attack") if name not in apart]
     others = [name for name in apart if name in means.index]
-    of_images = [name for name in attacks if (rows["victim"].iloc[0], name) in pixels]
+    of_images = [name for name in attacks if name in set(own.loc[own["image"], "attack"])]
     able = means.loc[of_images or attacks].dropna(axis="columns", how="all")
     square = pd.concat([able.max().to_frame(STRONGEST).T, means.loc[attacks], means.loc[others], below])
     marks, top = _failed(own), {}

@@ -59,7 +59,6 @@ def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
 
 
 def _value(source: str, names: dict[str, Any], place: str) -> Any:
-    """Run statements and return the value of the last one if it is an expression."""
     tree = ast.parse(source, place)
     ends = tree.body[-1:]
     asked = isinstance(ends[0], ast.Expr) if ends else False

@@ -15,19 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from leakbench.base.cellname import CELL
-from leakbench.results.figures import words
-from leakbench.results.figures.facet import (
-    MARKERS,
-    bounded,
-    colours,
-    compare,
-    compared,
-    entry,
-    faceted,
-    grouped,
-    keyed,
-    legend_height,
-)  # fmt: skip
+from leakbench.results.figures import facet, words
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import chosen, counted, levels, numeric, ordered, word
 from leakbench.results.figures.sheet import INK, MUTED, WIDTH, Body
@@ -89,7 +77,7 @@ def lines(
         return None
     order = {"metric": {name: name for name in metrics}} | (columns or {})
     titles = list(dict.fromkeys(zip(*(ordered(result, own, panels, order)[c] for c in panels), strict=True)))
-    rows = grouped(result, rows, columns, text, hue=hue, style=style)
+    rows = facet.grouped(result, rows, columns, text, hue=hue, style=style)
     # The colours of a quantity go from light to dark.
     rising = len(hue) == 1 and hue[0] != "client" and numeric(rows[hue[0]])
     places = {}
@@ -98,14 +86,14 @@ def lines(
         rows = rows.assign(**{x: rows[x].map(places)})
     rows = rows.assign(**{x: rows[x].astype(float)})
     measured = rows[~rows["baseline"].isin(words.BASELINES)]
-    palette = colours(list(dict.fromkeys(measured["hue"])), inked, rising=rising)
+    palette = facet.colours(list(dict.fromkeys(measured["hue"])), inked, rising=rising)
     dashes = dict(zip(dict.fromkeys(measured["style"]), itertools.cycle(DASHES)))
     # Each dash has a marker, or each colour if there is one dash only.
-    markers = dict(zip(dashes if len(dashes) > 1 else palette, itertools.cycle(MARKERS)))
-    entries = keyed(palette, markers, "color", linestyle="-") + keyed(dashes, markers, "linestyle", color=INK)
-    entries += compared(rows)
+    markers = dict(zip(dashes if len(dashes) > 1 else palette, itertools.cycle(facet.MARKERS)))
+    entries = facet.keyed(palette, markers, "color", linestyle="-")
+    entries += facet.keyed(dashes, markers, "linestyle", color=INK) + facet.compared(rows)
     if limit:
-        entries.append(entry("everything", color=MUTED, linestyle="-", linewidth=1))
+        entries.append(facet.entry("everything", color=MUTED, linestyle="-", linewidth=1))
     parts = [rows[rows[list(panels)].eq(pd.Series(values, panels)).all(axis=1)] for values in titles]
     shown = [part["metric"].iloc[0] for part in parts]
     across = min(across, len(titles))
@@ -117,7 +105,7 @@ def lines(
             (colour, dash), line = map(str, group), line.sort_values(x, kind="stable")
             symbol = markers.get(dash) or markers[colour]
             _curve(axes, line[x], line, palette[colour], symbol, dashes[dash])
-        compare(axes, part, x, "mean", palette)
+        facet.compare(axes, part, x, "mean", palette)
         if problems:
             _problems(axes, result, part)
         names = [
@@ -131,12 +119,10 @@ def lines(
         _scale_x(axes, x, sorted(part[x].dropna().unique()), places, "x" in log)
         _scale_y(axes, part, "y" in log)
 
-    heights = [height] * math.ceil(len(titles) / across)
     numbered = [(number,) for number in range(len(titles))]
-    below = legend_height(entries)
-    return faceted(
-        mark, numbered, counted(rows), heights=heights, across=across, below=below, entries=entries
-    )
+    place: Any = {"heights": [height] * math.ceil(len(titles) / across), "across": across}
+    place |= {"below": facet.legend_height(entries), "entries": entries}
+    return facet.faceted(mark, numbered, counted(rows), **place)
 
 
 def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:
@@ -195,7 +181,7 @@ def _scale_y(axes: Axes, rows: pd.DataFrame, log: bool) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=6))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    elif bounded(rows["metric"].iloc[0]):
+    elif facet.bounded(rows["metric"].iloc[0]):
         axes.set_ylim(-0.02, 1.04)
     elif (rows["mean"] >= 0).all():
         axes.set_ylim(0, 1.08 * np.nanmax(rows[["mean", "ci_high"]].to_numpy(float)) or 1)

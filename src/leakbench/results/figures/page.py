@@ -14,13 +14,9 @@ from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import missing, ordered, word
 
 KINDS = {
-    "dataset": "Data sets",
-    "victim": "Victims",
-    "federation": "Federations",
-    "training": "Trainings",
-    "attack": "Attacks",
-    "defence": "Defences",
-}
+    "dataset": "Data sets", "victim": "Victims", "federation": "Federations", "training": "Trainings",
+    "attack": "Attacks", "defence": "Defences",
+}  # fmt: skip
 # The columns of a table that distinguish its rows, as far as they vary.
 CONDITION = (
     *KINDS, "checkpoint", "client", "key", "tested", "local_samples", "threshold", "pass", "round",
@@ -34,7 +30,8 @@ LONGEST = 60
 def claim(result: Result, paper: Sequence[str] = ()) -> str:
     """Return the title, what the experiment shows, and the work that says so, as Markdown."""
     spec = result.spec
-    lines = [f"# {spec['title']}", "", f"**{_said(spec)}** {spec['shows']}"]
+    said = "Asked:" if result.own else f"Claimed ({spec['item']}):"
+    lines = [f"# {spec['title']}", "", f"**{said}** {spec['shows']}"]
     for path in paper:
         about = yaml.safe_load(Path(path).read_text())
         cited = ", ".join(str(about[key]) for key in ("authors", "title", "year") if about.get(key))
@@ -45,7 +42,6 @@ def claim(result: Result, paper: Sequence[str] = ()) -> str:
 
 
 def protocol(result: Result) -> str:
-    """Return how the experiment was measured, as Markdown."""
     facts, rows = result.facts, result.rows
     own = rows[rows["baseline"] == ""]
     lines = ["## Protocol", ""]
@@ -58,11 +54,8 @@ def protocol(result: Result) -> str:
         alike: dict[str, list[str]] = {}
         for name in names:
             alike.setdefault(_beside(result, kind, name, own), []).append(word(result, kind, name))
-        if names:
-            lines += [
-                f"- {title}:",
-                *(f"  - {', '.join(called)}{beside}" for beside, called in alike.items()),
-            ]
+        lines += [f"- {title}:"] if names else []
+        lines += [f"  - {', '.join(called)}{beside}" for beside, called in alike.items()]
     counts = [f"{words.span(part['n'])} {unit}s" for unit, part in own.groupby("unit")] if len(own) else ["0"]
     lines.append(f"- n behind each number: {', '.join(counts)}")
     lines.append(
@@ -80,7 +73,6 @@ def protocol(result: Result) -> str:
 
 
 def threat_model(result: Result) -> str:
-    """Return what the attacker knows and does, as Markdown."""
     knows = words.merged(result.facts.get("knows", {}))
     if not knows:
         return "## Threat model\n\nNothing is attacked here."
@@ -88,10 +80,7 @@ def threat_model(result: Result) -> str:
 
 
 def table(result: Result) -> pd.DataFrame:
-    """Return what was measured, with a row for each condition and a column for each metric.
-
-    Each number has its 95 % interval and n. The table ends after LONGEST rows.
-    """
+    """Return what was measured, with a row for each condition and a column for each metric."""
     rows = result.rows[result.rows["baseline"] == ""]
     columns = [c for c in CONDITION if c in rows and rows[c].nunique(dropna=False) > 1]
     if rows.empty:
@@ -137,10 +126,6 @@ def origin(result: Result, table: str) -> str:
     if made_at := commit():
         lines += ["", f"at commit `{made_at}`."]
     return "\n".join(lines)
-
-
-def _said(spec: dict[str, Any]) -> str:
-    return "Asked:" if spec["work"] == "leakbench" else f"Claimed ({spec['item']}):"
 
 
 def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:

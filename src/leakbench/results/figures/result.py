@@ -27,42 +27,37 @@ FACTS |= {"specs": "spec", "absent": "absent_cells"}
 
 @dataclass(frozen=True)
 class Panel:
-    """The pictures of one cell.
+    """The pictures of one cell."""
 
-    about: what the pictures are (dataset, victim, local_samples, rule, target, knows, ...).
-    truth: float32 [k, C, H, W] in [0, 1], the private images.
-    guess: float32 [m, C, H, W] as reconstructed, in any range.
-    usable: bool [m], whether the attack got anything for a guess.
-    sample: int64 [m], the sample that a guess resembles most, -1 for none.
-    score: float32 [m], the Pearson r of a guess with its sample.
-    """
-
-    about: dict[str, Any]
-    truth: np.ndarray
-    guess: np.ndarray
-    usable: np.ndarray
-    sample: np.ndarray
-    score: np.ndarray
+    about: Facts  # what the pictures are (dataset, victim, local_samples, rule, target, knows, ...)
+    truth: np.ndarray  # float32 [k, C, H, W] in [0, 1], the private images
+    guess: np.ndarray  # float32 [m, C, H, W] as reconstructed, in any range
+    usable: np.ndarray  # bool [m], whether the attack got anything for a guess
+    sample: np.ndarray  # int64 [m], the sample that a guess resembles most, -1 for none
+    score: np.ndarray  # float32 [m], the Pearson r of a guess with its sample
 
 
 @dataclass(frozen=True)
 class Result:
-    """One experiment: its table, and the pictures, facts and tensors of its exhibit.
-
-    spec: title, shows, work, item, scale, figure, and under `parts` what the experiment names, in its order.
-    marks: the printed numbers that belong to rows of the table, in the unit of the table.
-    recorded: if a recorded run is shown in place of this run, when, where and from what it was recorded.
-    """
+    """One experiment: its table, and the pictures, facts and tensors of its exhibit."""
 
     rows: pd.DataFrame
     panels: list[Panel]
     facts: Facts
     tensors: dict[str, np.ndarray]
-    spec: dict[str, Any]
+    # Title, shows, work, item, scale, figure, and under `parts` what the experiment names, in its order.
+    spec: Facts
+    # The printed numbers that belong to rows of the table, in the unit of the table.
     marks: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # If a recorded run is shown in place of this run, when, where and from what it was recorded.
     recorded: str = ""
 
-    def parts(self, kind: str) -> dict[str, dict[str, Any]]:
+    @property
+    def own(self) -> bool:
+        """Whether the experiment is one of leakbench itself, and of no other work."""
+        return bool(self.spec["work"] == "leakbench")
+
+    def parts(self, kind: str) -> dict[str, Facts]:
         """Return name → entry of the parts of a kind (dataset, victim, attack, ...) in the experiment."""
         return {part["name"]: part for part in self.spec.get("parts", {}).get(kind, [])}
 
@@ -77,13 +72,7 @@ class Result:
 def read_result(
     table: str, exhibit: str, spec: str, marks: Sequence[str] = (), recorded: Sequence[str] = ()
 ) -> Result:
-    """Read the files from which one experiment's figure is drawn.
-
-    marks: no file, or one CSV of printed numbers, which may be empty.
-    recorded: no file, or the recorded table that is shown in place of `table`, with the files beside it.
-
-    Raises UserError naming the file and what it lacks.
-    """
+    """Read the files from which one experiment's figure is drawn."""
     tensors, facts = read_tensors(Path(exhibit))
     panels = _panels(exhibit, tensors, facts)
     shown = json.loads(Path(spec).read_text())
@@ -121,10 +110,7 @@ def _cut(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_record(own: Result, kept: Kept) -> Result:
-    """Return a recorded run in place of a run of another scale.
-
-    The pictures are those of the recorded exhibit, or else those at the median that the record keeps.
-    """
+    """Return a recorded run in place of a run of another scale."""
     tensors, facts = read_tensors(exhibit) if (exhibit := kept.beside(EXHIBIT)) else ({}, {})
     panels = _panels(exhibit or kept.table, tensors, facts)
     if not tensors and (medians := kept.beside(".safetensors")):

@@ -62,14 +62,6 @@ def chosen(
 
 
 def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows with a new column.
-
-    how: the key `by` names the column, or the columns, from which the new column follows. Every other key is
-    a glob of a value of that column → the new value, or a list of values for a row that stands in several
-    places. The values of several columns are joined with " | ". The key `else` has the new value of all other
-    values, which otherwise stay as they are. The key `parameter` takes a value of the part in place of its
-    name (see `Result.value`).
-    """
     by = [how["by"]] if isinstance(how["by"], str) else list(how["by"])
     names = rows[by].apply(lambda row: " | ".join(words.plain(value) for value in row), axis=1)
     known = {key: value for key, value in how.items() if key not in ("by", "else", "parameter")}
@@ -89,10 +81,7 @@ def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, A
 
 
 def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | None = None) -> list[Any]:
-    """Return the values of a column in order: numbers by size, others as they are first listed.
-
-    The derivation of the column lists them, or else the experiment.
-    """
+    """Return the values of a column in order: numbers by size, others as they are first listed."""
     there = list(dict.fromkeys(rows[column].dropna()))
     how = (columns or {}).get(column, {})
     listed: list[Any] = []
@@ -106,7 +95,6 @@ def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | N
 
 
 def numeric(values: Iterable[Any]) -> bool:
-    """Return whether values are numbers, as far as they are known."""
     return all(isinstance(value, int | float) for value in values if not pd.isna(value))
 
 

@@ -32,20 +32,14 @@ LOOK: Any = {
 
 @dataclass(frozen=True)
 class Body:
-    """A drawing, which is WIDTH inches wide.
+    """A drawing, which is WIDTH inches wide."""
 
-    height: in inches.
-    note: the part of the small print that says what is behind the drawing.
-    paint: draws into the subfigure that it is given.
-    """
-
-    height: float
-    note: str
-    paint: Callable[[SubFigure], None]
+    height: float  # in inches
+    note: str  # the part of the small print that says what is behind the drawing
+    paint: Callable[[SubFigure], None]  # draws into the subfigure that it is given
 
 
 def draw(result: Result) -> Figure | None:
-    """Draw the figure of an experiment, or return None if there is nothing to draw."""
     bodies = []
     for asked in result.spec["figure"]:
         arguments = {key: value for key, value in asked.items() if key != "drawing"}
@@ -54,10 +48,7 @@ def draw(result: Result) -> Figure | None:
 
 
 def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
-    """Put title and claim above some drawings, and scale, n, seeds and threat model below them.
-
-    The figure never touches pyplot, so that figures share no state.
-    """
+    """Put title and claim above some drawings, and scale, n, seeds and threat model below them."""
     if not bodies:
         return None
     title = textwrap.wrap(result.spec["title"], 88)
@@ -93,10 +84,7 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
 
 
 def save(figure: Figure | None, out: str) -> None:
-    """Write the figure as PNG, or an empty file, which page and report skip, if there is no figure.
-
-    The bytes depend on the drawing alone: they hold no date and no version.
-    """
+    """Write the figure as PNG, or an empty file, which page and report skip, if there is no figure."""
     if figure is None:
         Path(out).write_bytes(b"")
         return
@@ -105,8 +93,8 @@ def save(figure: Figure | None, out: str) -> None:
 
 
 def _claim(result: Result) -> str:
-    own = result.spec["work"] == "leakbench"
-    return result.spec["shows"] if own else f"Claim: {result.spec['shows']}"
+    shows = str(result.spec["shows"])
+    return shows if result.own else f"Claim: {shows}"
 
 
 def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:

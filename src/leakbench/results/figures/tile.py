@@ -77,11 +77,6 @@ def pearson(score: float) -> str:
 
 
 def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
-    """Return a drawing of groups of lines, each group under its heading.
-
-    A line that is too long for the figure goes on below. `side` is the side of a tile in inches, and `legend`
-    the text below all tiles.
-    """
     tiles: list[tuple[float, float, Tile]] = []
     texts: list[tuple[float, float, str, dict[str, Any]]] = []
     bold: dict[str, Any] = {"color": INK, "fontweight": "bold"}
@@ -143,10 +138,7 @@ def _letters(strip: Strip, side: float) -> int:
 
 
 def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tuple[float, Strip]]]:
-    """Yield a line row by row: how far from the left each strip starts, and the strip.
-
-    A strip that is too long goes on below its own beginning, without its name.
-    """
+    """Yield a line row by row: how far from the left each strip starts, and the strip."""
     row: list[tuple[float, Strip]] = []
     pitch, x = side + GAP, 0.0
     for strip in strips:
@@ -164,11 +156,7 @@ def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tu
 
 
 def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
-    """Draw the pairs that a record keeps: for each cell, a private image and its median reconstruction.
-
-    Above each pair stand the parts that distinguish its cell from the others. The heading names the parts
-    that all cells share. Panels of an exhibit are no such pairs, and give None.
-    """
+    """Draw the pairs that a record keeps: for each cell, a private image and its median reconstruction."""
     if not any(panel.about.get("rule") == "median" for panel in panels):
         return None
     columns = [name for name in CELL if name != "federation"]
@@ -191,6 +179,5 @@ def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
 
 
 def named_cell(result: Result, panel: Panel, columns: Sequence[str]) -> str:
-    """Return the words for a panel's values in some columns."""
     values = [(name, panel.about.get(name, "none")) for name in columns]
     return " · ".join(word(result, *each) for each in values if each != ("defence", "none"))

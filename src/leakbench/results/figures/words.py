@@ -111,11 +111,7 @@ def called(column: str, value: str) -> str:
 
 
 def merged(knows: Mapping[str, Any]) -> dict[str, str]:
-    """Return the threat models of all cells (cell → field → value), or one of them, merged into one.
-
-    Where cells differ, the values of a field are joined with " or ", so nothing is hidden. Values with
-    semicolons then stand in brackets.
-    """
+    """Return the threat models of all cells (cell → field → value), or one of them, merged into one."""
     models = [value for value in knows.values() if isinstance(value, Mapping)] or ([knows] if knows else [])
     fields = [
         *(f for f in FIRST if any(f in m for m in models)),

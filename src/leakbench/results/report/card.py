@@ -33,6 +33,11 @@ COLUMNS = {
     "id": "Row",
 }  # fmt: skip
 HIDDEN = ("convention", "kind", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
+# The columns of the scorecard that a line repeats as they are.
+SAME = (
+    "id", "work", "class", "item", "condition", "convention", "reason", "kind", "scale", "headline", "seeds",
+    "examined",
+)  # fmt: skip
 NUMBERS = ("measured", "n")
 # The columns that are sorted by size; text comes after all numbers.
 BY_SIZE = ("published", *NUMBERS)
@@ -44,41 +49,28 @@ Line = dict[str, str]
 
 @dataclass(frozen=True)
 class Group:
-    """The results of one work, or all rows of another class.
+    """The results of one work, or all rows of another class."""
 
-    key: the name of the work, or "class-" and the name of the class.
-    name: the title on the page.
-    counts: verdict -> number of rows.
-    telling: number of reproduced rows of the first kind (`papers.scorecard.kinds`).
-    reasons: why rows were not run, and how often, the most frequent reason first.
-    """
-
-    key: str
+    key: str  # the name of the work, or "class-" and the name of the class
     name: str
-    counts: dict[str, int]
-    telling: int
-    reasons: list[tuple[str, int]]
+    counts: dict[str, int]  # verdict -> number of rows
+    telling: int  # number of reproduced rows of the first kind (`papers.scorecard.kinds`)
+    reasons: list[tuple[str, int]]  # why rows were not run, and how often, the most frequent reason first
 
     @property
     def total(self) -> int:
-        """Number of rows."""
         return sum(self.counts.values())
 
 
 def lines(scorecard: pd.DataFrame) -> list[Line]:
-    """Return the line of every row of the scorecard, in order.
-
-    Raises ValueError for a verdict that is not in VERDICTS.
-    """
-    rows = scorecard.to_dict("records")
-    for row in rows:
-        if row["verdict"] not in VERDICTS:
-            raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")
-    return [_line(row) for row in rows]
+    """Return the line of every row of the scorecard, in order."""
+    unknown = scorecard[~scorecard["verdict"].isin(list(VERDICTS))]
+    for row in unknown.to_dict("records"):
+        raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")
+    return [_line(row) for row in scorecard.to_dict("records")]
 
 
 def cells(rows: Iterable[Line]) -> list[list[str]]:
-    """Return the cells of the page's table, in the order of COLUMNS."""
     return [[row[key] for key in COLUMNS] for row in rows]
 
 
@@ -94,12 +86,7 @@ def columns() -> list[dict[str, Any]]:
 
 
 def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str] = ()) -> list[Group]:
-    """Group results by work, the core works first, then all other rows by class.
-
-    rows: the lines of the scorecard.
-    titles: name of a work -> its title.
-    core: the names of the works that leakbench was made to rerun.
-    """
+    """Group results by work, the core works first, then all other rows by class."""
     found: dict[str, list[Line]] = {}
     for line in rows:
         key = line["work"] if line["class"] == RESULT else f"class-{line['class']}"
@@ -124,22 +111,8 @@ def _line(row: dict[Any, Any]) -> Line:
     if row["here"] != "":
         meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(str(row["agrees"]), "")
         origin += f"; this run alone {number(row['here'])} (n = {count(row['here_n'])}){meets}"
-    same = (
-        "id",
-        "work",
-        "class",
-        "item",
-        "condition",
-        "convention",
-        "reason",
-        "kind",
-        "scale",
-        "headline",
-        "seeds",
-        "examined",
-    )
     return {
-        **{key: str(row[key]) for key in same},
+        **{key: str(row[key]) for key in SAME},
         "what": str(row["metric"]).replace("_", " "),
         "word": str(row["verdict"]),
         "published": number(row["published"]) if row["metric"] == "claim" else str(row["published"]),

@@ -1,7 +1,7 @@
 """The best known leak: what the strongest attack of each kind of attacker reads under each defence."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -31,68 +31,47 @@ PLAIN_ONLY = "only attackers who do not know the defence were tried"
 CONTROLS = ("class-mean",)
 # Fewer trials have no interval, so they cannot show which leak is the best.
 FEWEST = 5
+# From the kind and the name of a part to its title.
+Title = Callable[[str, Any], str]
 # The columns that say which network a training study trained, and how.
 NETWORK = ("dataset", "victim", "training")
 
 
 @dataclass(frozen=True)
 class Leak:
-    """The strongest attack of one cell.
-
-    attack: the title of the attack.
-    mean: the mean of the attacker's metric (METRICS): Pearson r from -1 to 1, or a share from 0 to 1.
-    interval: the 95 % interval of the mean.
-    n: the number of values behind the mean.
-    failed: the share of trials that failed, in percent.
-    scale: the scale at which the cell was measured, and its seeds.
-    where: the data set and the network, if the cell is the best of several; otherwise empty.
-    note: what the cell does not show.
-    picture: a data: address of the private image and its reconstruction at the median, "" if none is
-    recorded.
-    """
+    """The strongest attack of one cell."""
 
     attack: str
-    mean: float
+    mean: float  # the mean of the attacker's metric (METRICS): Pearson r from -1 to 1, or a share from 0 to 1
     interval: str
     n: int
-    failed: str
-    scale: str
-    where: str = ""
-    note: str = ""
+    failed: str  # the share of trials that failed, in percent
+    scale: str  # the scale at which the cell was measured, and its seeds
+    where: str = ""  # the data set and the network, if the cell is the best of several; otherwise empty
+    note: str = ""  # what the cell does not show
+    # A data: address of the private image and its reconstruction at the median, "" if none is recorded.
     picture: str = ""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a defence costs in test accuracy.
-
-    experiment: the name of the experiment that measured it.
-    accuracy: the test accuracy of a network trained with the defence.
-    interval: the 95 % interval of this accuracy.
-    without: the test accuracy of a network trained without it.
-    network: the data set and the network, in words.
-    n: the number of trainings behind `accuracy`.
-    scale: the scale at which it was measured, and its seeds.
-    """
+    """What a defence costs in test accuracy."""
 
     experiment: str
-    accuracy: float
+    accuracy: float  # the test accuracy of a network trained with the defence
     interval: str
-    without: float
-    network: str
-    n: int
-    scale: str
+    without: float  # the test accuracy of a network trained without it
+    network: str  # the data set and the network, in words
+    n: int  # the number of trainings behind `accuracy`
+    scale: str  # the scale at which it was measured, and its seeds
 
 
 @dataclass(frozen=True)
 class Map:
-    """One victim's part of the table.
-
-    title: the data set and the victim.
-    rows: defence -> kind of attacker -> its best leak, None if no attack was tried.
-    """
+    """One victim's part of the table."""
 
     title: str
+    # Defence -> kind of attacker -> its best leak, None if no attack was tried.
     rows: dict[str, dict[str, Leak | None]]
 
 
@@ -101,24 +80,15 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
 
     Only an honest-but-curious server is an attacker here: cells of other observers are left out. An attacker
     who knows the defence may also ignore it, so the adaptive column is never below the plain one.
-
-    table: rows of the run and recorded rows, which may have a column `picture`.
-    knows: cell -> its threat model.
-    parts: kind -> its parts, each with `name` and `title`.
     """
-    own = _measured(table, "pearson")
-    kinds = _kinds(knows, "pearson")
-    own = own[_of(own, kinds, *ATTACKERS)]
-    names = _names(parts)
+    own, title = _measured(table, METRICS["plain"], knows), _titles(parts)
+    own = own[own["attacker"].isin(list(ATTACKERS))]
     found = []
     for (dataset, victim), rows in own.groupby(["dataset", "victim"], sort=False):
-        maps: dict[str, dict[str, Leak | None]] = {}
-        for defence in _ordered(rows, names):
-            part = rows[rows["defence"] == defence]
-            maps[names["defence"].get(defence, defence)] = {
-                kind: _leak(part, kinds, kind, names) for kind in ATTACKERS
-            }
-        found.append(Map(_where(str(dataset), str(victim), names), maps))
+        of = {title("defence", name): part for name, part in rows.groupby("defence", sort=False)}
+        order = _ordered(of, title)
+        maps = {name: {kind: _leak(of[name], kind, title) for kind in ATTACKERS} for name in order}
+        found.append(Map(f"{title('dataset', dataset)}, {title('victim', victim)}", maps))
     return found
 
 
@@ -129,29 +99,21 @@ def on_any_network(
 
     The attackers are those of ATTACKERS and STRONGER.
 
-    table: as for `best_known`, of all experiments.
-    knows: as for `best_known`, of all experiments.
-    parts: as for `best_known`, of all experiments.
-
     Returns two mappings, defence -> kind of attacker -> its best leak. The first has no defence and the
     defences that most of these attackers met. The second has the other defences.
     """
-    names, found = _names(parts), dict[str, dict[str, Leak | None]]()
-    for kind in (*ATTACKERS, *STRONGER):
-        rows, kinds = _measured(table, METRICS[kind]), _kinds(knows, METRICS[kind])
-        for defence, part in rows.groupby("defence"):
-            if leak := _leak(part, kinds, kind, names, where=True):
-                found.setdefault(names["defence"].get(str(defence), str(defence)), {})[kind] = leak
-    without = names["defence"].get(UNKNOWN, UNKNOWN)
-    every = {
-        title: {kind: found[title].get(kind) for kind in (*ATTACKERS, *STRONGER)}
-        for title in sorted(found, key=lambda title: (title != without, title))
-    }
-    first = {
-        title: leaks for title, leaks in every.items()
-        if title == without or sum(leak is not None for leak in leaks.values()) > len(ATTACKERS)
-    }  # fmt: skip
-    return first, {title: leaks for title, leaks in every.items() if title not in first}
+    title, kinds, found = _titles(parts), (*ATTACKERS, *STRONGER), dict[str, dict[str, Leak | None]]()
+    for kind in kinds:
+        for defence, part in _measured(table, METRICS[kind], knows).groupby("defence"):
+            if leak := _leak(part, kind, title, where=True):
+                found.setdefault(title("defence", defence), dict.fromkeys(kinds))[kind] = leak
+    every = {name: found[name] for name in _ordered(found, title)}
+    met = {name: sum(leak is not None for leak in leaks.values()) for name, leaks in every.items()}
+    first = {name for name in every if name == title("defence", UNKNOWN) or met[name] > len(ATTACKERS)}
+    return (
+        {name: leaks for name, leaks in every.items() if name in first},
+        {name: leaks for name, leaks in every.items() if name not in first},
+    )
 
 
 def of_images(table: pd.DataFrame) -> pd.DataFrame:
@@ -170,20 +132,13 @@ def of_images(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def strongest(table: pd.DataFrame, knows: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows of a table that may stand in a best known leak and reconstruct images.
-
-    These are the highest rows of each data set, victim, defence and kind of attacker.
-
-    table: as for `best_known`.
-    knows: as for `best_known`.
-    """
+    """Return the rows of a table that may stand in a best known leak and reconstruct images."""
     table = of_images(table)
-    found = [_measured(table.iloc[:0], METRICS["plain"])]
+    found = [_measured(table.iloc[:0], METRICS["plain"], knows)]
     for kind in (*ATTACKERS, "malicious"):
-        rows, kinds = _measured(table, METRICS[kind]), _kinds(knows, METRICS[kind])
-        rows = rows[_of(rows, kinds, kind)]
-        # The last row of a group is the one that `_best` chooses.
-        rows = rows.sort_values(["mean", "n"], kind="stable")
+        rows = _measured(table, METRICS[kind], knows)
+        # The last row of a group is the one that `_leak` chooses.
+        rows = rows[rows["attacker"] == kind].sort_values(["mean", "n"], kind="stable")
         found.append(rows.groupby(["dataset", "victim", "defence"], sort=False).tail(1))
     return pd.concat(found).drop_duplicates("cell")
 
@@ -193,11 +148,8 @@ def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict
 
     A network of an experiment counts if it has one accuracy for each defence, and one for no defence, each of
     at least FEWEST trainings. The accuracy of one training moves by more than most defences cost.
-
-    tables: experiment -> rows of the run, or recorded rows.
-    parts: as for `best_known`.
     """
-    names, found = _names(parts), dict[str, list[Price]]()
+    title, found = _titles(parts), dict[str, list[Price]]()
     for experiment, table in tables.items():
         if not {"metric", "baseline", "defence", "convention"} <= set(table):
             continue
@@ -209,39 +161,29 @@ def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict
             without = float(part.loc[part["defence"] == "none", "mean"].iloc[0])
             for row in part[part["defence"] != "none"].to_dict("records"):
                 spread = interval(row["ci_low"], row["ci_high"], digits=3)
-                network = ", ".join(names[kind].get(row[kind], row[kind]) for kind in NETWORK[:2])
-                price = Price(
-                    experiment, float(row["mean"]), spread, without, network, int(row["n"]), _origin(row)
-                )
-                found.setdefault(names["defence"].get(row["defence"], row["defence"]), []).append(price)
+                network, n = ", ".join(title(kind, row[kind]) for kind in NETWORK[:2]), int(row["n"])
+                price = Price(experiment, float(row["mean"]), spread, without, network, n, _origin(row))
+                found.setdefault(title("defence", row["defence"]), []).append(price)
     return found
 
 
 def _origin(row: Mapping[Any, Any]) -> str:
-    """Return the scale and the seeds of a row in words."""
     several = " " in str(row["seeds"])
     return f"{row['scale']}, {'seeds' if several else 'seed'} {row['seeds']}"
 
 
-def _names(parts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    return {kind: {part["name"]: part["title"] for part in value} for kind, value in parts.items()}
+def _titles(parts: Mapping[str, Any]) -> Title:
+    known = {(kind, part["name"]): part["title"] for kind, own in parts.items() for part in own}
+    return lambda kind, name: str(known.get((kind, name), name))
 
 
-def _kinds(knows: Mapping[str, Any], metric: str) -> dict[tuple[str, ...], str]:
-    """Return cell -> kind of its attacker: one of ATTACKERS or STRONGER, or "" for any other observer.
-
-    An attacker who reconstructs makes no use of candidates. They count only for the metric of members.
-    """
-    held = metric == METRICS["candidates"]
-    return {tuple(cell.split("/")[:5]): _kind(model, held) for cell, model in knows.items()}
-
-
-def _of(rows: pd.DataFrame, kinds: Mapping[tuple[str, ...], str], *wanted: str) -> pd.Series:
-    """Return which rows are of the wanted attackers; without a threat model, a cell is of a plain one."""
-    return rows["cell"].map(lambda cell: kinds.get(cell, "plain") in wanted).astype(bool)
+def _ordered(defences: Iterable[str], title: Title) -> list[str]:
+    """Return titles of defences in order; no defence comes first."""
+    return sorted(defences, key=lambda name: (name != title("defence", UNKNOWN), name))
 
 
 def _kind(model: Mapping[str, Any], held: bool) -> str:
+    """Return the kind of attacker of a threat model, "" for an observer who is none of them."""
     observer = str(model.get("threat model", SERVER))
     if observer.startswith(MALICIOUS):
         return "malicious"
@@ -252,53 +194,42 @@ def _kind(model: Mapping[str, Any], held: bool) -> str:
     return "plain" if model.get("defence", UNKNOWN) == UNKNOWN else "adaptive"
 
 
-def _measured(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the rows of one metric with the column `cell`.
+def _measured(table: pd.DataFrame, metric: str, knows: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows of one metric, with the columns `cell` and `attacker`.
 
-    Baselines, controls and rows of fewer than FEWEST trials are left out.
+    Baselines, controls and rows of fewer than FEWEST trials are left out. A cell without a threat model is of
+    a plain attacker. An attacker who reconstructs makes no use of candidates: they count only for the metric
+    of members.
     """
     if not {"metric", "baseline", "n", *CELL} <= set(table):
-        return pd.DataFrame(columns=["cell", *CELL, "mean", "n"])
+        return pd.DataFrame(columns=["cell", "attacker", *CELL, "mean", "n"])
     own = table[(table["baseline"].fillna("") == "") & (table["metric"] == metric) & (table["n"] >= FEWEST)]
     own = own[~own["attack"].isin(CONTROLS)]
-    return own.assign(cell=own[list(CELL)].apply(tuple, axis=1) if len(own) else [])
+    held = metric == METRICS["candidates"]
+    kinds = {tuple(cell.split("/")[:5]): _kind(model, held) for cell, model in knows.items()}
+    cells = pd.Series(list(own[list(CELL)].itertuples(index=False, name=None)), own.index, object)
+    return own.assign(cell=cells, attacker=cells.map(lambda cell: kinds.get(cell, "plain")))
 
 
-def _ordered(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return the defences of rows, sorted by title; no defence comes first."""
-    titles = names["defence"]
-    return sorted(rows["defence"].unique(), key=lambda name: (name != UNKNOWN, titles.get(name, name)))
+def _leak(rows: pd.DataFrame, kind: str, title: Title, where: bool = False) -> Leak | None:
+    """Return the best leak of one kind of attacker under one defence, None if no attack was tried.
 
-
-def _where(dataset: str, victim: str, names: Mapping[str, Mapping[str, str]]) -> str:
-    return f"{names['dataset'].get(dataset, dataset)}, {names['victim'].get(victim, victim)}"
-
-
-def _leak(
-    rows: pd.DataFrame, kinds: Mapping[tuple[str, ...], str], kind: str,
-    names: Mapping[str, Mapping[str, str]], where: bool = False,
-) -> Leak | None:  # fmt: skip
-    """Return the best leak of one kind of attacker under one defence, None if no attack was tried."""
+    Of several rows with the highest mean, it is the one with the most trials.
+    """
     # An adaptive attacker may also ignore the defence.
-    own = rows[_of(rows, kinds, *(ATTACKERS if kind == "adaptive" else (kind,)))]
-    best = _best(own, names, where)
-    if best and kind == "adaptive" and not _of(own, kinds, kind).any():
-        return replace(best, note=NOTHING if rows["defence"].iloc[0] == UNKNOWN else PLAIN_ONLY)
-    return best
-
-
-def _best(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]], where: bool = False) -> Leak | None:
-    """Return the row with the highest mean; of several such rows, the one with the most trials."""
-    if not len(rows):
+    own = rows[rows["attacker"].isin(list(ATTACKERS) if kind == "adaptive" else [kind])]
+    if not len(own):
         return None
-    row = rows.sort_values(["mean", "n"], kind="stable").to_dict("records")[-1]
+    row = own.sort_values(["mean", "n"], kind="stable").to_dict("records")[-1]
+    ignored = NOTHING if row["defence"] == UNKNOWN else PLAIN_ONLY
     return Leak(
-        names["attack"].get(row["attack"], row["attack"]),
+        title("attack", row["attack"]),
         float(row["mean"]),
         interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"]), digits=3),
         int(row["n"]),
         f"{row['failure_rate']:.0%}",
         _origin(row),
-        _where(row["dataset"], row["victim"], names) if where else "",
-        picture=row["picture"] if isinstance(row.get("picture"), str) else "",
+        f"{title('dataset', row['dataset'])}, {title('victim', row['victim'])}" if where else "",
+        "" if kind in set(own["attacker"]) else ignored,
+        row["picture"] if isinstance(row.get("picture"), str) else "",
     )

@@ -12,11 +12,7 @@ from leakbench.base.cellname import CELL, of_lines
 
 
 def with_pictures(table: pd.DataFrame, pictures: Mapping[tuple[str, str], np.ndarray]) -> pd.DataFrame:
-    """Return a table with a column `picture`: a data: address, or "" if nothing is recorded.
-
-    table: rows of an experiment.
-    pictures: scale and cell -> uint8 [2, rows, columns, channels], the private image and its reconstruction.
-    """
+    """Return a table with a column `picture`: a data: address, or "" if nothing is recorded."""
     if not len(table) or not {*CELL, "scale"} <= set(table):
         return table
     known = {key: address(pair) for key, pair in pictures.items()}

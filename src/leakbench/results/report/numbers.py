@@ -5,11 +5,7 @@ from typing import Any
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Return a number as text with `digits` significant digits.
-
-    Other text stays as it is. A missing value (None, NaN, "") becomes an empty text. A table that was read
-    without guessing types holds numbers as text, so text that reads as a number is written as one.
-    """
+    """Return a number as text with `digits` significant digits."""
     if value is None or value == "":
         return ""
     try:
@@ -25,15 +21,11 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def count(value: Any) -> str:
-    """Return a whole number as text, with commas between thousands."""
     return number(value, 6).removesuffix(".0")
 
 
 def interval(low: Any, high: Any, digits: int = 4, percent: bool = False) -> str:
-    """Return an interval in brackets, with `digits` significant digits, or of shares in percent.
-
-    The text is empty if a bound is missing.
-    """
+    """Return an interval in brackets, with `digits` significant digits, or of shares in percent."""
     ends = number(low, digits), number(high, digits)
     if percent and all(ends):
         ends = f"{float(low):.1%}", f"{float(high):.1%}"
@@ -41,6 +33,5 @@ def interval(low: Any, high: Any, digits: int = 4, percent: bool = False) -> str
 
 
 def percent(value: Any) -> str:
-    """Return a rate between 0 and 1 as percent."""
     text = number(value)
     return f"{number(100 * float(value), 3)} %" if text else ""

@@ -25,21 +25,6 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     """Return the whole report as one HTML page.
 
     The page loads nothing from the network and runs one known script. Everything is escaped.
-
-    scorecard: the rows of scorecard.csv; numbers may be text.
-    sections: the experiments.
-    facts: always `scale` and `versions` (library → version). The others are optional:
-    `works` (name → title),
-    `core` (names of the works that leakbench was made to rerun),
-    `seeds` (otherwise those of the tables),
-    `seeded` (rows of seeds.csv: the verdicts with other seeds),
-    `commits` (the address that a commit follows),
-    `maps` (the best known leaks by network),
-    `overall` (the best known leaks on any network, of the first and of further defences),
-    `prices` (of defences),
-    `verified` (what `verify` wrote beside its numbers).
-
-    Raises ValueError for a figure that is no PNG or an unknown verdict.
     """
     rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds([section for section in sections if not section.recorded])
@@ -98,10 +83,7 @@ def _section(section: Section, rows: Sequence[Line]) -> dict[str, Any]:
 
 
 def _place(works: Mapping[str, str]) -> Callable[[Section], tuple[int, list[tuple[int, str]]]]:
-    """Return the key that sorts sections by work, in the order of `works`, then by name.
-
-    Numbers in names are compared as numbers: figure-5 comes before figure-13.
-    """
+    """Return the key that sorts sections by work, in the order of `works`, then by name."""
     known = list(works)
 
     def place(section: Section) -> tuple[int, list[tuple[int, str]]]:

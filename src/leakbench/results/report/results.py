@@ -11,23 +11,12 @@ from leakbench.papers.verdicts.tolerances import possible
 from leakbench.results.figures.words import BASELINES, plain
 from leakbench.results.report.numbers import count, interval, number, percent
 
+# Column of a table → its words on the page. Only some tables have the last ones.
 CONDITION = {
-    "dataset": "data set",
-    "victim": "victim",
-    "federation": "federation",
-    "training": "training",
-    "defence": "defence",
-    "attack": "attack",
-    "checkpoint": "epoch",
-    "client": "client",
-    "local_samples": "k",
-    # Columns that only some tables have.
-    "pass": "pass",
-    "iterations": "iterations",
-    "key": "key",
-    "rounds": "rounds",
-    "images": "images",
-}
+    "dataset": "data set", "victim": "victim", "federation": "federation", "training": "training",
+    "defence": "defence", "attack": "attack", "checkpoint": "epoch", "client": "client", "local_samples": "k",
+    "pass": "pass", "iterations": "iterations", "key": "key", "rounds": "rounds", "images": "images",
+}  # fmt: skip
 # Rows of a table that the page shows; the file has all.
 MANY = 20
 FIRST = ["revealed", "revealed_fraction"]
@@ -36,21 +25,9 @@ NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()
 
 @dataclass(frozen=True)
 class Row:
-    """The texts of one condition and metric.
+    """The texts of one condition and metric."""
 
-    condition: the values of the columns that vary.
-    metric: the name of the metric.
-    unit: the unit that n counts.
-    convention: the convention of the metric.
-    mean: the mean over n values.
-    interval: the 95 % interval of the mean.
-    median: the median of the values.
-    n: the number of values.
-    failure: the share of trials that failed, in percent.
-    nulls: one mean for each null baseline of the table, "" if there is none.
-    """
-
-    condition: list[str]
+    condition: list[str]  # the values of the columns that vary
     metric: str
     unit: str
     convention: str
@@ -58,35 +35,24 @@ class Row:
     interval: str
     median: str
     n: str
-    failure: str
-    nulls: list[str]
+    failure: str  # the share of trials that failed, in percent
+    nulls: list[str]  # one mean for each null baseline of the table, "" if there is none
 
 
 @dataclass(frozen=True)
 class Results:
-    """The compact table.
+    """The compact table."""
 
-    columns: the headings of the conditions that vary.
-    constant: pairs of label and value, of the conditions that do not vary.
-    nulls: the headings of the null baselines.
-    rows: the first MANY rows.
-    conventions: whether a row has another convention than the standard one.
-    total: the number of all rows.
-    """
-
-    columns: list[str]
-    constant: list[tuple[str, str]]
-    nulls: list[str]
-    rows: list[Row]
-    conventions: bool
+    columns: list[str]  # the headings of the conditions that vary
+    constant: list[tuple[str, str]]  # pairs of label and value, of the conditions that do not vary
+    nulls: list[str]  # the headings of the null baselines
+    rows: list[Row]  # the first MANY rows
+    conventions: bool  # whether a row has another convention than the standard one
     total: int
 
 
 def results(table: pd.DataFrame) -> Results:
-    """Arrange the rows of one table for the page.
-
-    The revealed counts come first, then the other metrics in order of appearance.
-    """
+    """Arrange the rows of one table for the page."""
     table = table.assign(baseline=table["baseline"].fillna("")) if len(table) else table
     if "threshold" in table:
         # The figure shows the points of curves. In a table, these points would bury the other rows.
@@ -97,11 +63,8 @@ def results(table: pd.DataFrame) -> Results:
     keys = [*varying, "metric", "convention"]
     baselines = [name for name in NULLS if name in set(table["baseline"])]
     baselines += [n for n in table["baseline"].unique() if n and n not in (*NULLS, "snapshot")]
-    means = {
-        (row["baseline"], *(row[key] for key in keys)): row["mean"]
-        for row in table.to_dict("records")
-        if row["baseline"]
-    }
+    nulls = table[table["baseline"] != ""].to_dict("records")
+    means = {(row["baseline"], *(row[key] for key in keys)): row["mean"] for row in nulls}
     order = [*FIRST, *(m for m in table["metric"].unique() if m not in FIRST)]
     own = table[table["baseline"] == ""]
     own = own.assign(order=own["metric"].map(order.index)).sort_values("order", kind="stable")
@@ -138,9 +101,5 @@ def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
         table.groupby("local_samples")["client"].nunique() == 1
     ).all():
         varying.remove("client")
-    constant = [
-        (CONDITION[column], plain(table[column].iloc[0]))
-        for column in there
-        if column not in varying and table[column].nunique(dropna=False) == 1
-    ]
-    return varying, constant
+    alike = [column for column in there if table[column].nunique(dropna=False) == 1]
+    return varying, [(CONDITION[column], plain(table[column].iloc[0])) for column in alike]

@@ -50,9 +50,6 @@ def digest(text: str) -> str:
 
 
 def packed(values: Any) -> str:
-    """Return values as JSON, compressed by gzip, in base64; the script unpacks them.
-
-    The rows of the scorecard resemble each other, so the result is a tenth of their text.
-    """
+    """Return values as JSON, compressed by gzip, in base64; the script unpacks them."""
     # Without a time stamp, the bytes depend on the values alone.
     return base64.b64encode(gzip.compress(json.dumps(values).encode(), mtime=0)).decode()

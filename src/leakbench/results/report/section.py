@@ -16,54 +16,31 @@ WIDE = 1100
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment: what it shows, and everything measured for it.
+    """One experiment: what it shows, and everything measured for it."""
 
-    name: the name of the experiment (fidel-figure-13).
-    work: the name of the work, as in the scorecard (fidel).
-    item: the item of the work, as in the scorecard (fig-13).
-    title: one sentence.
-    shows: one sentence.
-    figure: the bytes of a PNG, empty if there is none.
-    table: as the `table` verb writes it, with the baseline "" for the attack itself.
-    knows: the threat model, field → value, or one of these for each cell.
-    absent: cell → why it has no results.
-    made: whether the run wrote a page of the experiment.
-    table_file: where the page links the table; empty if there is none.
-    trials_file: where the page links the single trials; empty if there are none.
-    commit: the commit that made table and figure.
-    command: the command that makes them.
-    scale: the scale of table and figure.
-    recorded: if table and figure are those of a recorded run, when, where and from what it was recorded;
-    otherwise empty.
-    found: what the measurement showed, in Markdown.
-    """
-
-    name: str
-    work: str
-    item: str
+    name: str  # the name of the experiment (fidel-figure-13)
+    work: str  # the name of the work, as in the scorecard (fidel)
+    item: str  # the item of the work, as in the scorecard (fig-13)
     title: str
     shows: str
-    figure: bytes
-    table: pd.DataFrame
-    knows: Mapping[str, Any]
-    absent: Mapping[str, str] = field(default_factory=dict)
-    made: bool = True
-    table_file: str = ""
-    trials_file: str = ""
-    commit: str = ""
-    command: str = ""
-    scale: str = ""
+    figure: bytes  # the bytes of a PNG, empty if there is none
+    table: pd.DataFrame  # as the `table` verb writes it, with the baseline "" for the attack itself
+    knows: Mapping[str, Any]  # the threat model, field → value, or one of these for each cell
+    absent: Mapping[str, str] = field(default_factory=dict)  # cell → why it has no results
+    made: bool = True  # whether the run wrote a page of the experiment
+    table_file: str = ""  # where the page links the table; empty if there is none
+    trials_file: str = ""  # where the page links the single trials; empty if there are none
+    commit: str = ""  # the commit that made table and figure
+    command: str = ""  # the command that makes them
+    scale: str = ""  # the scale of table and figure
+    # If table and figure are those of a recorded run, when, where and from what it was recorded; otherwise
+    # empty.
     recorded: str = ""
-    found: str = ""
+    found: str = ""  # what the measurement showed, in Markdown
 
 
 def picture(data: bytes) -> dict[str, str | int] | None:
-    """Return a PNG as a data: address of an AVIF with its size, or None for no bytes.
-
-    The AVIF is at most WIDE pixels wide. The page stays small, and links to the PNG itself.
-
-    Raises ValueError for bytes that are no PNG.
-    """
+    """Return a PNG as a data: address of an AVIF with its size, or None for no bytes."""
     if not data:
         return None
     if not data.startswith(SIGNATURE):

@@ -14,61 +14,38 @@ DECIDED = (HOLDS, "direction", "differs")
 
 @dataclass(frozen=True)
 class Cell:
-    """The result of a statement with one seed.
-
-    word: the verdict.
-    measured: the measured number.
-    interval: the 95 % interval of that number.
-    n: the number of values behind it.
-    seeds: the seeds of the run.
-    """
+    """The result of a statement with one seed."""
 
     word: str
     measured: str
-    interval: str
+    interval: str  # the 95 % interval of that number
     n: str
     seeds: str
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A headline, or a row whose verdict changes.
+    """A headline, or a row whose verdict changes."""
 
-    id: the row of the scorecard.
-    text: the headline, or the id if there is none.
-    changes: whether the verdict is not the same with all seeds.
-    cells: number that was added to every seed -> the result with these seeds.
-    """
-
-    id: str
-    text: str
-    changes: bool
-    cells: dict[int, Cell]
+    id: str  # the row of the scorecard
+    text: str  # the headline, or the id if there is none
+    changes: bool  # whether the verdict is not the same with all seeds
+    cells: dict[int, Cell]  # number that was added to every seed -> the result with these seeds
 
 
 @dataclass(frozen=True)
 class Seeds:
-    """The statements of one scale that were measured with several seeds.
-
-    scale: the name of the scale.
-    raised: the numbers that were added to every seed, 0 first.
-    statements: headlines, then other rows whose verdict changes.
-    decided: the number of rows that have a decided verdict with every seed.
-    turned: the number of these rows that have more than one verdict.
-    """
+    """The statements of one scale that were measured with several seeds."""
 
     scale: str
-    raised: list[int]
-    statements: list[Statement]
-    decided: int
-    turned: int
+    raised: list[int]  # the numbers that were added to every seed, 0 first
+    statements: list[Statement]  # headlines, then other rows whose verdict changes
+    decided: int  # the number of rows that have a decided verdict with every seed
+    turned: int  # the number of these rows that have more than one verdict
 
 
 def seeds(rows: pd.DataFrame) -> list[Seeds]:
-    """Return the statements of each scale with all its seeds.
-
-    rows: the rows of seeds.csv, one for each statement and seed; numbers may be text.
-    """
+    """Return the statements of each scale with all its seeds."""
     return [_of_scale(str(scale), part) for scale, part in rows.groupby("scale", sort=False)]
 
 

@@ -9,12 +9,7 @@ KEY = "repository-code"
 
 
 def commits(root: Path) -> str:
-    """Return the address that a commit's name follows, or "" if none is known.
-
-    root: the checkout, whose CITATION.cff may name an address under `repository-code`.
-
-    Raises UserError if that is no https address.
-    """
+    """Return the address that a commit's name follows, or "" if none is known."""
     file = root / "CITATION.cff"
     address = str(read_yaml(file).get(KEY, "")) if file.is_file() else ""
     if address and not address.startswith("https://"):

@@ -6,11 +6,7 @@ from markupsafe import Markup
 
 
 def environment(package: str) -> Environment:
-    """Return the environment that renders the templates of `package`, such as "leakbench.results.report".
-
-    The templates lie beside the code of the package. Values are escaped, and a name that was not given is an
-    error.
-    """
+    """Return the environment that renders the templates of `package`, such as "leakbench.results.report"."""
     made = Environment(
         loader=PackageLoader(package, "."),
         autoescape=True,

@@ -22,11 +22,7 @@ COLUMNS = [*CONDITION, "metric", "convention", *STATISTICS, "unit", "seeds", "sc
 
 
 def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the numbers of each update, metric → float [updates].
-
-    They are the number of samples that were fully revealed (each counted once) and its share, the share that
-    came back in every bit where it is measured, and the numbers of usable and isolating neurons.
-    """
+    """Return the numbers of each update, metric → float [updates]."""
     _, first, update = np.unique(rows["update"], return_index=True, return_inverse=True)
     hit = (rows["pearson"] >= THRESHOLD).to_numpy()
     size, revealed = np.bincount(update), np.bincount(update, hit)
@@ -76,12 +72,6 @@ def aggregate(
     set several times has a line for each pass, with the number in a column `pass`. If attacks optimise, a
     column `iterations` says after how many steps an image was kept. A metric of the federation's model has a
     line for each round, with the number in a column `round`; rounds before the last are "snapshot".
-
-    rows: scores, with a column `failed` for trials that failed.
-    metrics: the metrics that get lines.
-    scale: the scale of the run.
-    success: metrics that also get lines `success_<metric>`, one for each value of a column `threshold`. Such
-    a line has the share of images whose score is at least as good as the threshold.
     """
     out = Lines(scale)
     several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
@@ -101,7 +91,6 @@ def aggregate(
 def _add_images(
     out: Lines, group: pd.DataFrame, metrics: list[str], success: Sequence[str], condition: dict[str, Any]
 ) -> None:
-    """Add the lines of the metrics that are measured image by image."""
     cluster, trial, update, failed = (
         group[name].to_numpy() for name in ("cluster", "trial", "update", "failed")
     )

@@ -1,25 +1,26 @@
 """What training studies give to draw: decision boundaries in the plane, and words that were read."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
+from leakbench.base.artefacts import Facts
 from leakbench.datasets.words import spelt
 from leakbench.results.tables.trained import STUDY
 
+# The rows and facts of each study.
+Studies = Sequence[tuple[pd.DataFrame, Facts]]
+# Tensors, and descriptions of what they hold.
+Drawn = tuple[dict[str, np.ndarray], list[Facts]]
 
-def _named(rows: pd.DataFrame) -> dict[str, Any]:
-    """Return the names of a study and its seed, from its rows."""
+
+def _named(rows: pd.DataFrame) -> Facts:
     return {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
 
 
-def boundaries(
-    studies: list[tuple[pd.DataFrame, dict[str, Any]]],
-) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+def boundaries(studies: Studies) -> Drawn:
     """Return the tensors of each study in the plane, and their descriptions.
-
-    studies: the rows and facts of each study.
 
     The tensors are <place>/surface float32 [steps, steps], the probability of the second class from bottom
     left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). A description has, among others,
@@ -28,7 +29,7 @@ def boundaries(
     test points, in [0, 1]. All are of the last round.
     """
     tensors: dict[str, np.ndarray] = {}
-    described: list[dict[str, Any]] = []
+    described: list[Facts] = []
     for rows, facts in studies:
         if "boundary" not in facts:
             continue
@@ -52,18 +53,14 @@ def boundaries(
     return tensors, described
 
 
-def examples(
-    studies: list[tuple[pd.DataFrame, dict[str, Any]]],
-) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+def examples(studies: Studies) -> Drawn:
     """Return pictures of words, and what the model of each study read on them.
-
-    studies: the rows and facts of each study.
 
     The pictures are words/<test set> uint8 [words, rows, columns]. For each study and test set there are the
     `words` on the pictures and what its model of the last round `read`.
     """
     tensors: dict[str, np.ndarray] = {}
-    described: list[dict[str, Any]] = []
+    described: list[Facts] = []
     for rows, facts in studies:
         names = _named(rows)
         for tested, own in facts.get("examples", {}).items():

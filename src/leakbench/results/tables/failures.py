@@ -17,9 +17,6 @@ def failed(rows: pd.DataFrame, target: str) -> np.ndarray:
     private image than the mean image of the data set is. The mean image was scored for some of the private
     images only; for another image the mean of those scores serves. Null baselines, and attacks that
     reconstruct features instead of images, fail in the first way alone.
-
-    rows: the score rows of one cell.
-    target: what the attack aims at, `images` or `features`.
     """
     lost = (rows["status"] != "ok").to_numpy()
     means = rows[rows["baseline"] == DATASET_MEAN]

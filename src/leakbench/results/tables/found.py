@@ -11,16 +11,8 @@ from leakbench.results.tables.lines import TRIAL
 
 @dataclass(frozen=True)
 class Found:
-    """The results of an experiment.
-
-    table: the tidy table.
-    trials: the single trials behind its lines.
-    tensors: the exhibit's tensors.
-    facts: the exhibit's facts.
-    """
-
     table: pd.DataFrame
-    trials: pd.DataFrame
+    trials: pd.DataFrame  # the single trials behind its lines
     tensors: dict[str, np.ndarray] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 

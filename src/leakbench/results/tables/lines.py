@@ -20,18 +20,13 @@ TRIAL = ["line", "cluster", "trial", "value", "failed"]
 
 @dataclass(frozen=True)
 class Trials:
-    """The names of N trials, each an array [N].
+    """The names of N trials, each an array [N]."""
 
-    cluster: trials of one cluster share one fate (str).
-    trial: the same for one private image under every attack and defence (str).
-    failed: bool.
-    update: the cluster's number, over which a line's interval is drawn; None where every trial has a fate of
-    its own.
-    """
-
-    cluster: np.ndarray
-    trial: np.ndarray
+    cluster: np.ndarray  # trials of one cluster share one fate (str)
+    trial: np.ndarray  # the same for one private image under every attack and defence (str)
     failed: np.ndarray
+    # The cluster's number, over which a line's interval is drawn; None where every trial has a fate of its
+    # own.
     update: np.ndarray | None = None
 
 
@@ -42,10 +37,7 @@ def of_seeds(rows: pd.DataFrame) -> Trials:
 
 
 class Lines:
-    """Collects the lines of one table, each with its trials.
-
-    scale: the scale of the run.
-    """
+    """Collects the lines of one table, each with its trials."""
 
     def __init__(self, scale: str) -> None:
         self.scale = scale
@@ -63,17 +55,6 @@ class Lines:
         rng: np.random.Generator | None = None,
         **more: Any,
     ) -> None:
-        """Add one line.
-
-        condition: column → value.
-        metric: its name and its convention.
-        values: float [N], one score for each of the trials; NaN where a trial has none.
-        trials: the names of the trials.
-        unit: an image, an update, a model or a run.
-        seeds: the seeds of the trials.
-        rng: draws the interval; without it the metric's own generator does.
-        more: further columns.
-        """
         values = np.asarray(values, np.float64)
         found = summary(values, trials.failed, rng or bootstrap(metric[0]), trials.update)
         named = dict(zip(("metric", "convention"), metric, strict=True))
@@ -104,5 +85,4 @@ class Lines:
 
 
 def bootstrap(metric: str) -> np.random.Generator:
-    """Return the generator of random numbers that draws the intervals of a metric."""
     return np.random.default_rng(stream("bootstrap", metric))

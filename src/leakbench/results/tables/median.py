@@ -28,12 +28,6 @@ def medians(
 ) -> dict[str, np.ndarray]:
     """Return cell -> uint8 [2, rows, columns, channels]: the private image and its reconstruction.
 
-    root: the checkout.
-    run: the folder below results/.
-    rows: lines of an experiment's table, one for each cell that is wanted.
-    cells: the path stems of the experiment's cells, which differ by seed.
-    scores: the folder of their scores, by default the run's own.
-
     A cell is left out if its files no longer exist, if its median trial reconstructed nothing, or if it does
     not show pictures.
     """

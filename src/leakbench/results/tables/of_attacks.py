@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 def _scored(
     cells: Sequence[Cell], scores: Sequence[Path]
 ) -> Iterator[tuple[Cell, pd.DataFrame | None, Facts]]:
-    """Yield the rows and facts of each cell; of an absent cell, no rows and the reason.
-
-    scores: one file per capture, in the order in which the cells first name it.
-    """
+    """Yield the rows and facts of each cell; of an absent cell, no rows and the reason."""
     captures = list(dict.fromkeys(cell.capture for cell in cells))
     files = {capture: (path, read_facts(path)) for capture, path in zip(captures, scores, strict=True)}
     read: dict[Path, pd.DataFrame] = {}
@@ -41,14 +38,7 @@ def _scored(
 
 
 def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Files]) -> Found:
-    """Return the table of the experiment that `spec` describes, its trials, pictures and facts.
-
-    spec: the spec of the table.
-    scores: a file for each capture, in the order in which the spec's cells first name it.
-    pictured: the files of each cell, in the order of the spec; none where the experiment shows no pictures.
-
-    Cells whose scores are absent are left out. The facts name them with the reasons.
-    """
+    """Return the table of the experiment that `spec` describes, its trials, pictures and facts."""
     experiment = spec.experiment
     client, shown = experiment.client, experiment.exhibit
     reasons = spec.reasons

@@ -15,14 +15,7 @@ if TYPE_CHECKING:
 
 
 def of_studies(spec: "TableSpec", files: Sequence[Path], costs: Sequence[Path]) -> Found:
-    """Return the table of the experiment that `spec` describes, its trials, what there is to draw, and facts.
-
-    spec: the spec of the table.
-    files: the rows of each study, in the order of the spec.
-    costs: the record of what each study cost, in the same order.
-
-    The facts name the absent studies and the reasons, the problems of rounds, and how each study encrypted.
-    """
+    """Return the table of an experiment, its trials, what there is to draw, and facts."""
     reasons, studies = spec.reasons, []
     for stem, path, cost in zip(spec.studies or [], files, costs, strict=True):
         facts = read_facts(path)

@@ -21,35 +21,23 @@ TENSORS = ("truth", "guess", "usable", "sample", "score")
 
 
 def _correlation(guess: np.ndarray, truth: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each guess [n, …] the sample it resembles most, and its r.
-
-    A guess that is not usable has (-1, 0).
-    """
+    """Return for each guess [n, …] the sample it resembles most, and its r."""
     r = pearson_matrix(guess.reshape(len(guess), -1), truth.reshape(len(truth), -1))
     sample, value = r.argmax(-1), r.max(-1)
     return np.where(usable, sample, -1), np.where(usable, value, 0).astype(np.float32)
 
 
 class Files(NamedTuple):
-    """The files of one cell from which its pictures are taken.
+    """The files of one cell from which its pictures are taken."""
 
-    guesses: what the attack reconstructed.
-    truth: the private side of the capture.
-    victim: the network.
-    data: the data set.
-    """
-
-    guesses: Path
-    truth: Path
+    guesses: Path  # what the attack reconstructed
+    truth: Path  # the private side of the capture
     victim: Path
     data: Path
 
 
 def opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
-    """Map a tensor file as `open_tensors` does.
-
-    Raises Altered where its bytes are not those that were written.
-    """
+    """Map a tensor file as `open_tensors` does."""
     found = open_tensors(path)
     whole(path)
     return found
@@ -57,12 +45,6 @@ def opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
 
 def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", client: int) -> Panel:
     """Return the pictures of a client of one cell: their description and their tensors.
-
-    cell: the cell.
-    files: the files of the cell.
-    scored: the attack's score rows.
-    shown: how the experiment chooses its pictures.
-    client: the number of the client.
 
     The tensors are truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample [m]
     and score [m] (r). With the target features, a guess is one channel of one reconstruction.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from leakbench.base.artefacts import Facts
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.results.tables.lines import STATISTICS, Lines, of_seeds
 
@@ -20,7 +21,7 @@ COLUMNS = [
     *STUDY, "client", "key", "tested", "baseline", "round", "metric", "convention", *STATISTICS, "rounds",
     "images", "unit", "seeds", "scale",
 ]  # fmt: skip
-Value = tuple[dict[str, Any], str, str, float]
+Value = tuple[Facts, str, str, float]
 
 
 def over_short_batches(images: int, batch_size: int) -> float:
@@ -28,14 +29,11 @@ def over_short_batches(images: int, batch_size: int) -> float:
 
     That code divides the number of right answers of each batch by the nominal size of a batch, also for the
     last, shorter batch.
-
-    images: the number of test images.
-    batch_size: the nominal size of a batch.
     """
     return images / (-(-images // batch_size) * batch_size)
 
 
-def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
+def values(rows: pd.DataFrame, facts: Facts) -> Iterator[Value]:
     """Yield (condition, metric, convention, value) of one study.
 
     The values are those of its selected round and, as snapshots, those of every round. With a rule of
@@ -44,9 +42,6 @@ def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
     images. `gap_to_random` is an accuracy minus the accuracy with a stranger's key and the locks that the
     server drew. The published convention counts a short batch as a whole one, and of words only those that
     the published rule counts.
-
-    rows: the rows of the study.
-    facts: its facts.
     """
     nominal = over_short_batches(facts["test_images"], facts["batch_size"])
     rows = rows.rename(columns={"test_accuracy": "accuracy"})
@@ -89,26 +84,23 @@ def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
         yield _at(), metric, "standard", float(facts[metric])
 
 
-def _at(**where: Any) -> dict[str, Any]:
+def _at(**where: Any) -> Facts:
     """Return the condition of a value: that of the whole study except for the given columns."""
     return {"client": np.nan, "key": "", "tested": "", "baseline": "", "round": np.nan} | where
 
 
 def aggregate_studies(
-    studies: list[tuple[pd.DataFrame, dict[str, Any]]], scale: str
+    studies: list[tuple[pd.DataFrame, Facts]], scale: str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the tidy table of studies, one line per condition and metric, and the trials behind its lines.
 
     A line has the mean over seeds, each of which is a run of its own. Snapshots are lines of baseline
     "snapshot" with their `round`. `rounds` and `images` are the number of rounds and of images of a study's
     training.
-
-    studies: the rows and facts of each study.
-    scale: the scale of the run.
     """
     found = []
     for rows, facts in studies:
-        names: dict[str, Any] = {name: rows[name].iloc[0] for name in [*STUDY, "seed"]}
+        names: Facts = {name: rows[name].iloc[0] for name in [*STUDY, "seed"]}
         names |= {"rounds": facts["rounds"], "images": facts["images"]}
         found += [
             names | condition | {"metric": metric, "convention": convention, "value": value}

@@ -1,7 +1,7 @@
-"""Draw docs/verdicts.png, the operating characteristic of the rule of verdicts.
+"""Samples on which the rule of verdicts is tried, and how often it is wrong.
 
-`python docs/verdicts.py` draws it, and prints the table of tolerances that is in docs/verdicts.md.
-tests/unit/scorecard/test_verdict_simulation.py simulates the same samples.
+`python tests/unit/scorecard/verdict_simulation.py` draws docs/verdicts.png from them, and prints the table of
+tolerances that is in docs/verdicts.md.
 """
 
 import math
@@ -15,29 +15,23 @@ import numpy as np
 import pandas as pd
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM, interval
+from leakbench.papers.verdicts.sample import Sample, Statement, unseen
 from leakbench.papers.verdicts.schedule import Schedule
 from leakbench.papers.verdicts.tolerances import TOLERANCES, Tolerance
-from leakbench.papers.verdicts.verdict import Sample, Statement, decide, decide_outcome, unseen
+from leakbench.papers.verdicts.verdict import decide, decide_outcome
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Family:
-    """A distribution of scores.
+    """A distribution of scores."""
 
-    draw: a function from a generator and (samples, trials) to scores of this shape.
-    mean: the mean of the distribution.
-    tolerance: the tolerance of the metric that the scores imitate.
-    bounds: the range of that metric.
-    median: the median of a distribution of two kinds of outcomes, the mean of every other.
-    """
-
-    draw: Draw
+    draw: Draw  # from a generator and (samples, trials) to scores of this shape
     mean: float
-    tolerance: float
-    bounds: tuple[float, float]
-    median: float = math.nan
+    tolerance: float  # of the metric that the scores imitate
+    bounds: tuple[float, float]  # the range of that metric
+    median: float = math.nan  # of a distribution of two kinds of outcomes
 
     @property
     def centres(self) -> tuple[float, float]:
@@ -57,12 +51,7 @@ def normal(deviation: float) -> Family:
 
 
 def bimodal(good: float, bad: float, share: float) -> Family:
-    """Return the distribution of decibels of reconstructions of which a share fails.
-
-    good: the mean of reconstructions that do not fail, in dB. Scores have a deviation of 1 dB around it.
-    bad: the mean of those that fail, in the same way.
-    share: the share that fails, 0 to 1.
-    """
+    """Return the distribution of decibels of reconstructions of which a share fails."""
 
     def draw(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
         return np.where(rng.random(size) < share, bad, good) + rng.normal(0, 1, size)
@@ -81,19 +70,12 @@ def yes_or_no(share: float) -> Family:
 
 
 def exponential(deviation: float) -> Family:
-    """Return the distribution of a quantity without bounds, of skewness 2.
-
-    deviation: the standard deviation, in tolerances.
-    """
+    """Return the distribution of a quantity without bounds, of skewness 2."""
     return Family(lambda rng, size: rng.exponential(deviation, size), deviation, *UNBOUNDED)
 
 
 def lognormal(deviation: float, sigma: float) -> Family:
-    """Return the distribution of a quantity without bounds, of skewness 1.75 (sigma 0.5) or 6.2 (sigma 1).
-
-    deviation: the standard deviation, in tolerances.
-    sigma: the standard deviation of the quantity's logarithm.
-    """
+    """Return the distribution of a quantity without bounds, of skewness 1.75 (sigma 0.5) or 6.2 (sigma 1)."""
     scale = deviation / math.sqrt(math.expm1(sigma**2) * math.exp(sigma**2))
     mean = scale * math.exp(sigma**2 / 2)
     return Family(lambda rng, size: scale * rng.lognormal(0, sigma, size), mean, *UNBOUNDED)
@@ -129,16 +111,7 @@ HARD = {
 def words(
     family: Family, n: int, differences: list[float], repeats: int, rng: np.random.Generator
 ) -> dict[float, dict[str, float]]:
-    """Return how often the rule says each word, by the true difference.
-
-    family: the distribution of the scores.
-    n: the number of trials of a sample.
-    differences: the true differences of the mean from the published number, in tolerances.
-    repeats: the number of samples.
-    rng: draws the samples and their intervals.
-
-    Returns difference → word → share of the samples, 0 to 1.
-    """
+    """Return how often the rule says each word, by the true difference."""
     counts: dict[float, dict[str, float]] = {difference: {} for difference in differences}
     for values in family.draw(rng, (repeats, n)):
         low, high = interval(values, None, rng)
@@ -153,19 +126,7 @@ def words(
 
 
 def wrong(family: Family, n: int, repeats: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Return how often, at worst, the rule says "differs" wrongly, and how often "reproduced" wrongly.
-
-    "differs" is wrong where the print lies within one tolerance of the mean or of the median, and one
-    tolerance is simulated. "reproduced" is wrong where it lies three tolerances or more from both, and three
-    and four are simulated.
-
-    family: the distribution of the scores.
-    n: the number of trials of a sample.
-    repeats: the number of samples.
-    rng: draws the samples and their intervals.
-
-    Returns two shares of the samples, 0 to 1.
-    """
+    """Return how often, at worst, the rule says "differs" wrongly, and how often "reproduced" wrongly."""
     near = [centre + step for centre in set(family.centres) for step in (-1.0, 1.0)]
     tried = [centre + step for centre in set(family.centres) for step in (-4.0, -3.0, 3.0, 4.0)]
     far = [each for each in tried if min(abs(each - centre) for centre in family.centres) >= 3]
@@ -176,20 +137,7 @@ def wrong(family: Family, n: int, repeats: int, rng: np.random.Generator) -> tup
 def of_networks(
     n: int, networks: int, effect: float, repeats: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Return how often the rule is wrong, and the interval misses, where each network has an effect.
-
-    Scores are normal with a deviation of 2 dB around the mean of their network.
-
-    n: the number of trials, shared out among the networks.
-    networks: the number of networks of a sample.
-    effect: the standard deviation of the networks' means, in dB.
-    repeats: the number of samples.
-    rng: draws the samples and their intervals.
-
-    Returns shares of the samples: `differs` and `reproduced`, wrong of the mean over all networks; `covers`,
-    its interval; and `own differs`, `own reproduced` and `own covers`, the same of the mean of the sample's
-    own networks.
-    """
+    """Return how often the rule is wrong, and the interval misses, where each network has an effect."""
     tolerance, bounds = DECIBELS
     found = dict.fromkeys(
         ("differs", "reproduced", "covers", "own differs", "own reproduced", "own covers"), 0.0
@@ -211,13 +159,7 @@ def of_networks(
 
 
 def unfinished(n: int, ahead: bool, repeats: int, rng: np.random.Generator) -> float:
-    """Return how often a word is wrong of runs that end before the step size falls and scores rise.
-
-    Scores rise from 22 dB after half of the schedule to 30 dB after all of it. The prints are one tolerance
-    from 30 dB, which must not differ, and 22 dB, which must not be reproduced.
-
-    ahead: whether the rule knows of the fall.
-    """
+    """Return how often a word is wrong of runs that end before the step size falls and scores rise."""
     tolerance, bounds = DECIBELS
     schedule = Schedule(5000, 10000, (6250,)) if ahead else None
     errors = 0
@@ -230,12 +172,7 @@ def unfinished(n: int, ahead: bool, repeats: int, rng: np.random.Generator) -> f
 
 
 def refuted(n: int, mean: float, repeats: int, rng: np.random.Generator) -> float:
-    """Return how often runs of a twentieth of the length refute a printed SSIM of 0.05.
-
-    n: the number of trials.
-    mean: the true mean SSIM of those runs; single scores follow a beta distribution with a deviation of some
-    0.1.
-    """
+    """Return how often runs of a twentieth of the length refute a printed SSIM of 0.05."""
     printed = Statement(
         "=", 0.05, 0.005, tolerance=0.075, bounds=(0.0, 1.0), hidden=True, leak=1, threshold=0.5
     )
@@ -249,10 +186,7 @@ def refuted(n: int, mean: float, repeats: int, rng: np.random.Generator) -> floa
 
 
 def outcome_refuted(n: int, share: float, repeats: int, rng: np.random.Generator) -> float:
-    """Return how often runs of a twentieth of the length refute a printed failure.
-
-    share: the true share of successes.
-    """
+    """Return how often runs of a twentieth of the length refute a printed failure."""
     drawn = rng.random((repeats, n)) < share
     return float(
         np.mean([decide_outcome(each.tolist(), "failure", 0.05).word == "differs" for each in drawn])
@@ -264,12 +198,7 @@ COLOURS = {"reproduced": "#1b7837", "inconclusive": "#8c8c8c", "differs": "#b218
 
 
 def characteristic(repeats: int = 400) -> pd.DataFrame:
-    """Return how often the rule says each word of normal samples of deviation 4 dB, in percent.
-
-    repeats: the number of samples of each size.
-
-    Returns the columns n (5, 10, 20 and 50 trials), difference (the true one, 0 to 15 dB), word and percent.
-    """
+    """Return how often the rule says each word of normal samples of deviation 4 dB, in percent."""
     decibels = np.arange(0, 15.1, 0.5)
     lines = []
     for n in (5, 10, 20, 50):
@@ -280,13 +209,7 @@ def characteristic(repeats: int = 400) -> pd.DataFrame:
 
 
 def errors(few: int = 800, many: int = 200) -> pd.DataFrame:
-    """Return the worst shares of wrong words, in percent, by number of trials and kind of distribution.
-
-    few: the number of samples of fewer than BOOTSTRAP_FROM trials.
-    many: the number of samples of BOOTSTRAP_FROM trials and more.
-
-    Returns the columns n, kind, word and percent.
-    """
+    """Return the worst shares of wrong words, in percent, by number of trials and kind of distribution."""
     lines = []
     for place, (name, family) in enumerate(FAMILIES.items()):
         for n in NUMBERS:
@@ -302,13 +225,7 @@ EFFECTS = [0.0, 1.0, 2.0, 3.0]
 
 
 def effects(repeats: int = 400) -> pd.DataFrame:
-    """Return how often words on one, three and five networks are wrong, by the networks' effect, in percent.
-
-    repeats: the number of samples of 50 trials.
-
-    Returns the columns effect (in dB), networks, what and percent. `what` is "wrong", of the
-    word that is wrong more often, or "covers".
-    """
+    """Return how often words on several networks are wrong, by the networks' effect, in percent."""
     lines = []
     for networks in (1, 3, 5):
         for effect in EFFECTS:
@@ -325,12 +242,7 @@ def effects(repeats: int = 400) -> pd.DataFrame:
 
 
 def refutations(repeats: int = 200) -> pd.DataFrame:
-    """Return how often shorter runs refute a printed SSIM of 0.05, by their true SSIM, in percent.
-
-    repeats: the number of samples of each size.
-
-    Returns the columns n, ssim and percent.
-    """
+    """Return how often shorter runs refute a printed SSIM of 0.05, by their true SSIM, in percent."""
     lines = [
         (n, ssim, 100 * refuted(n, ssim, repeats, np.random.default_rng([n, int(100 * ssim)])))
         for n in (5, 10, 20)
@@ -340,10 +252,7 @@ def refutations(repeats: int = 200) -> pd.DataFrame:
 
 
 def draw(out: Path) -> None:
-    """Draw how often each word is said and how often it is wrong, and the outcomes that n trials may miss.
-
-    out: the file of the picture.
-    """
+    """Draw how often each word is said and how often it is wrong, and the outcomes that n trials may miss."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -443,4 +352,4 @@ def table() -> str:
 
 if __name__ == "__main__":
     print(table())
-    draw(Path(__file__).with_suffix(".png"))
+    draw(Path(__file__).parents[3] / "docs/verdicts.png")
