@@ -11,13 +11,12 @@ from pydantic import BaseModel
 
 from leakbench.base.digest import write_changed
 from leakbench.base.parts import SECTIONS
-from leakbench.catalogue.load import RULES, blamed, load_kind
-from leakbench.catalogue.schema import KINDS, Part
+from leakbench.catalogue.load import RULES, blamed, file_of, load_kind
+from leakbench.catalogue.schema import KINDS, Experiment, Part
 from leakbench.catalogue.signature import definition, module_file, parameters_model, part_names
 from leakbench.jobs.docstrings import Row, api, arguments, listed, table, without
 from leakbench.jobs.parser import page
 from leakbench.papers.bibliography import bibliography, citation, cited
-from leakbench.papers.work import read_papers
 
 FINDINGS = Path("papers/findings.yaml")
 PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
@@ -78,22 +77,37 @@ def manual(root: Path) -> None:
     with blamed(root / "config"):
         made = texts(root) | {"docs/cli.md": page()}
         if (root / FINDINGS).is_file() and (root / "reference").is_dir():
-            made["docs/findings.md"] = _findings(root)
+            made |= of_records(root)
     for name, text in made.items():
         write_changed(root / name, text)
 
 
-def _findings(root: Path) -> str:
+def of_records(root: Path) -> dict[str, str]:
+    """Return the text of each page that is made of recorded tables, by its path below the checkout."""
     from leakbench.catalogue.shown import described
     from leakbench.jobs.scorecard import longest_first
+    from leakbench.papers import items
     from leakbench.papers.findings import findings
     from leakbench.papers.reference import files, tables
     from leakbench.papers.scorecard.recorded import joined
+    from leakbench.papers.scorecard.scorecard import Card
+    from leakbench.papers.work import read_papers
 
-    known = frozenset(load_kind(root / "config", "experiments"))
-    kept = longest_first(tables(files(root, "*")), root, known, described(root / "config")["attacks"])
-    scales = [*kept.values()]
-    return findings(root / FINDINGS, read_papers(root / "papers"), [*scales, joined(scales)])
+    config, works = root / "config", read_papers(root / "papers")
+    experiments = load_kind(config, "experiments")
+    attacks = described(config)["attacks"]
+    kept = longest_first(tables(files(root, "*")), root, frozenset(experiments), attacks)
+    scales = [*kept.values(), joined([*kept.values()])]
+    core = [work for work in works if work.paper.core]
+    drawn = [
+        items.Drawn(file_of(config, "experiments", name).parents[1].name, each.item, name, bool(each.figure))
+        for name, each in experiments.items()
+        if isinstance(each, Experiment)
+    ]
+    return {
+        "docs/findings.md": findings(root / FINDINGS, works, scales),
+        "docs/figures.md": items.page(core, Card(core, scales, scales[-1]).frame(), drawn),
+    }
 
 
 def texts(root: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ from project import ROOT
 from recorded_world import recorded
 
 from leakbench.base.errors import UserError
+from leakbench.jobs.manual import of_records
 from leakbench.papers.findings import findings
 from leakbench.papers.work import read_papers
 
@@ -33,6 +34,11 @@ def page(folder: Path, **changed: object) -> str:
     works = [work for work in read_papers(ROOT / "papers") if work.name == "leakbench"]
     scales = [each for each in recorded() if each.scale == "standard"]
     return findings(path, works, scales)
+
+
+def test_the_pages_of_recorded_numbers_are_current() -> None:
+    stale = [name for name, text in of_records(ROOT).items() if (ROOT / name).read_text() != text]
+    assert not stale, "run python -m leakbench manual"
 
 
 def test_a_finding_has_the_recorded_numbers_and_its_claims_verdict(tmp_path: Path) -> None:
