@@ -129,14 +129,16 @@ def by_cells(package: Path, cells: list[tuple[float, str]]) -> str:
 
 
 def by_tests(package: Path, file: str) -> str:
-    """Return the first test that fails of those that name the file or lie in its room, or ""."""
-    room, stem = Path(file).parent.as_posix(), Path(file).stem
+    """Return the first test that fails of those that name the file or lie in its part of the house, or ""."""
+    stem, unit = Path(file).stem, ROOT / "tests/unit"
+    # The tests of attacks/matching/engines lie in attacks/matching.
+    home = next(home for home in (unit / file).parents if home.is_dir())
     dotted = "leakbench." + file.removesuffix(".py").replace("/", ".")
     near = []
-    for path in sorted((ROOT / "tests/unit").rglob("test_*.py")):
+    for path in sorted([*unit.rglob("test_*.py"), *(ROOT / "tests/fuzz").glob("test_*.py")]):
         text = path.read_text()
         named = dotted in text or f"{dotted.rpartition('.')[0]} import {stem}" in text
-        own = path.parent.relative_to(ROOT / "tests/unit").as_posix() == room
+        own = home != unit and path.is_relative_to(home)
         if named or own:
             near.append((not named, stem not in path.stem, str(path)))
     if not near:
