@@ -43,6 +43,15 @@ def test_the_error_is_the_mean_over_pixels_in_the_best_order() -> None:
     assert error(network, torch.zeros(1, 3), images) == pytest.approx((0.01 + 0.04) / 4)
 
 
+def test_the_error_is_over_more_updates_than_are_taken_at_once() -> None:
+    def nothing(updates: Tensor) -> Tensor:
+        return torch.zeros(len(updates), 1, 1, 2, 2)
+
+    images = torch.zeros(300, 1, 1, 2, 2)
+    images[-1] = 1
+    assert error(nothing, torch.zeros(300, 3), images) == pytest.approx(1 / 300)  # type: ignore[arg-type]
+
+
 def test_before_any_step_it_makes_about_the_mean_image() -> None:
     images = torch.rand(200, 2, 6)
     torch.manual_seed(0)

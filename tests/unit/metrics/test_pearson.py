@@ -143,3 +143,10 @@ def test_an_image_is_revealed_once_and_only_at_the_threshold() -> None:
     assert revealed(r).sum(axis=-1).tolist() == [1, 2]
     assert revealed(np.zeros((0, 2))).tolist() == [False, False]
     assert THRESHOLD == 0.98
+
+
+def test_no_correlation_is_beyond_one() -> None:
+    """Rounding alone would take some copies beyond it."""
+    rows = np.random.default_rng(0).random((100, 784), dtype=np.float32)
+    assert pearson_matrix(rows, rows).max() == 1
+    assert pearson_matrix(rows, -rows).min() == -1
