@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.papers import join
-from leakbench.papers.printed import Printed, Row, as_text
-from leakbench.papers.work import Claim, Relation, Work
+from leakbench.papers.printed import Printed, Relation, Row, as_text
+from leakbench.papers.work import Claim, Work
 
 RELATIONS: dict[str, Relation] = {"": "=", ">": ">", "<": "<="}
 

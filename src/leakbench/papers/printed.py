@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from leakbench.base.errors import UserError
 
+# How a statement compares its number.
+Relation = Literal["=", ">", ">=", "<", "<="]
 LAYER_CELLS = ("layer", "size", "stride", "padding", "activation")
 # Field of a row → the column that every file must have for it.
 OWN = {"id": "id", "source": "source", "item": "table"}

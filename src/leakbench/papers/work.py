@@ -13,8 +13,7 @@ from pydantic import Field, model_validator
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
-from leakbench.papers.printed import Row, read_tables
-from leakbench.papers.verdicts.sample import Relation
+from leakbench.papers.printed import Relation, Row, read_tables
 
 MANUAL = "papers/README.md"
 ID = re.compile(r"[A-Za-z0-9.-]+")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM
+from leakbench.papers.printed import Relation
 from leakbench.papers.verdicts.schedule import Schedule
 
-Relation = Literal["=", ">", ">=", "<", "<="]
 SURE = 0.99  # level at which an interval must stay nearer than FAR; 0.95 fails for skewed samples
 UNSEEN = 0.05  # chance with which outcomes of the share `unseen(n)` stay out of a sample of n
 # Where a quantity has no bound, an unseen outcome lies this many deviations beyond the interval.
