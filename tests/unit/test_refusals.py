@@ -168,7 +168,7 @@ REFUSALS: list[tuple[Callable[[], object], type[Exception], str]] = [
         )
     ),
     (
-        lambda: rendered.beside("matplotlib", "no-such-folder"),
+        lambda: rendered.folder_in("matplotlib", "no-such-folder"),
         Unavailable,
         "the installed matplotlib brings no no-such-folder",
     ),

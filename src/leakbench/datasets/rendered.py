@@ -48,7 +48,7 @@ POINTS = 40
 NUMBERS = 0.15
 
 
-def beside(package: str, path: str) -> Path:
+def folder_in(package: str, path: str) -> Path:
     """Return the folder `path` that the installed `package` contains. Raises Unavailable if it has none."""
     spec = importlib.util.find_spec(package)
     folder = Path(spec.origin).parent / path if spec and spec.origin else None
@@ -69,7 +69,7 @@ def words() -> tuple[str, ...]:
 def _font(name: str) -> "ImageFont.FreeTypeFont":
     from PIL import ImageFont
 
-    file = beside("matplotlib", "mpl-data/fonts/ttf") / f"{name}.ttf"
+    file = folder_in("matplotlib", "mpl-data/fonts/ttf") / f"{name}.ttf"
     # The basic layout needs no library that a machine may lack.
     return ImageFont.truetype(str(file), POINTS, layout_engine=ImageFont.Layout.BASIC)
 
@@ -102,7 +102,7 @@ def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Ima
 def _photograph(name: str) -> "Image.Image":
     from PIL import Image
 
-    file = beside("skimage", "data") / name
+    file = folder_in("skimage", "data") / name
     if not file.is_file():
         raise Unavailable(f"the installed scikit-image brings no {name}")
     with Image.open(file) as picture:
@@ -144,7 +144,7 @@ def on_plain(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
 
 
 @dataclass(frozen=True)
-class Look:
+class Style:
     """How words are drawn."""
 
     fonts: tuple[str, ...]
@@ -155,8 +155,8 @@ class Look:
 BOLD = ("DejaVuSans-Bold", "DejaVuSerif-Bold", "DejaVuSans-BoldOblique", "DejaVuSansMono-Bold")
 # The ground behind the words → how the words are drawn.
 LOOKS = {
-    "plain": Look(("DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif"), on_plain),
-    "photographs": Look((*BOLD, "STIXGeneralBol"), over_photograph, 6.0),
+    "plain": Style(("DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif"), on_plain),
+    "photographs": Style((*BOLD, "STIXGeneralBol"), over_photograph, 6.0),
 }
 
 

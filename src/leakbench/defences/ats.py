@@ -38,7 +38,7 @@ TRANSFORMS = tuple(
 SIGNED = ("shear-y", "translate-x", "translate-y", "color", "contrast", "sharpness", "brightness")
 
 
-class Step(NamedTuple):
+class Transform(NamedTuple):
     """One transform of an image."""
 
     name: str
@@ -46,7 +46,7 @@ class Step(NamedTuple):
     way: int
 
 
-def transformed(images: Tensor, step: Step) -> Tensor:
+def transformed(images: Tensor, step: Transform) -> Tensor:
     """Return images after one transform, in the same shape.
 
     The authors' code shears by bicubic interpolation; this function shears by bilinear interpolation. Images
@@ -106,14 +106,14 @@ def parsed(policies: str) -> list[list[int]]:
     return found
 
 
-def ways(policy: list[int]) -> list[list[Step]]:
+def ways(policy: list[int]) -> list[list[Transform]]:
     """Return all that a policy may do to an image: its transforms, in each combination of their ways."""
     named = [TRANSFORMS[number] for number in policy]
     each = product(*((1, -1) if name in SIGNED else (1,) for name, _ in named))
-    return [[Step(*transform, way) for transform, way in zip(named, one, strict=True)] for one in each]
+    return [[Transform(*transform, way) for transform, way in zip(named, one, strict=True)] for one in each]
 
 
-def applied(images: Tensor, steps: list[Step]) -> Tensor:
+def applied(images: Tensor, steps: list[Transform]) -> Tensor:
     """Return images after these transforms, in the same shape and range."""
     channels, *size = images.shape[1:]
     if images.dim() != 4 or channels not in (1, 3) or min(size) < 3:

@@ -4,9 +4,9 @@ from leakbench.federation.candidates import candidates
 from leakbench.federation.chance import generator
 from leakbench.federation.evaluation import accuracy, held_out
 from leakbench.federation.local import local_update
-from leakbench.federation.play import Moved, Truth, play, private_samples
+from leakbench.federation.play import Moved, Private, play, private_samples
 
 __all__ = [
-    "Moved", "Truth", "accuracy", "candidates", "generator", "held_out", "local_update",
+    "Moved", "Private", "accuracy", "candidates", "generator", "held_out", "local_update",
     "play", "private_samples",
 ]  # fmt: skip

@@ -6,11 +6,11 @@ import numpy as np
 
 from leakbench.base.errors import Unfit
 from leakbench.base.seeds import stream
-from leakbench.federation.play import Truth
+from leakbench.federation.play import Private
 
 
 def candidates(
-    federation: dict[str, Any], private: Truth, images: int, names: tuple[str | int, ...]
+    federation: dict[str, Any], private: Private, images: int, names: tuple[str | int, ...]
 ) -> np.ndarray:
     """Return the indices [n] of the images that the server holds, in random order; n may be 0."""
     others = federation.get("candidates", 0)

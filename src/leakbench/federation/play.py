@@ -24,7 +24,7 @@ Moved = Callable[[nn.Module, Tensors], None]
 
 
 @dataclass
-class Truth:
+class Private:
     """What the server must not know.
 
     images: for each client, the indices of its images in the private split, [rounds, k].
@@ -66,10 +66,10 @@ def _skewed(
     return rng.permutation(np.concatenate([chosen, more]))
 
 
-def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
+def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Private:
     """Draw each client's samples of each round from the private range, none twice within an update."""
     private, rounds = federation["private"], federation["rounds"]
-    truth = Truth([], [])
+    truth = Private([], [])
     passes = federation["passes"]
     stop = min(private["stop"], len(labels))
     needed = max(federation["clients"]) * (rounds // passes if passes > 1 else 1)
@@ -84,7 +84,7 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
         pool = np.arange(private["start"], stop)
         chosen = rng.choice(pool, min(drawn["of"], len(pool)), replace=False)
         first = chosen[None, : federation["clients"][0]]
-        return Truth([first], [labels[first]])
+        return Private([first], [labels[first]])
     for client, k in enumerate(federation["clients"]):
         rng = np.random.Generator(np.random.PCG64(stream("private", *names, client)))
         pool = np.arange(private["start"], stop)
@@ -130,7 +130,7 @@ def play(
     model: nn.Module,
     origins: list[Tensors],
     images: Tensor,
-    truth: Truth,
+    truth: Private,
     federation: dict[str, Any],
     defence: Defence,
     seed: int,

@@ -11,7 +11,7 @@ from leakbench.base.pixels import pixels
 from leakbench.base.seeds import stream
 from leakbench.base.tensors import Tensors
 from leakbench.defences import Defence
-from leakbench.federation import Truth, detectors, play, private_samples
+from leakbench.federation import Private, detectors, play, private_samples
 
 # What a client remembers of earlier rounds (`Received.now`), oldest first.
 Memory = Sequence[Mapping[str, float]]
@@ -20,7 +20,7 @@ Memory = Sequence[Mapping[str, float]]
 def _received(
     model: nn.Module,
     images: Tensor,
-    hidden: Truth,
+    hidden: Private,
     client: int,
     number: int,
     lr: float,
@@ -63,7 +63,7 @@ def alarms(
     origins: list[Tensors],
     each: list[Tensors],
     images: Tensor,
-    hidden: Truth,
+    hidden: Private,
     groups: list[list[int]],
     lr: float,
     earlier: list[list[Memory]],

@@ -9,7 +9,7 @@ import torch
 from matching_observations import BOXED, entry, observe, photographs, run
 
 from leakbench import attacks, defences
-from leakbench.federation import Truth, play
+from leakbench.federation import Private, play
 from leakbench.observations.adaptation import Adaptation, Mechanism, Nuisance
 from leakbench.observations.observation import Observation
 from leakbench.observations.threat_model import ThreatModel
@@ -45,7 +45,7 @@ def locked(**parameters: Any) -> Observation:
         "local": {"lr": 1.0, "batch_size": None, "epochs": 1},
     }  # fmt: skip
     (sent,) = play(
-        model, [model.state_dict()], images, Truth([np.arange(ROUNDS)[:, None]], [np.array([[1], [2]])]),
+        model, [model.state_dict()], images, Private([np.arange(ROUNDS)[:, None]], [np.array([[1], [2]])]),
         federation, defence, 0, lambda rounds, client, values: updates.update(values),
         show=lambda rounds, client, values: shown.update(values),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leakbench import defences
 from leakbench.attacks.adaptive.ats import ats as known
-from leakbench.defences.ats import TRANSFORMS, Step, parsed, shifted, transformed, ways
+from leakbench.defences.ats import TRANSFORMS, Transform, parsed, shifted, transformed, ways
 
 COLOUR = torch.randint(0, 256, (4, 3, 12, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 GREY = COLOUR[:, :1]
@@ -49,7 +49,7 @@ def test_the_list_is_the_authors() -> None:
     ],
 )
 def test_a_transform_is_that_of_pillow(name: str, level: int, pil: Any, way: int) -> None:
-    found = transformed(COLOUR, Step(name, level, way))
+    found = transformed(COLOUR, Transform(name, level, way))
     for image, own in zip(COLOUR, found, strict=True):
         apart = (read(pil(drawn(image), way)).int() - own.int()).abs()
         # Rounding of a grey value, and of what is blended with it.
@@ -58,19 +58,19 @@ def test_a_transform_is_that_of_pillow(name: str, level: int, pil: Any, way: int
 
 def test_images_move_the_way_that_was_drawn_and_leave_black() -> None:
     # Level 9 of a translation is 150/331 of the width: 5.4 of 12 pixels.
-    right = transformed(COLOUR, Step("translate-x", 9, 1))
+    right = transformed(COLOUR, Transform("translate-x", 9, 1))
     assert torch.equal(right[..., 5:], COLOUR[..., :-5])
     assert not right[..., :5].any()
-    up = transformed(COLOUR, Step("translate-y", 9, -1))
+    up = transformed(COLOUR, Transform("translate-y", 9, -1))
     assert torch.equal(up[..., :-5, :], COLOUR[..., 5:, :])
     assert not up[..., -5:, :].any()
 
 
 def test_turning_and_shearing_keep_the_middle_of_an_even_image() -> None:
     flat = torch.full((1, 3, 12, 12), 90, dtype=torch.uint8)
-    turned = transformed(flat, Step("rotate", 9, 1))
+    turned = transformed(flat, Transform("rotate", 9, 1))
     assert set(turned.unique().tolist()) == {90, 128}
-    sheared = transformed(flat, Step("shear-y", 9, 1))
+    sheared = transformed(flat, Transform("shear-y", 9, 1))
     assert (sheared[..., 4:8, 4:8] == 90).all()
     assert (sheared == 0).any()
 
@@ -78,7 +78,7 @@ def test_turning_and_shearing_keep_the_middle_of_an_even_image() -> None:
 @pytest.mark.parametrize("images", [COLOUR, GREY])
 def test_every_transform_takes_grey_and_colour(images: Tensor) -> None:
     for name, level in dict.fromkeys(TRANSFORMS):
-        found = transformed(images, Step(name, level, 1))
+        found = transformed(images, Transform(name, level, 1))
         assert found.shape == images.shape
         assert found.dtype == torch.uint8
 

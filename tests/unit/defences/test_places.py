@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.defences import Batch, Defence, Update, protected
-from leakbench.federation import Truth, play
+from leakbench.federation import Private, play
 from leakbench.federation import play as play_function
 from leakbench.federation.training.federated import Client, train_locally
 from leakbench.networks.tasks import classification
@@ -43,7 +43,7 @@ def played(defence: Defence, **changes: Any) -> dict[str, Tensor]:
         for name, value in update.items():
             updates[name][part] = value
 
-    truth = Truth([PLACES], [LABELS[PLACES]])
+    truth = Private([PLACES], [LABELS[PLACES]])
     play(model, [model.state_dict()], IMAGES, truth, federation, defence, 0, sink)
     return updates
 

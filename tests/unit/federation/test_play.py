@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from leakbench import defences
 from leakbench.base.errors import Unfit
 from leakbench.defences import Defence
-from leakbench.federation import Truth, generator, local_update, play, private_samples
+from leakbench.federation import Private, generator, local_update, play, private_samples
 from leakbench.federation import play as play_function
 from leakbench.networks import victims
 from leakbench.networks.layers import draw_masks
@@ -48,7 +48,7 @@ def run(
     dropout: float = 0.0,
     defence: Defence | None = None,
     seed: int = 0,
-) -> tuple[dict[str, Tensor], list[dict[str, Tensor]], Truth]:
+) -> tuple[dict[str, Tensor], list[dict[str, Tensor]], Private]:
     """Play and return parameter → [rounds, clients, *shape], the models sent out, and the truth."""
     truth = private_samples(federation, LABELS, ("made", "federation", 0))
     total = federation["rounds"] * len(origins)

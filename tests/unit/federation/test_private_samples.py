@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from leakbench.base.errors import Unfit, UserError
 from leakbench.catalogue.schema import Federation
 from leakbench.defences import Defence
-from leakbench.federation import Truth, candidates, local_update, play, private_samples
+from leakbench.federation import Private, candidates, local_update, play, private_samples
 from leakbench.networks import victims
 
 settings = partial(federation, clients=[4], rounds=50, distinct_labels=True)
@@ -189,7 +189,7 @@ def test_no_other_federation_has_the_key() -> None:
 
 
 FEDERATION: dict[str, Any] = {"private": {"split": "test", "start": 10, "stop": 60}, "candidates": 30}
-PRIVATE = Truth([np.array([[10, 11], [12, 13]]), np.array([[11], [59]])], [])
+PRIVATE = Private([np.array([[10, 11], [12, 13]]), np.array([[11], [59]])], [])
 
 
 def held(**changes: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from leakbench import defences
 from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.errors import Unfit
 from leakbench.catalogue.spec import spec_of
-from leakbench.federation import Truth, play
+from leakbench.federation import Private, play
 from leakbench.jobs.capture import capture
 from leakbench.networks import victims
 from leakbench.observations.reading import read_observation
@@ -49,7 +49,7 @@ def played(
 
     defence = defences.build("key-lock", {"key_length": LENGTH, "activation": "sigmoid", "shares": shares})
     sent = play(
-        model, [model.state_dict()], torch.from_numpy(IMAGES), Truth(index, [LABELS[i] for i in index]),
+        model, [model.state_dict()], torch.from_numpy(IMAGES), Private(index, [LABELS[i] for i in index]),
         FEDERATION | {"server": server}, defence, 0, note(0), show=note(1),
     )  # fmt: skip
     return *told, sent

@@ -7,7 +7,7 @@ import pytest
 import torch
 from trial_networks import CASES, group, meet, network, ones, priors, terms
 
-from leakbench.attacks.matching.joint import JointObjective, Part
+from leakbench.attacks.matching.joint import EpochTerm, JointObjective
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.processes.workers import Work
@@ -61,7 +61,7 @@ def test_an_objective_stays_on_its_device(
 
 def test_a_joint_objective_stays_on_its_device() -> None:
     of = elsewhere("lenet_dlg", {}, [], True)
-    part = Part(
+    part = EpochTerm(
         Objective(of, terms("cosine", ones, 0.0)), torch.arange(2), torch.tensor([[0, 1], [1, 0]]), 1.0
     )
     unknowns = {n: v.double() for n, v in of.draw("normal", torch.Generator().manual_seed(0)).items()}

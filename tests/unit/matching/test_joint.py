@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from trial_networks import CLASSES, everything, gradient, group, network, ones, priors, terms
 
-from leakbench.attacks.matching.joint import JointObjective, Part, Problems, one_by_one, whole_batches
+from leakbench.attacks.matching.joint import EpochTerm, JointObjective, Problems, one_by_one, whole_batches
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.attacks.matching.trials import Group
@@ -33,9 +33,9 @@ def epoch(seed: int) -> Group:
     return group(network("lenet_dlg", {}, SHAPE, seed), images, labels)
 
 
-def parts(epochs: list[Group], problems: Problems, later: float = 0.1) -> list[Part]:
+def parts(epochs: list[Group], problems: Problems, later: float = 0.1) -> list[EpochTerm]:
     return [
-        Part(
+        EpochTerm(
             Objective(of, terms("cosine", ones, 0.0)),
             problems.rows[:, number],
             problems.places(BATCH, number),

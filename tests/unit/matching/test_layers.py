@@ -158,7 +158,7 @@ def test_what_is_not_turned(conv: nn.Conv2d) -> None:
 def test_two_sums_are_one() -> None:
     x, y = _wide(2, TRIALS * 3, 6, 5), _wide(2, TRIALS * 3, 6, 5)
     v, w = _wide(TRIALS * 4, 3, 3, 3), _wide(TRIALS * 4, 3, 3, 3)
-    both = conv2d(narrow.beside(x, y, TRIALS), narrow.reading_both(v, w), groups=TRIALS)
+    both = conv2d(narrow.paired(x, y, TRIALS), narrow.reading_both(v, w), groups=TRIALS)
     torch.testing.assert_close(both, conv2d(x, v, groups=TRIALS) + conv2d(y, w, groups=TRIALS))
 
 
@@ -167,7 +167,7 @@ def test_two_transposes_are_one() -> None:
     a, b = _wide(2, TRIALS * 4, 4, 3), _wide(2, TRIALS * 4, 4, 3)
     v, w = _wide(TRIALS * 4, 3, 3, 3), _wide(TRIALS * 4, 3, 3, 3)
     found = torch.ops.aten.convolution_backward(
-        narrow.beside(a, b, TRIALS), read, narrow.making_both(v, w, TRIALS), None, [1, 1], [0, 0], [1, 1],
+        narrow.paired(a, b, TRIALS), read, narrow.making_both(v, w, TRIALS), None, [1, 1], [0, 0], [1, 1],
         False, [0, 0], TRIALS, [True, False, False],
     )[0]  # fmt: skip
     torch.testing.assert_close(found, _slow(conv, a, v, read) + _slow(conv, b, w, read))

@@ -10,8 +10,8 @@ import torch
 from leakbench.base.errors import UserError
 from leakbench.defences import aggregation, encryption
 from leakbench.federation.training.server import (
+    Aggregate,
     Fit,
-    Outcome,
     Protocol,
     State,
     aggregate,
@@ -38,7 +38,7 @@ def rounded(state: State) -> list[float]:
     return [round(value, 6) for value in flat(state).tolist()]
 
 
-def play(protocol: Protocol, turn: int = 0, seen: list[Any] | None = None) -> Outcome:
+def play(protocol: Protocol, turn: int = 0, seen: list[Any] | None = None) -> Aggregate:
     """Play a round in which client j finds the n-th model it is shown to have LOSSES[n, j]."""
     shown: dict[int, int] = {}
 

@@ -15,7 +15,7 @@ from leakbench.attacks.matching.local_epochs import Updates
 from leakbench.attacks.matching.loop import Schedule, match
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimiser import Make
-from leakbench.attacks.matching.parameterisation import Parameterisation, beside
+from leakbench.attacks.matching.parameterisation import Parameterisation, with_nuisance
 from leakbench.attacks.matching.terms import Term
 from leakbench.attacks.matching.trials import Collected, Group, groups
 from leakbench.base.errors import Unfit
@@ -78,7 +78,7 @@ class Composition:
             sought = self.unknowns(group, rng)
             objective = self.objective_of(group, weighs=sought.weighs)
             if nuisance != Nuisance():
-                sought = beside(sought, nuisance)
+                sought = with_nuisance(sought, nuisance)
             first = make()
             if sought.weighs and first.population > 1:
                 raise Unfit(

@@ -61,7 +61,7 @@ def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
 
 
 @dataclass(frozen=True)
-class Part:
+class EpochTerm:
     """One epoch's term: `share` times the distance of the dummy batches from the observed updates.
 
     objective: the objective of the epoch's updates, without priors.
@@ -84,7 +84,7 @@ class JointObjective:
     priors: weight and function of each prior.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[EpochTerm]
     priors: Sequence[tuple[float, Valued]]
 
     def evaluate(self, problems: Tensor) -> Evaluate:

@@ -94,7 +94,7 @@ class Dummies(Unknowns):
         return evaluate
 
 
-def beside(unknowns: Unknowns, nuisance: Nuisance) -> Unknowns:
+def with_nuisance(unknowns: Unknowns, nuisance: Nuisance) -> Unknowns:
     """Return `unknowns` together with what a defence leaves unknown."""
 
     def dummies(found: Tensors, rows: Tensor) -> Tensors:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Defence, protected
 from leakbench.federation.training.fit import shared
-from leakbench.federation.training.server import Fit, Outcome, Protocol, State, aggregate, averaged
+from leakbench.federation.training.server import Aggregate, Fit, Protocol, State, aggregate, averaged
 from leakbench.networks.layers import Drawn
 from leakbench.networks.tasks import classification, task_of
 
@@ -50,12 +50,12 @@ class Client:
     memory: State = field(default_factory=dict)
 
 
-class Round(NamedTuple):
+class Played(NamedTuple):
     """What a round leaves."""
 
     server: State
     losses: list[float]
-    outcome: Outcome | None = None
+    outcome: Aggregate | None = None
 
 
 def decayed(training: Mapping[str, Any], turn: int) -> float:
@@ -184,7 +184,7 @@ def play_round(
     protocol: Protocol | None = None,
     measure: Measure | None = None,
     train: Callable[..., Fit] | None = None,
-) -> Round:
+) -> Played:
     uploads, fits = [], []
     train = train or partial(train_locally, defence=defence)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):
@@ -204,7 +204,7 @@ def play_round(
         received(uploads[-1], server, number)
     samples, losses = [len(client.labels) for client in clients], [fit.loss for fit in fits]
     if protocol is None:
-        return Round(averaged(uploads, samples), losses)
+        return Played(averaged(uploads, samples), losses)
 
     def validate(number: int, state: State) -> tuple[float, float]:
         client = clients[number]
@@ -214,4 +214,4 @@ def play_round(
         return measure(client.model.eval(), *client.held)
 
     outcome = aggregate(server, uploads, fits, samples, protocol, turn, validate)
-    return Round(outcome.state, losses, outcome)
+    return Played(outcome.state, losses, outcome)

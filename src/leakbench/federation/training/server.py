@@ -52,7 +52,7 @@ class Protocol:
     faults: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
 
-class Outcome(NamedTuple):
+class Aggregate(NamedTuple):
     """One round's aggregate and what led to it.
 
     state: the server's tensors after the round.
@@ -176,7 +176,7 @@ def aggregate(
     protocol: Protocol,
     turn: int,
     validate: Validate,
-) -> Outcome:
+) -> Aggregate:
     """Return the outcome of a round. Raises UserError if no upload can be used."""
     present, mix, problems = collected(server, uploads, protocol, turn)
     count = len(present)
@@ -198,4 +198,4 @@ def aggregate(
     weighed[present] = weights
     losses, rights = np.full((2, len(uploads)), np.nan)
     losses[present], rights[present] = loss.mean(1), right.mean(1)
-    return Outcome(mix(weights.tolist()), weighed, losses, rights, problems)
+    return Aggregate(mix(weights.tolist()), weighed, losses, rights, problems)

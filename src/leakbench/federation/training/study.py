@@ -30,7 +30,7 @@ from leakbench.federation.training.federated import Client, State, hold, play_ro
 from leakbench.federation.training.fit import shared
 from leakbench.federation.training.plane import extent, flat_data, sample, surface
 from leakbench.federation.training.private import train_privately
-from leakbench.federation.training.server import Outcome
+from leakbench.federation.training.server import Aggregate
 from leakbench.federation.training.sets import Examined, examined, told_apart, training_images
 from leakbench.federation.training.shares import divide, hold_out
 from leakbench.networks import victims
@@ -174,7 +174,7 @@ class Judge:
         return [*found, *self._rows(NOBODY, "random", self.stranger)]
 
 
-def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, Any]]:
+def by_rule(outcome: Aggregate, losses: list[float], turn: int) -> list[dict[str, Any]]:
     """Return a row for each client of a round by a rule of aggregation."""
     columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
     return [

@@ -127,7 +127,7 @@ def spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> N
         into[place] = value if before is None else before + value
 
 
-def beside(images: Tensor) -> Tensor:
+def as_channels(images: Tensor) -> Tensor:
     """Lay the images of all trials beside each other, as channels."""
     trials, batch, channels, rows, columns = images.shape
     if trials == 1 and images.is_cuda:
@@ -161,7 +161,7 @@ class Forth(NamedTuple):
 def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
     """Take images through the steps, the first of the four passes."""
     trials = images.shape[0]
-    values: list[Tensor | None] = [beside(images)]
+    values: list[Tensor | None] = [as_channels(images)]
     reads, kepts = [], []
     for place, step in enumerate(steps):
         x = summed(values, step.reads)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from leakbench.attacks.matching.composition import Composition, Epochs
 from leakbench.attacks.matching.joint import (
+    EpochTerm,
     JointObjective,
-    Part,
     Problems,
     add,
     begun,
@@ -106,7 +106,7 @@ def _optimised(
     batch, work = own[0].batch, own[0].observation.work
     distances = [term for term in composed.objective if not isinstance(term, Prior)]
     parts = [
-        Part(
+        EpochTerm(
             composed.objective_of(own[epoch], distances),
             asked.rows[:, i],
             asked.places(batch, i),

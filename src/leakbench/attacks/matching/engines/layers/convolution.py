@@ -136,7 +136,7 @@ def _rate(
     if rate is None:
         return _convolved(conv, x, moving, bias, trials)
     if conv.in_channels < NARROW:
-        both = narrow.beside(x, rate, trials), narrow.reading_both(moving, weight)
+        both = narrow.paired(x, rate, trials), narrow.reading_both(moving, weight)
         return conv2d(*both, bias, conv.stride, conv.padding, conv.dilation, trials)
     return _convolved(conv, x, moving, bias, trials).add_(_convolved(conv, rate, weight, None, trials))
 
@@ -151,10 +151,10 @@ def _back(
         return _transposed(conv, slope, x, moving, trials)
     if narrow.turns(conv, read, slope.shape, NARROWEST):
         both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
-        return narrow.transposed(conv, narrow.beside(rate, slope, trials), both, read, trials)
+        return narrow.transposed(conv, narrow.paired(rate, slope, trials), both, read, trials)
     if conv.out_channels < NARROW:
         both = narrow.making_both(weight, moving, trials)
-        return derivatives(conv, narrow.beside(rate, slope, trials), x, both, trials, (True, False))[0]
+        return derivatives(conv, narrow.paired(rate, slope, trials), x, both, trials, (True, False))[0]
     found = _transposed(conv, rate, x, weight, trials)
     return found.add_(_transposed(conv, slope, x, moving, trials))
 

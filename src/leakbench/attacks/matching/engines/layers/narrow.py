@@ -44,18 +44,18 @@ def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
     return found.view(shape).permute(0, 3, 1, 2)
 
 
-def beside(a: Tensor, b: Tensor, trials: int) -> Tensor:
+def paired(a: Tensor, b: Tensor, trials: int) -> Tensor:
     """Lay two sets of images beside each other as channels of each trial."""
     return _joined(a, b, 3, trials)
 
 
 def reading_both(a: Tensor, b: Tensor) -> Tensor:
-    """Join the weights of two convolutions into one that reads `beside` and makes the sum."""
+    """Join the weights of two convolutions into one that reads `paired` and makes the sum."""
     return _joined(a, b, 3, 1)
 
 
 def making_both(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Join the weights of two convolutions into one whose transpose reads `beside` and makes the sum."""
+    """Join the weights of two convolutions into one whose transpose reads `paired` and makes the sum."""
     return _joined(a, b, 0, trials)
 
 
