@@ -42,10 +42,11 @@ def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> N
     assert psnr(found.images[:, 0, 0], images[:, 0])[0] > 30
 
 
-def test_adam_with_cosine_recovers_a_small_image() -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_adam_with_cosine_recovers_a_small_image(precision: str) -> None:
     images = photographs(2, 8)[:, None]
     observation = observe(images, torch.tensor([[1], [2]]))
-    start, end = (run(observation, **FALLING | {"iterations": n}) for n in (1, 400))
+    start, end = (run(observation, **FALLING | {"iterations": n, "precision": precision}) for n in (1, 400))
     for before, after in zip(
         psnr(start.images[:, 0, 0], images[:, 0]), psnr(end.images[:, 0, 0], images[:, 0]), strict=True
     ):

@@ -133,6 +133,10 @@ APART: dict[str, tuple[dict[str, Any], str, str]] = {
         {"optimiser": "cma-es", "parameters": {"updates": "simulated"}},
         "parameters.updates: simulated", "optimiser: cma-es",
     ),
+    "candidates, rounded": (
+        {"optimiser": "cma-es", "parameters": {"precision": "bfloat16"}},
+        "parameters.precision: bfloat16", "optimiser: cma-es",
+    ),
     "candidates of some entries": (
         {"optimiser": "cma-es", "objective": ["squares", {"partial-gradient": {"share": 0.5}}]},
         "objective: partial-gradient (Entries)", "optimiser: cma-es",
@@ -141,9 +145,17 @@ APART: dict[str, tuple[dict[str, Any], str, str]] = {
         {"optimiser": "cma-es", "objective": "wasserstein"},
         "objective: wasserstein (Distance)", "optimiser: cma-es",
     ),
+    "weights, rounded": (
+        {"unknowns": "surrogate", "parameters": {"precision": "bfloat16"}},
+        "parameters.precision: bfloat16", "unknowns: surrogate",
+    ),
     "weights of simulated steps": (
         {"unknowns": "surrogate-curve", "parameters": {"updates": "epochs"}},
         "parameters.updates: epochs", "unknowns: surrogate-curve",
+    ),
+    "steps, rounded": (
+        {"parameters": {"precision": "bfloat16", "updates": "simulated"}},
+        "parameters.updates: simulated", "parameters.precision: bfloat16",
     ),
     "epochs with restarts": (
         {"epochs": "joint", "parameters": {"restarts": 2}}, "parameters.restarts: 2", "epochs: joint"

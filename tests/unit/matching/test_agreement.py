@@ -1,6 +1,5 @@
 """Engines that take whole derivatives are compared with plain autograd before an attack trusts them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,14 +12,12 @@ from leakbench.attacks.matching.engines import gradients
 from leakbench.attacks.matching.engines.frozen import FrozenDifference
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.engines.layers import RULES
-from leakbench.attacks.matching.engines.own_products import OwnProducts
+from leakbench.attacks.matching.engines.own_gradient import OwnGradient
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights
 from leakbench.attacks.matching.trials import Group
-from leakbench.base.processes.workers import Work
 
 RESNET = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
-# The device of the trials, which says whether they may lie in one batch.
-FROZEN, BATCHED = "cpu", "cuda:0"
+FROZEN, BATCHED = {"derivative": "frozen"}, {"precision": "bfloat16"}
 
 
 def trials() -> Group:
@@ -28,32 +25,31 @@ def trials() -> Group:
     return group(network(*RESNET), images, torch.zeros(2, 1, dtype=torch.int64))
 
 
-def engine(of: Group, device: str) -> Any:
-    there = replace(of, observation=replace(of.observation, work=Work(device=device)))
-    composed = Composition(terms("cosine", ones), unknowns=None, optimiser=None, derivative="frozen")  # type: ignore[arg-type]
-    return composed.objective_of(there).engine
+def engine(of: Group, how: dict[str, Any]) -> Any:
+    composed = Composition(terms("cosine", ones), unknowns=None, optimiser=None, **how)  # type: ignore[arg-type]
+    return composed.objective_of(of).engine
 
 
-@pytest.mark.parametrize(("device", "expected"), [(FROZEN, FrozenDifference), (BATCHED, SharedWeights)])
+@pytest.mark.parametrize(("how", "expected"), [(FROZEN, FrozenDifference), (BATCHED, SharedWeights)])
 def test_an_engine_that_agrees_is_used_and_draws_on_nobodys_chance(
-    device: str, expected: type, capsys: pytest.CaptureFixture[str]
+    how: dict[str, Any], expected: type, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of, before = trials(), torch.get_rng_state()
-    assert engine(of, device) is expected
+    assert engine(of, how) is expected
     assert torch.equal(torch.get_rng_state(), before)
     assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("device", "where"),
+    ("how", "where"),
     [
         (FROZEN, (FrozenDifference, "one")),
         (BATCHED, (SharedWeights, "rates")),
-        (BATCHED, (OwnProducts, "back")),
+        (BATCHED, (OwnGradient, "back")),
     ],
 )
 def test_an_engine_that_is_off_is_left_with_one_line(
-    device: str,
+    how: dict[str, Any],
     where: tuple[type, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -69,8 +65,8 @@ def test_an_engine_that_is_off_is_left_with_one_line(
 
     monkeypatch.setattr(*where, lambda *given: more(right(*given)))
     of = trials()
-    assert engine(of, device) is None
-    assert engine(of, device) is None
+    assert engine(of, how) is None
+    assert engine(of, how) is None
     assert capsys.readouterr().err.count("exact derivatives without") == 1
 
 

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -18,6 +19,8 @@ from leakbench.attacks.matching.engines.fixed_convolution import fix_convolution
 from leakbench.attacks.matching.engines.frozen import FrozenDifference
 from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
 from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
+from leakbench.attacks.matching.engines.own_gradient import OwnGradient
+from leakbench.attacks.matching.engines.own_products import OwnProducts
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
 from leakbench.base.tensors import Tensors
 
@@ -97,8 +100,9 @@ def engines_hold(
     wanted, ones = -cosine * of.deviation / length, images.new_ones(trials, len(seen))
     given = of, distance_of("cosine"), seen, labels, ones
     found = {"differences": FrozenDifference(*given, scale=SHORT)(unknowns)[1]["images"]}
-    if fits(model, images.shape[1:]):
-        found["shared weights"] = SharedWeights(*given)(unknowns)[1]["images"]
+    for own in (OwnGradient, OwnProducts) if fits(model, images.shape[1:]) else ():
+        with patch.object(SharedWeights, "own", own):
+            found[own.__name__] = SharedWeights(*given)(unknowns)[1]["images"]
     for name, value in found.items():
         loose = DIFFERENCE if name == "differences" else 10 * tolerance
         agree(value, wanted, float(wanted.norm()), loose, name)

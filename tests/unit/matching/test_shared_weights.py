@@ -1,6 +1,6 @@
 """Trials in one batch against trials beside each other, in float64, for every victim.
 
-What a GPU does is computed on the processor here.
+What a GPU does with each layer's own gradients (`own_products`) is computed on the processor here.
 """
 
 from dataclasses import replace
@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from trial_networks import CLASSES, VICTIMS, Weigh, group, met, ones, terms
 
 from leakbench.attacks.matching.composition import Composition
-from leakbench.attacks.matching.engines.chain import chain
+from leakbench.attacks.matching.engines import own_gradient
 from leakbench.attacks.matching.engines.frozen import FrozenDifference
 from leakbench.attacks.matching.engines.layers import RULES
 from leakbench.attacks.matching.engines.layers.rule import Link, Rule
+from leakbench.attacks.matching.engines.own_gradient import OwnGradient
+from leakbench.attacks.matching.engines.own_products import OwnProducts
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.objectives.layer_weights import parameter_weights
@@ -24,10 +26,18 @@ from leakbench.attacks.matching.trials import Group
 from leakbench.base.processes.workers import Work
 
 TRIALS = 3
+# ResNet20-4 is the network of which bfloat16 is timed.
 RESNET = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
 BY_LAYER = partial(
     parameter_weights, shape="linear", beta=50.0, relu=True, norms="following", order="parameters"
 )
+
+
+@pytest.fixture(params=[OwnGradient, OwnProducts], autouse=True)
+def own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What takes the gradients of a layer's own parameters."""
+    monkeypatch.setattr(SharedWeights, "own", request.param)
+    return request.param
 
 
 def trials(module: str, parameters: dict[str, Any], batch: int = 2, known: bool = True) -> Group:
@@ -59,6 +69,17 @@ def test_both_engines_agree_on_every_victim(module: str, parameters: dict[str, A
     agree(of)
 
 
+@pytest.mark.parametrize("module", ["lenet_dlg", "resnet20_4"])
+@pytest.mark.parametrize("distance", ["squares", "cosine"])
+def test_gradients_larger_than_a_piece(
+    module: str, distance: str, own: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if own is OwnProducts:
+        pytest.skip("it takes every gradient whole")
+    monkeypatch.setattr(own_gradient, "PIECE", 40)
+    agree(trials(module, {} if module == "lenet_dlg" else RESNET[1]), distance)
+
+
 @pytest.mark.parametrize("distance", ["squares", "cosine"])
 @pytest.mark.parametrize("weights", [ones, BY_LAYER], ids=["ones", "by-layer"])
 @pytest.mark.parametrize("batch", [1, 3])
@@ -79,6 +100,13 @@ def test_slopes_lie_in_memory_as_the_unknowns() -> None:
         unknowns
     )
     assert found["images"].stride() == unknowns["images"].stride()
+
+
+def test_bfloat16_takes_this_engine_where_it_can() -> None:
+    of = trials(*RESNET)
+    composed = Composition(terms("cosine", ones, 0.0), unknowns=None, optimiser=None, precision="bfloat16")  # type: ignore[arg-type]
+    assert composed.objective_of(of).engine is SharedWeights
+    assert replace(composed, precision="float32").objective_of(of).engine is None
 
 
 @pytest.mark.parametrize(
@@ -123,12 +151,13 @@ SHIFT = Link(
 )
 
 
-def test_a_layer_without_products_lies_in_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_without_products_goes_trial_by_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, Shift, Rule(link=SHIFT))
     layers = nn.Conv2d(3, 4, 3), Shift(), nn.Sigmoid(), nn.Flatten(), nn.Linear(4 * 36, CLASSES)
     model = nn.Sequential(*layers).double()
-    assert chain(model) is not None
-    assert not fits(model, torch.Size([2, 3, 8, 8]))
+    assert fits(model, torch.Size([2, 3, 8, 8]))
+    images = torch.rand(TRIALS, 2, 3, 8, 8, dtype=torch.float64)
+    agree(group(model, images, torch.randint(0, CLASSES, (TRIALS, 2)), True))
 
 
 def test_dilated_convolutions_lie_in_no_batch() -> None:

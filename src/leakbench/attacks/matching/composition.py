@@ -17,7 +17,7 @@ from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimiser import Make
 from leakbench.attacks.matching.parameterisation import Parameterisation, with_nuisance
 from leakbench.attacks.matching.terms import Term
-from leakbench.attacks.matching.trials import Collected, Group, groups
+from leakbench.attacks.matching.trials import Collected, Group, Precision, groups
 from leakbench.base.errors import Unfit
 from leakbench.networks.per_trial import hidden
 from leakbench.observations.adaptation import Nuisance
@@ -34,6 +34,7 @@ class Composition:
     optimiser: Make
     updates: Updates = "one-batch"
     derivative: Literal["exact", "frozen"] = "exact"
+    precision: Precision = "float32"
 
     def objective_of(
         self, group: Group, terms: Sequence[Term] | None = None, weighs: bool = False
@@ -43,21 +44,28 @@ class Composition:
         Differences (`matching.frozen`) and batches of trials (`matching.shared_weights`) need two conditions.
         Nothing else stands between the dummies and their gradients, which excludes simulated steps, hidden
         parameters, a mechanism or unknowns of a defence, and weights among the dummies. The gradients are
-        compared in all entries, by products alone. Differences are taken if the attack asks for them and the
-        network is deep enough to gain by them. On a GPU, batches with exact derivatives take their place,
-        because differences would take the trials one after another. Both are compared with plain autograd
-        first (`matching.agreement`).
+        compared in all entries, by products alone. Differences are taken if the attack asks for them, the
+        network is deep enough to gain by them, and nothing is rounded to bfloat16. On a GPU, batches with
+        exact derivatives take their place, because differences would take the trials one after another. On a
+        processor, batches are taken in bfloat16. Both are compared with plain autograd first
+        (`matching.agreement`).
         """
+        group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
         plain = not group.steps and not hidden(group.model) and mechanism is None and not weighs
         plain = plain and not group.nuisance.start
         plain = plain and objective.distance.whole is None and not objective.partial
         engine: type[FrozenDifference] | type[SharedWeights] | None = None
-        if plain and self.derivative == "frozen" and pays(group.model, group.shape):
+        if plain and self.precision == "bfloat16":
+            batched = group.device == "cpu" and fits(group.model, group.shape)
+            engine = SharedWeights if batched else None
+        elif plain and self.derivative == "frozen":
             batched = group.device != "cpu" and fits(group.model, group.shape)
             engine = SharedWeights if batched else FrozenDifference
-            engine = engine if agrees(engine, group, objective.distance) else None
+            engine = engine if pays(group.model, group.shape) else None
+        if engine is not None and not agrees(engine, group, objective.distance):
+            engine = None
         return replace(objective, engine=engine, mechanism=mechanism)
 
     def reconstruct(
@@ -68,7 +76,10 @@ class Composition:
         length: int,
         restarts: int = 1,
     ) -> Reconstruction:
-        """Reconstruct the images of each update from that update alone, all updates and restarts together."""
+        """Reconstruct the images of each update from that update alone, all updates and restarts together.
+
+        Raises Unfit for surrogate weights with an optimiser without gradients or in bfloat16.
+        """
         collected = Collected(observation, schedule)
         make = partial(self.optimiser, length)
         for plain in groups(observation, self.updates, restarts, rng):
@@ -80,9 +91,10 @@ class Composition:
             if nuisance != Nuisance():
                 sought = with_nuisance(sought, nuisance)
             first = make()
-            if sought.weighs and first.population > 1:
+            if sought.weighs and (first.population > 1 or self.precision != "float32"):
                 raise Unfit(
-                    "attack: unknowns: surrogate weights take an optimiser of gradients (set optimiser: adam)"
+                    "attack: unknowns: surrogate weights take an optimiser of gradients, in float32 (set "
+                    "optimiser: adam and precision: float32)"
                 )
             chunk = objective.chunk(first, sought)
             evaluate = sought.through(objective.evaluate)

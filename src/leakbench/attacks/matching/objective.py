@@ -153,9 +153,11 @@ class Objective:
 
         The function does not write down any dummy's gradient (`matching.gradient_products`). Raises Unfit if
         the distance needs the gradients, if the terms choose entries or penalise, if local steps are
-        simulated, or if the attack adapts to a defence.
+        simulated, if the attack adapts to a defence, and in bfloat16.
         """
         group, distance = self.group, self.distance
+        if group.precision != "float32":
+            raise Unfit("attack: optimiser: cma-es takes precision: float32")
         if distance.whole or group.steps or any(isinstance(t, Entries | Penalty) for t in self.terms):
             raise Unfit(
                 "attack: optimiser: cma-es takes distances of products and one batch (set objective: "
@@ -191,7 +193,7 @@ class Objective:
         """
         members = optimiser.population
         if self.engine is not None:
-            return self.engine.together
+            return self.engine.together(self.group.device)
         trial = torch.arange(1)
         unknowns = unknowns or Dummies(self.group.draw("normal", torch.Generator().manual_seed(0), 1))
         one = {name: value[:1] for name, value in unknowns.start.items()}

@@ -40,7 +40,7 @@ def _misfit(engine: Engine, group: Group, distance: Distance) -> str:
     """Return in words where the derivatives differ, or "" if they agree."""
     model = deepcopy(group.model).double()
     mean, deviation = (value.double() for value in (group.mean, group.deviation))
-    of = replace(group, model=model, mean=mean, deviation=deviation)
+    of = replace(group, model=model, mean=mean, deviation=deviation, precision="float32")
     return misfit_of(model, lambda: _compared(engine, of, distance))
 
 

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -89,8 +88,11 @@ class FrozenDifference:
     labels: Tensor | None
     weights: Tensor
     scale: float = 1.0
-    # Trials run one after another, so a chunk of several is of no use.
-    together: ClassVar[int] = 1
+
+    @staticmethod
+    def together(device: str) -> int:
+        """Return how many trials of a chunk are of use: they run one after another."""
+        return 1
 
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
         """Return the losses [trials] and the derivative in each unknown."""

@@ -1,12 +1,11 @@
 """The weight gradients of one layer for all trials, as products of three or four matrices at a time.
 
-A GPU waits for each small step to be launched. Each step here is therefore one operation for all trials, on
-copies of the windows that a convolution reads.
+`matching.own_gradient` goes through the trials one after another, which suits a processor: what one trial's
+layer has written is still in the cache. A GPU would wait for each small step to be launched. Here each step
+is one operation for all trials, on copies of the windows that a convolution reads.
 
-Let x be what the layer read, S the slope of the loss at what it returned, g the gradient of its weights and o
-the observed gradient. An attack needs two things of g. One is its inner products with o and with itself. The
-other is what the layer does with the weights V = along · o + across · g, the derivative of a distance. V x is
-the rate of what the layer returns, and Vᵀ S is the rate of the slope at what it read.
+The names are those of `matching.own_gradient`: x is what the layer read, S the slope of the loss at what it
+returned, g the gradient of its weights, o the observed gradient, and V = along · o + across · g.
 """
 
 import math
@@ -49,6 +48,8 @@ class OwnProducts:
     by number.
     """
 
+    lay = staticmethod(Tensor.contiguous)
+
     def __init__(self, step: Step, kept: Kept, slope: Tensor, observed: Tensors) -> None:
         self.layer, self.observed, self.slope = step.layer, observed, slope
         self.read, self.trials = kept[0].shape, len(next(iter(observed.values())))
@@ -85,7 +86,7 @@ class OwnProducts:
         """Return name of a parameter → name of a product in `of` (`matching.terms.Distance`) → [trials]."""
         found = {}
         for name, o in self.observed.items():
-            both = factors(of, self.gradients[name], o)
+            both = factors(of, self.gradients[name].to(o), o)
             found[name] = {kind: inner(*both[kind]) for kind in of}
         return found
 
@@ -93,7 +94,7 @@ class OwnProducts:
         """Set V of each parameter by its two factors, name → [trials]."""
         for name, o in self.observed.items():
             first, second = (over(each[name], o) for each in (along, across))
-            self.moving[name] = (o * first).addcmul_(self.gradients[name], second)
+            self.moving[name] = (o * first).addcmul_(self.gradients[name], second).to(self.slope)
 
     def _v(self) -> Tensor:
         """Return V of the weights: a matrix [trials, 1, outputs, inputs], or [trials, 1, channels, 1, 1]."""

@@ -2,15 +2,15 @@
 
 All trials of a group attack the same weights W. The four passes of `matching.chain` therefore multiply by W
 for all trials together, in one convolution of a batch. Only what comes from the moving weights V is computed
-trial by trial (`matching.own_products`). In the layout of `matching.chain`, where the trials lie beside each
+trial by trial (`matching.own_gradient`). In the layout of `matching.chain`, where the trials lie beside each
 other as channels, every convolution has a group for each trial instead.
 
-A batch pays if multiplying by weights takes less time than reading them. That is so on a GPU.
+A batch pays if multiplying by weights takes less time than reading them. That is so in bfloat16 on a
+processor with AMX, and on a GPU.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,25 +19,29 @@ from leakbench.attacks.matching.distances import Distance, derivative
 from leakbench.attacks.matching.engines.chain import Forth, Step, back, chain, entropy, forth, spread, summed
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.engines.layers.norm import by_images
+from leakbench.attacks.matching.engines.own_gradient import OwnGradient
 from leakbench.attacks.matching.engines.own_products import PRODUCTS, OwnProducts
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors
 
+# The number of trials in a batch. On a processor, twice as many trials of ResNet20-4 are no faster, and half
+# as many slower. A GPU holds more, but the size of its memory must not decide about a result's last bits.
+TOGETHER, TOGETHER_ON_GPU = 4, 8
+
 # The gradients of each step with parameters, by the step's place.
-Owns = dict[int, OwnProducts]
+Owns = dict[int, OwnGradient | OwnProducts]
 
 
 def fits(model: nn.Module, shape: torch.Size) -> bool:
     """Return whether the trials of a model may lie in one batch.
 
-    They may if the products of every layer with parameters are known, no layer takes statistics of its batch
-    and no convolution is dilated.
+    They may if the model is known layer by layer, no layer takes statistics of its batch and no convolution
+    is dilated.
     """
     steps = chain(model) if engines_fit(model, shape) else None
     return steps is not None and not any(
         (isinstance(step.layer, nn.BatchNorm2d) and by_images(step.layer))
         or (isinstance(step.layer, nn.Conv2d) and step.layer.dilation != (1, 1))
-        or (step.told and type(step.layer) not in PRODUCTS)
         for step in steps
     )
 
@@ -51,8 +55,11 @@ class SharedWeights:
     observed: Tensors
     labels: Tensor | None
     weights: Tensor
-    # The trials of a batch. The size of a GPU's memory must not decide about a result's last bits.
-    together: ClassVar[int] = 8
+
+    @staticmethod
+    def together(device: str) -> int:
+        """Return how many trials of a chunk are of use on a device."""
+        return TOGETHER if device == "cpu" else TOGETHER_ON_GPU
 
     @torch.no_grad()
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
@@ -61,7 +68,7 @@ class SharedWeights:
         trials, batch = images.shape[:2]
         classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels
         # To the chain all samples are the batch of one trial.
-        passed = forth(self.steps, images.flatten(0, 1)[None])
+        passed = forth(self.steps, images.to(self.kind).flatten(0, 1)[None])
         loss = entropy(passed.returned.view(trials, batch, -1), classes)
         slopes = back(self.steps, passed, loss.slope.reshape(passed.returned.shape), None, whole=False)
         owns = self.gradients(passed, slopes)
@@ -71,9 +78,9 @@ class SharedWeights:
             own.move(*({n: each[f"{name}.{n}"] for n in own.observed} for each in (along, across)))
         last, reads = self.rates(passed, owns)
         last = last.view(trials, batch, -1)
-        bent = last - (loss.chances * last).sum(2, keepdim=True)
-        rate = (loss.chances * bent * loss.total).view(passed.returned.shape)
-        at = self.back(passed, slopes, reads, owns, rate).contiguous().view(images.shape)
+        bent = last.to(loss.chances) - (loss.chances * last).sum(2, keepdim=True)
+        rate = (loss.chances * bent * loss.total).to(last).view(passed.returned.shape)
+        at = self.back(passed, slopes, reads, owns, rate).to(images).contiguous().view(images.shape)
         found = {"images": at * self.group.deviation}
         if self.labels is None:
             moved = -bent / batch
@@ -81,15 +88,32 @@ class SharedWeights:
         return value, found
 
     @cached_property
+    def kind(self) -> torch.dtype:
+        """The precision of the network."""
+        return next(self.group.rounded.parameters()).dtype
+
+    @cached_property
     def steps(self) -> list[Step]:
-        found = chain(self.group.model)
+        found = chain(self.group.rounded)
         assert found is not None
         return found
 
     @cached_property
+    def own(self) -> type[OwnGradient] | type[OwnProducts]:
+        """What takes the gradients of a step's own parameters."""
+        return OwnGradient if self.group.device == "cpu" else OwnProducts
+
+    def of(self, step: Step) -> type[OwnGradient] | type[OwnProducts]:
+        """Return what takes the gradients of one step: a layer without products goes trial by trial."""
+        return self.own if type(step.layer) in PRODUCTS else OwnGradient
+
+    @cached_property
     def seen(self) -> list[Tensors]:
-        """What was observed of each step's own parameters."""
-        return [{n: self.observed[f"{step.name}.{n}"].contiguous() for n in step.told} for step in self.steps]
+        """What was observed of each step's own parameters, laid out in memory as it is read."""
+        return [
+            {n: self.of(step).lay(self.observed[f"{step.name}.{n}"]) for n in step.told}
+            for step in self.steps
+        ]
 
     @cached_property
     def theirs(self) -> Tensor:
@@ -102,7 +126,7 @@ class SharedWeights:
         for place, (step, slope) in enumerate(zip(self.steps, slopes[1:], strict=True)):
             if step.told:
                 assert slope is not None
-                found[place] = OwnProducts(step, passed.kept[place], slope, self.seen[place])
+                found[place] = self.of(step)(step, passed.kept[place], slope, self.seen[place])
         return found
 
     def cotangent(self, owns: Owns) -> tuple[Tensor, Tensors, Tensors]:

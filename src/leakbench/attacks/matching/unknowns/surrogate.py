@@ -13,15 +13,17 @@ from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
-EXCLUDES = {"": ("parameters.updates: *", "optimiser: cma-es", "epochs: joint")}
+EXCLUDES = {"": ("parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint")}
 
 
 def surrogate(
     *,
     start: Literal["normal", "uniform"] = "normal",
     boxed: bool = True,
-    place: Annotated[float, Field(ge=0, le=1)] = 0.5,
-    share: Annotated[float, Field(gt=0)] = 0.001,
+    place: Annotated[float, Field(ge=0, le=1, description="Where the place α begins.")] = 0.5,
+    share: Annotated[
+        float, Field(gt=0, description="The learning rate of α as a share of the images' own.")
+    ] = 0.001,
 ) -> Parameterisation:
     """Return a parameterisation by images and a place α of each trial, where the gradient is taken.
 

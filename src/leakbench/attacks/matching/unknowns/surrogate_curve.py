@@ -13,7 +13,7 @@ from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors, over
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
-EXCLUDES = {"": ("parameters.updates: *", "optimiser: cma-es", "epochs: joint")}
+EXCLUDES = {"": ("parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint")}
 
 _BENT = "bent."
 
@@ -22,9 +22,14 @@ def surrogate_curve(
     *,
     start: Literal["normal", "uniform"] = "normal",
     boxed: bool = True,
-    place: Annotated[float, Field(ge=0, le=1)] = 0.5,
-    share: Annotated[float, Field(gt=0)] = 0.001,
-    reach: Annotated[float, Field(gt=0)] = 1.0,
+    place: Annotated[float, Field(ge=0, le=1, description="Where the place t begins.")] = 0.5,
+    share: Annotated[
+        float,
+        Field(gt=0, description="The learning rate of t and of c as a share of the images' own."),
+    ] = 0.001,
+    reach: Annotated[
+        float, Field(gt=0, description="How far the control point may be from the middle of the line.")
+    ] = 1.0,
 ) -> Parameterisation:
     """Return a parameterisation by images, and for each trial a curve and the place on it for the gradient.
 

@@ -1,0 +1,108 @@
+"""The weight gradients of one layer, for trials whose samples lie behind each other in a batch.
+
+Let x be what the layer read, S the slope of the loss at what it returned, g the gradient of its weights and o
+the observed gradient. An attack needs two things of g. One is its inner products with o and with itself. The
+other is what the layer does with the weights V = along · o + across · g, the derivative of a distance. V x is
+the rate of what the layer returns, and Vᵀ S is the rate of the slope at what it read.
+
+The network may compute in bfloat16. Inner products and V are computed in the precision of o, for near the
+private images V is the small difference of two gradients.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from leakbench.attacks.matching.distances import factors, in_memory, laid_out, products, shaped
+from leakbench.attacks.matching.engines.chain import Step
+from leakbench.attacks.matching.engines.layers.rule import Kept
+from leakbench.base.tensors import Tensors
+
+# A larger gradient is taken this many numbers at a time. What one step has written, the next step then still
+# finds in the cache of a core. Smaller gradients are taken for all trials at once.
+PIECE = 1 << 16
+
+
+def _batch(shape: torch.Size) -> int:
+    """Return the axis of the samples: the first, or behind a flattening the second."""
+    return 0 if len(shape) == 4 else 1
+
+
+class OwnGradient:
+    """The gradients of a layer's own parameters, trial by trial.
+
+    step: the layer.
+    kept: what the layer kept in the forward pass, first what it read.
+    slope: the slope of the losses at what the layer returned.
+    observed: name of a parameter → the observed gradient, [trials, *shape], laid out as the layer's own.
+    """
+
+    lay = staticmethod(laid_out)
+
+    def __init__(self, step: Step, kept: Kept, slope: Tensor, observed: Tensors) -> None:
+        self.layer, self.link, self.observed = step.layer, step.link, observed
+        self.trials = len(next(iter(observed.values())))
+        self.reads, self.slopes = (each.chunk(self.trials, _batch(each.shape)) for each in (kept[0], slope))
+        self.kept = [(read, *kept[1:]) for read in self.reads]
+        self.gradients = [
+            self.link.gradients(self.layer, *each, 1) for each in zip(self.kept, self.slopes, strict=True)
+        ]
+        self.moving: list[Tensors] = [{} for _ in range(self.trials)]
+
+    def products(self, of: Sequence[str]) -> dict[str, Tensors]:
+        """Return name of a parameter → name of a product in `of` (`matching.terms.Distance`) → [trials]."""
+        found = {}
+        for name, o in self.observed.items():
+            if o[0].numel() <= PIECE:
+                g = torch.cat([own[name] for own in self.gradients])
+                found[name] = products(of, {name: g.to(o)}, {name: o})
+            else:
+                each = [self._summed(of, own[name], o[n : n + 1]) for n, own in enumerate(self.gradients)]
+                found[name] = dict(zip(of, torch.stack(each, 1), strict=True))
+        return found
+
+    def _summed(self, of: Sequence[str], gradient: Tensor, observed: Tensor) -> Tensor:
+        """Return the products `of` of one trial's gradient, [len(of)]."""
+        found = []
+        for g, o in zip(*(in_memory(value).split(PIECE) for value in (gradient, observed)), strict=True):
+            both = factors(of, g.to(o), o)
+            found += [torch.dot(*both[kind]) for kind in of]
+        return torch.stack(found).view(-1, len(of)).sum(0)
+
+    def move(self, along: Tensors, across: Tensors) -> None:
+        """Set V of each parameter by its two factors, name → [trials]."""
+        for name, o in self.observed.items():
+            if o[0].numel() <= PIECE:
+                g = torch.cat([own[name] for own in self.gradients])
+                first, second = (each[name].view(-1, *[1] * (o.dim() - 1)) for each in (along, across))
+                for moving, value in zip(self.moving, (o * first).addcmul_(g, second).to(g), strict=True):
+                    moving[name] = value[None]
+                continue
+            factors = zip(along[name].tolist(), across[name].tolist(), strict=True)
+            for n, (first, second) in enumerate(factors):
+                g = self.gradients[n][name]
+                flat, seen = in_memory(g), in_memory(o[n : n + 1])
+                moved = torch.empty_like(flat)
+                for into, own, other in zip(
+                    *(each.split(PIECE) for each in (moved, flat, seen)), strict=True
+                ):
+                    into.copy_(torch.mul(other, first).add_(own, alpha=second))
+                self.moving[n][name] = shaped(moved, g.shape)
+
+    def rate(self) -> Tensor:
+        """Return V x, in the shape of what the layer returned."""
+        found = [
+            self.link.rate(self.layer, kept, read.shape, None, own, 1)
+            for kept, read, own in zip(self.kept, self.reads, self.moving, strict=True)
+        ]
+        return torch.cat(found, _batch(found[0].shape))
+
+    def back(self) -> Tensor:
+        """Return Vᵀ S, in the shape of what the layer read."""
+        each = zip(self.kept, self.reads, self.slopes, self.moving, strict=True)
+        found = [
+            self.link.back(self.layer, kept, read.shape, slope, None, None, own)
+            for kept, read, slope, own in each
+        ]
+        return torch.cat(found, _batch(found[0].shape))
