@@ -236,7 +236,7 @@ def test_every_part_that_another_excludes_is_there() -> None:
         for name in signature.part_names(room)
         if (found := signature.constant(room, name, "EXCLUDES", None))
     ]
-    assert len(told) == 6
+    assert len(told) == 7
     for room, name, excludes in told:
         for own in filter(None, excludes):
             assert own.partition(":")[0] in signature.parameters_model(room, name).model_fields
