@@ -15,7 +15,7 @@ from leakbench.base.errors import Unfit
 from leakbench.networks import generators, victims
 from leakbench.networks.layers import dense_input, describe, first_dense
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MNIST, CIFAR10 = (28, 28, 1), (32, 32, 3)
 
 

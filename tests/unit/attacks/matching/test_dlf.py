@@ -16,7 +16,7 @@ from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SHAPE, CLASSES, N, EPOCHS, SIZE, LR = (8, 8, 1), 10, 4, 2, 2, 0.5
 WIDTH = {"hidden": [64]}
 LOCAL = {"lr": LR, "batch_size": SIZE, "epochs": EPOCHS}

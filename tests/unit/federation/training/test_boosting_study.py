@@ -20,7 +20,7 @@ from leakbench.federation.training import study as module
 from leakbench.federation.training.plane import STEPS
 from leakbench.federation.training.study import study
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SPEC: dict[str, Any] = {
     "training": {
         "optimiser": "adam", "lr": 0.01, "options": {}, "decay": None, "batch_size": 8, "rounds": 3,
