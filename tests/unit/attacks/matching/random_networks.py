@@ -90,7 +90,7 @@ def twice(layer: nn.Module) -> nn.Module:
     return nn.Sequential(layer, nn.Tanh(), layer)
 
 
-def conv(size: int, **options: Any) -> nn.Module:
+def conv(size: Any, **options: Any) -> nn.Module:
     return nn.Conv2d(CHANNELS, CHANNELS, size, **options)
 
 
@@ -98,6 +98,13 @@ def conv(size: int, **options: Any) -> nn.Module:
 PARTS: dict[str, Callable[[], nn.Module]] = {
     "conv": lambda: conv(3, padding=1),
     "stride": lambda: conv(2, stride=2, padding=1),
+    "stride beyond": lambda: conv(4, stride=3, padding=2),
+    "pixels": lambda: conv(1, stride=2, bias=False),
+    "uneven": lambda: conv((3, 5), stride=(2, 1), padding=(1, 2)),
+    "turned": lambda: conv(5, stride=2, padding=2),
+    "turned, no padding": lambda: conv(3, stride=2),
+    "turned one way": lambda: conv(5, stride=(1, 2), padding=(2, 2)),
+    "uneven dilation": lambda: conv((3, 2), stride=(1, 2), padding=(2, 0), dilation=(2, 1)),
     "dilation": lambda: conv(3, padding=2, dilation=2, bias=False),
     "same": lambda: conv(3, padding="same"),
     "groups": lambda: conv(3, padding=1, groups=2),
@@ -122,6 +129,7 @@ PARTS: dict[str, Callable[[], nn.Module]] = {
     "layer norm": lambda: nn.Sequential(nn.AdaptiveAvgPool2d(SIDE), nn.LayerNorm([CHANNELS, SIDE, SIDE])),
     "instance norm": lambda: nn.InstanceNorm2d(CHANNELS, affine=True),
     "max-pool": lambda: nn.MaxPool2d(2, 1),
+    "max-pool, overlapping": lambda: nn.MaxPool2d(3, 2, 1),
     "max-pool, ceil": lambda: nn.MaxPool2d(2, 2, ceil_mode=True),
     "mean-pool": lambda: nn.AvgPool2d(2, 1, 1),
     "residual": lambda: Residual(nn.Sequential(conv(3, padding=1), nn.ReLU(), conv(1))),
@@ -153,7 +161,7 @@ def assembled(parts: list[str], flat: bool, seed: int = 0) -> nn.Module:
     for layer in model.modules():
         if isinstance(layer, nn.BatchNorm2d) and layer.running_mean is not None:
             layer.running_mean.normal_(0, 0.2)
-            layer.running_var.uniform_(0.5, 2)  # type: ignore[union-attr]
+            layer.running_var.uniform_(0.5, 2)
     for parameter in model.parameters():
         parameter.data += 0.05 * torch.randn_like(parameter)
     return model.requires_grad_(False)

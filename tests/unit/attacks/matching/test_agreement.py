@@ -26,7 +26,7 @@ def trials() -> Group:
 
 
 def engine(of: Group, how: dict[str, Any]) -> Any:
-    composed = Composition(terms("cosine", ones), unknowns=None, optimiser=None, **how)  # type: ignore[arg-type]
+    composed = Composition(terms("cosine", ones), unknowns=None, optimiser=None, **how)
     return composed.objective_of(of).engine
 
 
@@ -126,3 +126,38 @@ def test_norms_of_the_batch_are_compared_trial_by_trial() -> None:
     model = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(3 * 64, CLASSES)).double().eval()
     of = group(model, torch.rand(2, 2, 3, 8, 8, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.int64))
     assert engine(of, FROZEN) is FrozenDifference
+
+
+@torch.no_grad()
+def test_a_network_is_met_where_nothing_else_is_differentiated() -> None:
+    model = network("lenet_dlg", {}).requires_grad_(False)
+    assert engines_fit(model, torch.Size([1, 3, 32, 32]))
+
+
+class Twice(nn.Module):
+    """A network whose forward pass uses the weights of a layer outside the layer too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.head = nn.Conv2d(3, 3, 3, padding=1), nn.Linear(3072, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.convolution(x))
+        x = torch.tanh(nn.functional.conv2d(x, self.convolution.weight, padding=1))
+        return self.head(x.flatten(1))
+
+
+def test_a_last_layer_of_zeros_does_not_hide_that_an_engine_is_wrong() -> None:
+    """All other gradients are zero then, until a step of the client has moved the last layer."""
+    torch.manual_seed(0)
+    model = Twice().double()
+    nn.init.zeros_(model.head.weight)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert not engines_fit(model, SHAPE)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_last_layer_of_zeros_does_no_harm() -> None:
+    model = network("lenet_dlg", {})
+    nn.init.zeros_(list(model.parameters())[-2])
+    assert engines_fit(model, SHAPE)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from observing import seen_of
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
@@ -35,16 +35,8 @@ def client() -> tuple[Observation, Tensor]:
     weights = {name: p.detach() for name, p in model.named_parameters()}
     orders = torch.tensor([[[2, 0, 3, 1]], [[1, 2, 0, 3]]])
     sent = local_update(model, weights, images, labels, {}, LR, SIZE, EPOCHS, "model", orders=orders)
-    observation = Observation(
-        network={"module": "mlp", "parameters": WIDTH, "shape": list(SHAPE), "classes": CLASSES},
-        weights={name: value.detach()[None].numpy() for name, value in model.state_dict().items()},
-        updates={name: value[:, None].numpy() for name, value in sent.items()},
-        origin=np.zeros(1, np.int64),
-        clients=[N],
-        kind="model",
-        local=LOCAL,
-        labelling="row-minimum",
-    )
+    network = {"module": "mlp", "parameters": WIDTH, "shape": SHAPE}
+    observation = seen_of(model, network, sent, N, kind="model", local=LOCAL, labelling="row-minimum")
     return observation, images[0]
 
 
@@ -73,7 +65,6 @@ def test_it_finds_what_one_batch_does_not(client: tuple[Observation, Tensor]) ->
         for seen, name in ((observation, "dlf"), (observation, "dlf-none"), (noise, "dlf"))
     )
     assert found.images.shape == (1, 1, N, 1, 8, 8)
-    assert found.labels is not None
     assert sorted(found.labels[0, 0].tolist()) == [1, 3, 5, 7]
     own, other, by_chance = (psnr(each.images[0, 0], truth) for each in (found, one_batch, null))
     assert own > other + 2

@@ -38,7 +38,7 @@ def run(rounds: int, evaluate: object = bowls, chunk: int = TRIALS, work: Work |
     def make() -> Evolution:
         return Evolution(0.5, POPULATION, rounds)
 
-    return match(start(), evaluate, make, lambda found: None, Schedule(rounds), chunk, work)  # type: ignore[arg-type]
+    return match(start(), evaluate, make, lambda found: None, Schedule(rounds), chunk, work)
 
 
 def test_every_trial_comes_down_to_its_own_end() -> None:

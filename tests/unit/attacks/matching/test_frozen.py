@@ -27,7 +27,7 @@ VICTIMS = [
 def trials(module: str, parameters: dict[str, Any], batch: int = 1, known: bool = True) -> Group:
     torch.manual_seed(0)
     model = victims.build(module, (32, 32, 3), CLASSES, parameters).eval()
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.to(memory_format=torch.channels_last)
     meet(model, module, parameters)
     return group(model, torch.rand(3, batch, 3, 32, 32), torch.randint(0, CLASSES, (3, batch)), known)
 
@@ -50,43 +50,33 @@ def agree(exact: Tensor, found: Tensor) -> None:
         assert float((one.sign() == other.sign()).double().mean()) > 0.99
 
 
+BY_LAYER = partial(
+    parameter_weights, shape="linear", beta=50.0, relu=True, norms="following", order="parameters"
+)
+# As batch norm's weights in one reading of AGIC.
+WITHOUT_NORMS = partial(
+    parameter_weights, shape="linear", beta=50.0, relu=True, norms="none", order="forward"
+)
+
+
 @pytest.mark.parametrize(("module", "parameters"), VICTIMS)
-@pytest.mark.parametrize(("distance", "batch"), [("squares", 3), ("cosine", 1)])
+@pytest.mark.parametrize(
+    ("distance", "batch", "weights", "tv", "known"),
+    [
+        ("squares", 3, BY_LAYER, 0.0, True),
+        ("cosine", 1, WITHOUT_NORMS, 0.5, True),
+        ("squares", 2, ones, 0.0, False),
+    ],
+)
 def test_differences_are_near_the_exact_derivative(
-    module: str, parameters: dict[str, Any], distance: str, batch: int
+    module: str, parameters: dict[str, Any], distance: str, batch: int, weights: Any, tv: float, known: bool
 ) -> None:
-    of = trials(module, parameters, batch)
-    weights = partial(
-        parameter_weights, shape="linear", beta=50.0, relu=True, norms="following", order="parameters"
-    )
-    (losses, exact), (same, found) = both(of, distance, weights)
+    of = trials(module, parameters, batch, known)
+    (losses, exact), (same, found) = both(of, distance, weights, tv)
     torch.testing.assert_close(same, losses, rtol=1e-4, atol=1e-6)
-    assert list(found) == ["images"]
-    agree(exact["images"], found["images"])
-
-
-@pytest.mark.parametrize(("module", "parameters"), VICTIMS)
-def test_labels_that_are_unknowns_have_their_derivative_too(module: str, parameters: dict[str, Any]) -> None:
-    of = trials(module, parameters, 2, known=False)
-    (losses, exact), (same, found) = both(of, "squares", ones)
-    torch.testing.assert_close(same, losses, rtol=1e-4, atol=1e-6)
-    for name in ("images", "labels"):
-        agree(exact[name], found[name])
-
-
-def test_total_variation_is_added_to_the_difference() -> None:
-    of = trials("lenet-dlg", {})
-    (losses, exact), (same, found) = both(of, "cosine", ones, tv=0.5)
-    torch.testing.assert_close(same, losses, rtol=1e-5, atol=1e-6)
-    agree(exact["images"], found["images"])
-
-
-def test_layers_without_weight_have_no_part() -> None:
-    """As batch norm's in one reading of AGIC."""
-    of = trials("resnet20-4", {"width": 8})
-    weights = partial(parameter_weights, shape="linear", beta=50.0, relu=True, norms="none", order="forward")
-    (_, exact), (_, found) = both(of, "cosine", weights)
-    agree(exact["images"], found["images"])
+    assert list(found) == ["images"] if known else ["images", "labels"]
+    for name, value in exact.items():
+        agree(value, found[name])
 
 
 def test_a_step_that_is_too_long_shows(monkeypatch: pytest.MonkeyPatch) -> None:

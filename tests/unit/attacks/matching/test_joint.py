@@ -96,7 +96,6 @@ def test_losses_and_slopes_are_autograds_of_equation_5(way: str) -> None:
         for number, of in enumerate(epochs):
             row = int(problems.rows[one, number])
             batch = torch.stack([images[i] for i in problems.places(BATCH, number)[one].tolist()])
-            assert of.labels is not None
             dummy = gradient(of.model, of.to_pixels(batch), of.labels[row], create_graph=True)
             of.model.requires_grad_(False)
             observed = flat({name: everything(of)[name][row] for name in dummy})
@@ -180,24 +179,17 @@ def test_an_image_is_no_distance_from_itself() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (4, 4), (3, 6), (6, 3), (7, 7)])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("ties", [False, True])
-def test_greedy_is_the_nearest_free_pair_each_time(size: tuple[int, int], share: float, ties: bool) -> None:
+def test_greedy_is_the_nearest_free_pair_each_time(size: tuple[int, int], share: float) -> None:
     for seed in range(20):
         errors = drawn(*size, seed=seed).double()
-        if ties:
-            errors = (errors * 3).floor()
+        # Every other time there are ties.
+        errors = (errors * 3).floor() if seed % 2 else errors
         allowed = drawn(*size, seed=seed + 100) < share
         partner = greedy(errors, allowed).tolist()
         assert partner == by_hand(errors, allowed)
         made = [row for row in partner if row >= 0]
         assert len(set(made)) == len(made)
-        if share == 1:
-            assert len(made) == min(size)
-
-
-def test_greedy_is_not_the_least_total() -> None:
-    errors = torch.tensor([[1.0, 2.0], [2.0, 9.0]])
-    assert greedy(errors, torch.ones(2, 2, dtype=torch.bool)).tolist() == [0, 1]
+        assert share < 1 or len(made) == min(size)
 
 
 def test_lists_are_filtered_by_a_label_in_common() -> None:
@@ -227,21 +219,6 @@ def test_images_of_larger_batches_are_filtered_by_their_updates_lists() -> None:
     second = Looks(images[[3, 0, 1, 2]].unflatten(0, (2, 2)), torch.tensor([[0, 2], [1, 1]]))
     assert partners([first, second], True, False)[1].tolist() == [[3, 0], [1, 2]]
     assert partners([first, second], True, True)[1].tolist() == [[3, 0], [1, -1]]
-
-
-def test_pooling_takes_out_noise_of_single_pixels() -> None:
-    rng = torch.Generator().manual_seed(0)
-    images = torch.rand(12, 1, 3, 4, 4, generator=rng).repeat_interleave(2, -1).repeat_interleave(2, -2)
-    checks = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(4, 4)
-
-    def noisy() -> Tensor:
-        return images + checks * torch.randn(12, 1, 3, 1, 1, generator=rng)
-
-    labels = torch.zeros(12, 1, dtype=torch.int64)
-    epochs = [Looks(noisy(), labels), Looks(noisy(), labels)]
-    true = list(range(12))
-    assert partners(epochs, True, True)[1].flatten().tolist() == true
-    assert partners(epochs, False, True)[1].flatten().tolist() != true
 
 
 def test_samples_follow_their_partners_through_the_epochs() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from observing import seen_of
 from torch import Tensor
 
 from leakbench.attacks.label_inference import LastLayer
@@ -27,16 +28,9 @@ def seen() -> tuple[Observation, Tensor, LastLayer]:
     truth = torch.randint(0, 10, (2, 8))
     weights = {name: value.detach() for name, value in model.named_parameters()}
     update = local_update(model, weights, torch.rand(2, 8, 3, 32, 32), truth, {}, LR, None, STEPS, "model")
-    observation = Observation(
-        network={"module": "lenet5", "parameters": {}, "shape": list(SHAPE), "classes": 10},
-        weights={name: value.numpy()[None] for name, value in weights.items()},
-        updates={name: value.numpy()[:, None] for name, value in update.items()},
-        origin=torch.zeros(2, dtype=torch.int64).numpy(),
-        clients=[8],
-        kind="model",
-        local={"lr": LR, "batch_size": None, "epochs": STEPS},
-        labelling="zlg",
-    )
+    local = {"lr": LR, "batch_size": None, "epochs": STEPS}
+    network = {"module": "lenet5", "shape": SHAPE}
+    observation = seen_of(model, network, update, 8, kind="model", local=local, labelling="zlg")
     known = last_layer(observation, 0, torch.arange(2), observation.model())
     return observation, truth, known
 
@@ -44,7 +38,6 @@ def seen() -> tuple[Observation, Tensor, LastLayer]:
 def test_the_mean_gradient_over_the_steps_is_told(seen: tuple[Observation, Tensor, LastLayer]) -> None:
     observation, _, known = seen
     bias = torch.from_numpy(observation.updates["dense3.bias"][:, 0])
-    assert known.bias is not None
     assert torch.allclose(known.bias, -bias / (LR * STEPS))
     assert (known.steps, known.batch, known.weight.shape) == (STEPS, 8, (2, 10, 84))
 
@@ -70,7 +63,6 @@ def test_labels_of_several_local_steps_are_read(
 ) -> None:
     observation, truth, _ = seen
     found = labels(replace(observation, labelling=rule), torch.Generator()).labels
-    assert found is not None
     overlap = [
         sum(min(int((f == c).sum()), int((t == c).sum())) for c in t.unique())
         for f, t in zip(found[:, 0], truth, strict=True)
@@ -86,9 +78,8 @@ def test_rlu_takes_the_attackers_own_samples_and_is_refused_without(
     with pytest.raises(Unfit, match="rlu needs labelled samples"):
         labels(asked, torch.Generator())
     own = build("samples", (10,), SHAPE, {"each": 2})
-    own.images.uniform_(generator=torch.Generator().manual_seed(1))  # type: ignore[operator,union-attr]
+    own.images.uniform_(generator=torch.Generator().manual_seed(1))
     found = labels(replace(asked, generator=own), torch.Generator()).labels
-    assert found is not None
     same = [
         len(set(f.tolist()) & set(t.tolist())) / len(t.unique())
         for f, t in zip(found[:, 0], truth, strict=True)

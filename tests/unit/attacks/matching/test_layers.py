@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, conv2d, glu, interpolate
+from torch.nn.functional import conv2d
 
 from leakbench.attacks.matching.engines import products
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
@@ -11,7 +11,7 @@ from leakbench.attacks.matching.engines.layers.convolution import derivatives
 from leakbench.attacks.matching.engines.layers.without_weights import DROPOUT
 from leakbench.attacks.matching.engines.products import WORTH, product
 from leakbench.attacks.matching.engines.upsampling_block import normalised_gate, upsampled_convolution
-from leakbench.networks.batch_statistics import bent, by_trial, pulled, standardise, standardised
+from leakbench.networks.batch_statistics import by_trial
 from leakbench.networks.layers import Dropout
 
 
@@ -77,16 +77,12 @@ def _case(setting: str) -> tuple[nn.Conv2d, Tensor, Tensor]:
 def test_forward_and_derivatives_are_torchs(setting: str) -> None:
     conv, x, slope = _case(setting)
     expected = conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding)
-    torch.testing.assert_close(unfolded.convolved(conv, x, conv.weight, conv.bias), expected)
+    found = unfolded.convolved(conv, x, conv.weight, conv.bias)
+    assert found.is_contiguous(memory_format=CL)
+    torch.testing.assert_close(found, expected)
     to_x, to_weight = derivatives(conv, slope, x, conv.weight, 1, (True, True))[:2]
     torch.testing.assert_close(unfolded.transposed(conv, slope, conv.weight, x.shape), to_x)
     torch.testing.assert_close(unfolded.weight_gradient(conv, slope, x), to_weight)
-
-
-def test_what_is_made_lies_channels_last() -> None:
-    conv, x, slope = _case("3x3")
-    for found in (unfolded.convolved(conv, x, conv.weight, None), unfolded.weight_gradient(conv, slope, x)):
-        assert found.is_contiguous(memory_format=CL)
 
 
 def test_where_it_pays() -> None:
@@ -103,43 +99,6 @@ def test_where_it_pays() -> None:
     assert [name for name, case in others.items() if unfolded.pays(*case)] == []
 
 
-TRIALS = 3
-
-
-def _wide(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double).to(memory_format=CL)
-
-
-def _slow(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Tensor) -> Tensor:
-    """The transpose by autograd, trial by trial."""
-    found: list[Tensor] = []
-    for x, y, w in zip(read.chunk(TRIALS, 1), slope.chunk(TRIALS, 1), weight.chunk(TRIALS, 0), strict=True):
-        x = x.detach().requires_grad_()
-        found += torch.autograd.grad(conv2d(x, w, None, conv.stride, conv.padding), x, y)
-    return torch.cat(found, 1)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "stride", "padding", "size"),
-    [
-        (5, 2, 2, (32, 32)),
-        (5, 2, 2, (8, 12)),
-        (3, 2, 0, (9, 7)),
-        (5, (1, 2), (2, 2), (7, 8)),
-        (4, 2, 0, (8, 6)),
-    ],
-)
-def test_a_turned_convolution_is_the_transpose(
-    kernel: int, stride: int | tuple[int, int], padding: int | tuple[int, int], size: tuple[int, int]
-) -> None:
-    conv = nn.Conv2d(3, 4, kernel, stride, padding).double()
-    read, weight = _wide(2, TRIALS * 3, *size), _wide(TRIALS * 4, 3, kernel, kernel)
-    slope = conv2d(read, weight, None, conv.stride, conv.padding, 1, TRIALS).to(memory_format=CL)
-    assert narrow.turns(conv, read.shape, slope.shape)
-    found = narrow.transposed(conv, slope, narrow.turned(conv, weight, TRIALS), read.shape, TRIALS)
-    torch.testing.assert_close(found, _slow(conv, slope, weight, read))
-
-
 @pytest.mark.parametrize(
     "conv",
     [
@@ -153,24 +112,6 @@ def test_a_turned_convolution_is_the_transpose(
 def test_what_is_not_turned(conv: nn.Conv2d) -> None:
     read = torch.zeros(1, conv.in_channels, 16, 16)
     assert not narrow.turns(conv, read.shape, conv(read).shape)
-
-
-def test_two_sums_are_one() -> None:
-    x, y = _wide(2, TRIALS * 3, 6, 5), _wide(2, TRIALS * 3, 6, 5)
-    v, w = _wide(TRIALS * 4, 3, 3, 3), _wide(TRIALS * 4, 3, 3, 3)
-    both = conv2d(narrow.beside(x, y, TRIALS), narrow.reading_both(v, w), groups=TRIALS)
-    torch.testing.assert_close(both, conv2d(x, v, groups=TRIALS) + conv2d(y, w, groups=TRIALS))
-
-
-def test_two_transposes_are_one() -> None:
-    conv, read = nn.Conv2d(3, 4, 3).double(), _wide(2, TRIALS * 3, 6, 5)
-    a, b = _wide(2, TRIALS * 4, 4, 3), _wide(2, TRIALS * 4, 4, 3)
-    v, w = _wide(TRIALS * 4, 3, 3, 3), _wide(TRIALS * 4, 3, 3, 3)
-    found = torch.ops.aten.convolution_backward(
-        narrow.beside(a, b, TRIALS), read, narrow.making_both(v, w, TRIALS), None, [1, 1], [0, 0], [1, 1],
-        False, [0, 0], TRIALS, [True, False, False],
-    )[0]  # fmt: skip
-    torch.testing.assert_close(found, _slow(conv, a, v, read) + _slow(conv, b, w, read))
 
 
 def test_what_is_made_of_weights_is_made_again_where_they_change() -> None:
@@ -205,27 +146,6 @@ def drawn(seed: int) -> torch.Tensor:
     return torch.randn(APART * BATCH, CHANNELS, 3, 2, dtype=torch.float64, generator=rng)
 
 
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_each_trial_is_a_batch_of_its_own(layout: torch.memory_format) -> None:
-    x = drawn(0).contiguous(memory_format=layout)
-    found = standardised(x, APART, EPS)
-    each = [nn.functional.batch_norm(part, None, None, training=True, eps=EPS) for part in x.split(BATCH)]
-    torch.testing.assert_close(found, torch.cat(each))
-    assert found.is_contiguous(memory_format=layout)
-
-
-def test_both_derivatives_are_those_of_differences() -> None:
-    x = drawn(0).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: standardised(x, APART, EPS), x)
-    assert torch.autograd.gradgradcheck(lambda x: standardised(x, APART, EPS), x)
-
-
-def test_the_map_and_its_bend_are_their_own_transposes() -> None:
-    (normed, scale), u, v = standardise(drawn(0), APART, EPS), drawn(1), drawn(2)
-    torch.testing.assert_close((pulled(u, normed, scale) * v).sum(), (pulled(v, normed, scale) * u).sum())
-    torch.testing.assert_close(bent(u, v, normed, scale), bent(v, u, normed, scale))
-
-
 def test_a_network_takes_trials_apart_only_while_it_is_told_to() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -242,33 +162,6 @@ def test_a_network_takes_trials_apart_only_while_it_is_told_to() -> None:
     torch.testing.assert_close(model(x), before)
     assert {type(layer) for layer in model} == {nn.BatchNorm2d}
     assert "normed" not in vars(model[0])
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "n", "channels"),
-    [(4, 4, 1, 5), (2, 5, 3, 5), (2, 3, 1, 20), (1, 2, 2, 9), (1, 1, 1, 1)],
-)
-def test_it_is_a_convolution_after_upsampling(rows: int, columns: int, n: int, channels: int) -> None:
-    torch.manual_seed(0)
-    x = torch.randn(3, n, rows, columns, channels).double()
-    weight = torch.randn(3, channels, 3, 3, 7).double()
-    found = upsampled_convolution(x, weight)
-    for trial in range(3):
-        large = interpolate(x[trial].permute(0, 3, 1, 2), scale_factor=2)
-        expected = conv2d(large, weight[trial].permute(3, 0, 1, 2), padding=1).permute(0, 2, 3, 1)
-        torch.testing.assert_close(found[trial], expected)
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_it_is_batch_norm_of_each_trials_own_images_and_a_gate(n: int) -> None:
-    torch.manual_seed(0)
-    x, scale, shift = (torch.randn(*size).double() for size in ((2, n, 3, 4, 6), (2, 6), (2, 6)))
-    found = normalised_gate(x, scale, shift)
-    for trial in range(2):
-        normed = batch_norm(
-            x[trial].permute(0, 3, 1, 2), None, None, scale[trial], shift[trial], training=True
-        )
-        torch.testing.assert_close(found[trial], glu(normed, 1).permute(0, 2, 3, 1))
 
 
 def test_derivatives_are_those_of_differences() -> None:

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from observing import seen_of
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
-from trial_networks import CLASSES, gradient, network
+from trial_networks import CLASSES, network
 
 from leakbench.attacks.matching.local_epochs import Taken, merged, taken_for
 from leakbench.attacks.matching.simulation import simulated_update
@@ -21,17 +21,9 @@ N, EPOCHS, SIZE, LR = 3, 2, 2, 0.1
 
 def seen(model: nn.Module, updates: dict[str, Tensor], kind: str = "model", **options: Any) -> Observation:
     """Return the observation of one client's updates [rounds, *shape] of two epochs of three samples."""
-    rounds = len(next(iter(updates.values())))
-    return Observation(
-        network={"module": "lenet_dlg", "parameters": {}, "shape": [16, 16, 1], "classes": CLASSES},
-        weights={name: value.detach()[None].numpy() for name, value in model.state_dict().items()},
-        updates={name: value[:, None].numpy() for name, value in updates.items()},
-        origin=np.zeros(rounds, np.int64),
-        clients=[N],
-        kind=kind,  # type: ignore[arg-type]
-        local={"lr": LR, "batch_size": SIZE, "epochs": EPOCHS},
-        **options,
-    )
+    local = {"lr": LR, "batch_size": SIZE, "epochs": EPOCHS}
+    network = {"module": "lenet_dlg", "shape": (16, 16, 1)}
+    return seen_of(model, network, updates, N, kind=kind, local=local, **options)
 
 
 def client(rounds: int = 2) -> tuple[nn.Module, Tensor, Tensor, Tensor, dict[str, Tensor]]:
@@ -48,7 +40,7 @@ def client(rounds: int = 2) -> tuple[nn.Module, Tensor, Tensor, Tensor, dict[str
 def trials(updates: str, **options: Any) -> Group:
     model, _, labels, _, sent = client()
     observation = seen(model, sent, labelling="oracle", labels=[labels.numpy()], **options)
-    (found,) = groups(observation, updates, rng=torch.Generator().manual_seed(1))  # type: ignore[arg-type]
+    (found,) = groups(observation, updates, rng=torch.Generator().manual_seed(1))
     found.model.double()
     return found
 
@@ -131,7 +123,6 @@ def test_inferred_labels_are_put_in_an_order_by_chance_that_every_epoch_repeats(
 
     def labels(updates: Any, seed: int, restarts: int = 1) -> Tensor:
         (found,) = groups(observation, updates, restarts, torch.Generator().manual_seed(seed))
-        assert found.labels is not None
         return found.labels
 
     plain, mixed, again = labels("simulated", 1), labels("reshuffled", 1, 4), labels("reshuffled", 1, 4)
@@ -147,8 +138,8 @@ def test_inferred_labels_are_put_in_an_order_by_chance_that_every_epoch_repeats(
 def test_labels_that_are_given_keep_their_order() -> None:
     labels = client()[2]
     for updates in ("simulated", "shuffled"):
-        assert torch.equal(trials(updates).labels, labels)  # type: ignore[arg-type]
-    assert torch.equal(trials("reshuffled").labels, labels.repeat(1, 2))  # type: ignore[arg-type]
+        assert torch.equal(trials(updates).labels, labels)
+    assert torch.equal(trials("reshuffled").labels, labels.repeat(1, 2))
 
 
 def test_images_are_paired_with_the_first_epochs_and_averaged() -> None:
@@ -204,56 +195,6 @@ def test_the_update_is_that_of_plain_sgd() -> None:
             expected = parameter.detach() - start[name]
             assert expected.abs().max() > 1e-6
             torch.testing.assert_close(found[name][trial], expected, rtol=1e-6, atol=1e-10)
-
-
-def test_the_update_is_the_clients_own() -> None:
-    """What the federation's client sends: the attacker simulates the very thing."""
-    model, images, labels = drawn()
-    weights = {name: p.detach() for name, p in model.named_parameters()}
-    sent = local_update(model, weights, images, labels, {}, 0.05, 2, 2, "model", dict(model.named_buffers()))
-    found = simulated_update(
-        model.requires_grad_(False), images.clone().requires_grad_(), labels, STEPS * 2, 0.05
-    )
-    for name, value in sent.items():
-        torch.testing.assert_close(found[name].detach(), value, rtol=1e-6, atol=1e-10)
-
-
-def by_autograd(model: nn.Module, images: Tensor, labels: Tensor, lr: float) -> dict[str, Tensor]:
-    """Return the update of one client with its graph."""
-    buffers = dict(model.named_buffers())
-    start = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
-    weights = dict(start)
-    for part in STEPS:
-        loss = cross_entropy(functional_call(model, {**buffers, **weights}, (images[part],)), labels[part])
-        slopes = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
-        weights = {name: w - lr * g for (name, w), g in zip(weights.items(), slopes, strict=True)}
-    return {name: weights[name] - start[name] for name in start}
-
-
-def test_the_derivative_of_simulated_steps_is_autograds() -> None:
-    model, images, labels = drawn()
-    along = {name: torch.randn_like(p) for name, p in model.named_parameters()}
-    wanted = images.clone().requires_grad_()
-    found = simulated_update(model.requires_grad_(False), wanted, labels, STEPS, 0.05)
-    total = torch.stack([(value * along[name]).sum() for name, value in found.items()]).sum()
-    (derivative,) = torch.autograd.grad(total, wanted)
-    for trial in range(2):
-        one = images[trial].clone().requires_grad_()
-        expected = by_autograd(model, one, labels[trial], 0.05)
-        total = torch.stack([(value * along[name]).sum() for name, value in expected.items()]).sum()
-        (slope,) = torch.autograd.grad(total, one)
-        assert float(slope.norm()) > 0
-        assert float((derivative[trial] - slope).norm() / slope.norm()) < 1e-6
-
-
-def test_one_step_is_one_batch() -> None:
-    model, images, labels = drawn()
-    found = simulated_update(
-        model.requires_grad_(False), images.clone().requires_grad_(), labels, [slice(0, 5)], 0.05
-    )
-    for trial in range(2):
-        for name, value in gradient(model, images[trial], labels[trial]).items():
-            torch.testing.assert_close(found[name][trial].detach(), -0.05 * value, rtol=1e-6, atol=1e-12)
 
 
 def test_the_model_is_not_moved() -> None:

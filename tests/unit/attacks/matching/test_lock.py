@@ -248,41 +248,36 @@ def test_a_guess_uses_what_is_shared_and_draws_the_rest_anew_for_each_trial() ->
     assert dummies[f"{LAYER}.bias"].max() <= (LENGTH + 1) * LENGTH**-0.5
 
 
-@pytest.mark.parametrize(
-    ("about", "message"),
-    [
-        (
-            {"key_length": LENGTH + 1, "activation": "relu"},
-            rf"shown/{LAYER}.key is .* a key of length {LENGTH + 1}",
-        ),
-        ({"key_length": "long", "activation": "relu"}, "a whole number"),
-        ({"key_length": LENGTH, "activation": "tanh"}, "one of none, relu, sigmoid"),
-        ({}, "a whole number"),
-    ],
-)
-def test_a_lock_that_is_not_as_its_observation_says_fits_no_attack(
-    about: dict[str, Any], message: str
-) -> None:
-    seen_ = replace(seen(["key"]), hidden={"layers": [LAYER], "about": about})
-    with pytest.raises(Unfit, match=message) as refused:
-        taken(seen_, 0, torch.arange(2), torch.Generator(), seek=False)
-    assert "\n" not in str(refused.value)
+def told(about: dict[str, Any] | None = None, layers: tuple[str, ...] = (LAYER,)) -> object:
+    """Take a lock of whose layers an observation says this."""
+    known = {"key_length": LENGTH, "activation": "relu"} if about is None else about
+    seen_ = replace(seen(["key"]), hidden={"layers": list(layers), "about": known})
+    return taken(seen_, 0, torch.arange(2), torch.Generator(), seek=False)
 
 
-def test_hidden_parameters_without_a_defence_fit_no_attack() -> None:
-    with pytest.raises(Unfit, match="clients hide parameters"):
-        nothing(seen([]), 0, torch.arange(2), torch.Generator())
-
-
-def test_a_chained_lock_fits_no_attack() -> None:
-    seen_ = seen([])
-    seen_.hidden["layers"] = [LAYER, "conv2"]
-    with pytest.raises(Unfit, match="2 locks in a chain"):
-        taken(seen_, 0, torch.arange(2), torch.Generator(), seek=False)
-
-
-def test_local_steps_are_not_simulated_behind_a_lock() -> None:
+def stepping() -> object:
     model = victims.build("lenet-dlg", (32, 32, 3), 10, {"norm": "batch"})
     plain = group(model, torch.rand(2, 1, 3, 32, 32), torch.zeros(2, 1, dtype=torch.int64), steps=[slice(1)])
-    with pytest.raises(Unfit, match="hidden parameters"):
-        replace(plain, model=hide(model, [LAYER]))
+    return replace(plain, model=hide(model, [LAYER]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: told({"key_length": LENGTH + 1, "activation": "relu"}),
+            rf"shown/{LAYER}.key is .* a key of length {LENGTH + 1}",
+        ),
+        (lambda: told({"key_length": "long", "activation": "relu"}), "a whole number"),
+        (lambda: told({"key_length": LENGTH, "activation": "tanh"}), "one of none, relu, sigmoid"),
+        (lambda: told({}), "a whole number"),
+        (lambda: told(layers=(LAYER, "conv2")), "2 locks in a chain"),
+        (lambda: nothing(seen([]), 0, torch.arange(2), torch.Generator()), "clients hide parameters"),
+        # Local steps are not simulated behind a lock.
+        (stepping, "hidden parameters"),
+    ],
+)
+def test_a_lock_that_cannot_be_taken_fits_no_attack(call: Any, message: str) -> None:
+    with pytest.raises(Unfit, match=message) as refused:
+        call()
+    assert "\n" not in str(refused.value)

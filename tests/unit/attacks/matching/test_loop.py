@@ -1,7 +1,6 @@
 """The loop: chunks and failures of some trials change nothing for the others."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -200,25 +199,6 @@ def test_measured_bytes_do_not_depend_on_what_memory_is_used_again() -> None:
         return x.detach(), {}
 
     assert measured_bytes(evaluate, {"x": torch.rand(1000)}) == 5 * 4000
-
-
-def test_a_match_needs_no_more_memory_for_more_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No evaluation sees more trials than a chunk, however many there are."""
-    largest: dict[int, int] = {}
-    for trials in (4, 40):
-        seen: list[int] = []
-
-        def evaluate(rows: Tensor, seen: list[int] = seen) -> Evaluate:
-            def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
-                seen.append(len(unknowns["x"]))
-                return unknowns["x"].sum(1), {"x": torch.ones_like(unknowns["x"])}
-
-            return evaluated
-
-        match({"x": torch.zeros(trials, 2)}, evaluate, steady, nothing, Schedule(2), 4)
-        largest[trials] = max(seen)
-        assert sum(seen) == 2 * trials
-    assert largest == {4: 4, 40: 4}
 
 
 def test_what_is_shown_is_kept_in_place_of_the_unknowns() -> None:

@@ -14,8 +14,6 @@ from leakbench.attacks.matching.engines.frozen import FrozenDifference
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights
 from leakbench.attacks.matching.loop import measured_bytes
 from leakbench.attacks.matching.objective import Objective
-from leakbench.attacks.matching.objectives.total_variation import variation
-from leakbench.attacks.matching.optimiser import Evaluate
 from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.attacks.matching.optimisers.lbfgs import LBFGS
 from leakbench.attacks.matching.parameterisation import AT_ONCE
@@ -35,53 +33,6 @@ def trials(known: bool = True, count: int = 2, batch: int = 2, **options: Any) -
 def start(of: Group) -> dict[str, Tensor]:
     drawn = of.draw("normal", torch.Generator().manual_seed(4))
     return {name: value.double() for name, value in drawn.items()}
-
-
-def told(evaluate: Evaluate, names: list[str]) -> Any:
-    """Return `evaluate` as a function that autograd differentiates by the gradients that `evaluate` tells."""
-
-    class Told(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *unknowns: Tensor) -> Tensor:
-            with torch.enable_grad():
-                losses, moves = evaluate(dict(zip(names, unknowns, strict=True)))
-            ctx.save_for_backward(*(moves[name] for name in names))
-            return losses
-
-        @staticmethod
-        def backward(ctx: Any, *cotangents: Tensor) -> Any:
-            (slope,) = cotangents
-            return tuple(move * slope[(..., *[None] * (move.dim() - 1))] for move in ctx.saved_tensors)
-
-    return Told.apply
-
-
-@pytest.mark.parametrize("distance", ["squares", "cosine"])
-@pytest.mark.parametrize("known", [True, False])
-def test_the_derivative_passes_gradcheck(distance: str, known: bool) -> None:
-    of = trials(known)
-    weights = {name: torch.rand(2, dtype=torch.float64) + 0.5 for name in everything(of)}
-    evaluate = Objective(of, terms(distance, lambda *_: weights, 0.01)).evaluate(torch.arange(2))
-    unknowns = start(of)
-    assert set(unknowns) == ({"images"} if known else {"images", "labels"})
-    inputs = tuple(value.requires_grad_() for value in unknowns.values())
-    assert torch.autograd.gradcheck(told(evaluate, list(unknowns)), inputs, fast_mode=True)
-
-
-def test_the_derivative_of_simulated_steps_passes_gradcheck() -> None:
-    of = trials(steps=[slice(0, 1), slice(1, 2), slice(0, 1)], lr=0.1)
-    evaluate = Objective(of, terms("cosine", ones, 0.0)).evaluate(torch.arange(2))
-    (images,) = start(of).values()
-    assert torch.autograd.gradcheck(told(evaluate, ["images"]), (images.requires_grad_(),), fast_mode=True)
-
-
-def test_the_loss_is_the_distance_plus_the_variation() -> None:
-    of = trials()
-    unknowns = start(of)
-    bare, more = (
-        Objective(of, terms("squares", ones, tv)).evaluate(torch.arange(2))(unknowns)[0] for tv in (0.0, 0.25)
-    )
-    torch.testing.assert_close(more, bare + 0.25 * variation(unknowns["images"])[0], rtol=1e-12, atol=0)
 
 
 def test_the_true_images_have_no_loss() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torchvision.models as zoo
 from nightly import daily
-from test_any_module import drawn, holds
+from test_engines import drawn, holds
 from torch import nn
 from torchvision.models.convnext import CNBlockConfig
 from torchvision.models.efficientnet import FusedMBConvConfig, MBConvConfig

@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from leakbench.attacks.matching.distances import added
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.objectives.total_variation import total_variation, variation
+from leakbench.attacks.matching.optimiser import Evaluate
 from leakbench.attacks.matching.terms import Distance, Term, Valued, Weights
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.parts import part
@@ -178,18 +179,29 @@ def terms(names: str, weigh: Weigh | None = None, tv: float = 0.0) -> list[Term]
     return [*found, total_variation(weight=tv)]
 
 
-def trials_of_two() -> Group:
-    """Return two trials of two small images each, on a network of sigmoids.
+def trials_of_two(batch: int = 2, known: bool = True, lr: float = 0.0) -> Group:
+    """Return two trials of small images on a network of sigmoids.
 
     Where there are kinks no difference follows a slope.
     """
     torch.manual_seed(3)
-    shape = (8, 8, 2)
-    model = network("lenet_dlg", {}, shape)
-    images = torch.rand(2, 2, shape[2], *shape[:2], dtype=torch.float64)
-    return group(model, images, torch.randint(0, CLASSES, (2, 2)))
+    model = network("lenet_dlg", {}, (8, 8, 2))
+    images = torch.rand(2, batch, 2, 8, 8, dtype=torch.float64)
+    return group(model, images, torch.randint(0, CLASSES, (2, batch)), known, lr=lr)
 
 
 def first_images(of: Group) -> Tensor:
     """Return the normal noise, in float64, that the images of a group's trials begin as."""
     return of.draw("normal", torch.Generator().manual_seed(4))["images"].double()
+
+
+def follows(evaluate: Evaluate, unknowns: dict[str, Tensor], rtol: float) -> None:
+    """Assert that the losses of trials change by a small step as their slopes say."""
+    rng = torch.Generator().manual_seed(5)
+    steps = {n: 1e-5 * torch.randn(v.shape, generator=rng, dtype=v.dtype) for n, v in unknowns.items()}
+    slopes = evaluate(unknowns)[1]
+    assert slopes.keys() == unknowns.keys()
+    ahead, behind = (evaluate({n: v + sign * steps[n] for n, v in unknowns.items()})[0] for sign in (1, -1))
+    expected = torch.stack([(slopes[n] * step).flatten(1).sum(1) for n, step in steps.items()]).sum(0)
+    assert float(expected.abs().min()) > 0
+    torch.testing.assert_close((ahead - behind) / 2, expected, rtol=rtol, atol=1e-12)
