@@ -62,7 +62,6 @@ def test_every_defence_is_thought_of() -> None:
 def test_the_true_gradient_meets_what_was_sent(name: str) -> None:
     observed = sent(name)
     mechanism = known(name).mechanism
-    assert mechanism is not None
     assert apart(TRUE, observed) > 0.1
     assert apart(mechanism(observed)(TRUE, {}), observed) < 1e-4
     other = {key: torch.randn(value.shape, generator=RNG) for key, value in TRUE.items()}
@@ -72,7 +71,6 @@ def test_the_true_gradient_meets_what_was_sent(name: str) -> None:
 def test_softened_signs_are_nearer_to_the_signs_than_the_gradient_is() -> None:
     observed = sent("sign")
     mechanism = known("sign").mechanism
-    assert mechanism is not None
     assert apart(mechanism(observed)(TRUE, {}), observed) < 0.6 * apart(TRUE, observed)
 
 
@@ -83,7 +81,6 @@ def sloped(name: str, turned: bool = False) -> None:
     """
     observed = {key: value.double() for key, value in sent(name).items()}
     mechanism = known(name).mechanism
-    assert mechanism is not None
     of = mechanism(observed)
     # The distance to a third gradient: no mechanism leaves it flat, and its slope along a line is not zero.
     rng = torch.Generator().manual_seed(3)
@@ -149,7 +146,6 @@ def test_the_defences_chance_averages_out() -> None:
 def test_of_laplacian_noise_the_median_is_nearer_than_the_mean() -> None:
     noisy = defences.build("laplacian", {"scale": 1.0}).update({"a": torch.zeros(51, 4000)}, RNG)["a"]
     join = known("laplacian").pooled
-    assert join is not None
     assert join(noisy).square().mean() < 0.75 * noisy.mean(0).square().mean()
 
 
@@ -180,7 +176,6 @@ def test_a_shut_neuron_and_a_black_pixel_are_known_to_be_zero() -> None:
 def test_a_pruned_coordinate_may_be_as_large_as_the_smallest_that_was_sent() -> None:
     observed = {"a": torch.tensor([[3.0, 0.0, 0.0, -2.0]])}
     mechanism = known("prune").mechanism
-    assert mechanism is not None
     out = mechanism(observed)({"a": torch.tensor([[1.0, 1.5, -2.5, 1.0]])}, {})
     assert out["a"].tolist() == [[1.0, 0.0, -0.5, 1.0]]
 
@@ -188,7 +183,6 @@ def test_a_pruned_coordinate_may_be_as_large_as_the_smallest_that_was_sent() -> 
 def test_what_dgp_dropped_is_outside_the_range_of_what_it_sent() -> None:
     observed = {"a": torch.tensor([[3.0, 0.0, 0.0, 0.0, -2.0]])}
     mechanism = known("dgp").mechanism
-    assert mechanism is not None
     out = mechanism(observed)({"a": torch.tensor([[1.0, 1.5, -2.25, 2.875, 9.0]])}, {})
     assert out["a"].tolist() == [[1.0, 0.0, -0.25, 0.125, 9.0]]
     assert mechanism(observed)({"a": torch.tensor([[0.0, 7.0, 0.0, -7.0, 0.0]])}, {})["a"].tolist() == [
@@ -199,7 +193,6 @@ def test_what_dgp_dropped_is_outside_the_range_of_what_it_sent() -> None:
 def test_over_rounds_dgp_gives_everything_but_the_largest_away() -> None:
     """The sum of a coordinate up to the round that sent it last is that many times the gradient."""
     join = known("dgp").pooled
-    assert join is not None
     rounds = sent("dgp", 40)
     for name, value in TRUE.items():
         found, came = join(rounds[name]), (rounds[name] != 0).any(0)

@@ -32,10 +32,6 @@ def right(found: Tensor, truth: Tensor) -> float:
     return sum(shared) / truth.numel()
 
 
-def test_the_room_holds_the_methods() -> None:
-    assert METHODS == ["counted", "idlg", "ilrg", "llg", "llg_star", "rlu", "row_minimum", "zlg"]
-
-
 @pytest.mark.parametrize(("module", "parameters"), VICTIMS, ids=[name for name, _ in VICTIMS])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("biased", [True, False])

@@ -41,16 +41,6 @@ def counted(found: Tensor, classes: int) -> Tensor:
     return torch.stack([torch.bincount(row, minlength=classes) for row in found])
 
 
-def test_the_bias_gradient_is_the_mean_prediction_less_the_share_of_each_class() -> None:
-    """The identity that all rules use, by automatic differentiation."""
-    layer, inputs = nn.Linear(5, 4), torch.randn(8, 5)
-    labels = torch.tensor([0, 0, 0, 1, 3, 3, 3, 3])
-    nn.functional.cross_entropy(layer(inputs), labels).backward()
-    predicted = layer(inputs).softmax(1).mean(0)
-    assert layer.bias.grad is not None
-    assert torch.allclose(layer.bias.grad, predicted - torch.tensor([3, 1, 0, 4]) / 8, atol=1e-6)
-
-
 def test_ilrg_solves_its_equations_exactly_where_classes_keep_apart() -> None:
     """Where a row holds one class alone, its ratio is that class's input and the system holds."""
     # A network that is sure of class 3 whatever it sees: the other rows hold their own samples alone.
