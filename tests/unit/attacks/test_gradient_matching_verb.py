@@ -172,7 +172,7 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
     def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
         begun.append(label)
         for item in items:
-            if len(begun) == 2 and item == 2:
+            if len(begun) == 2 and item == 3:
                 raise Killed
             yield item, True
 

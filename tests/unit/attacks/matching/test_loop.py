@@ -22,8 +22,7 @@ from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.attacks.matching.optimisers.lbfgs import LBFGS
 
 
-@pytest.mark.parametrize("kind", ["adam", "lbfgs"])
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("kind", "known"), [("adam", False), ("lbfgs", True)])
 def test_every_chunk_size_gives_the_same_result(kind: str, known: bool) -> None:
     unknowns, objective = lenet(known, torch.float64)
     outcomes = [
@@ -35,7 +34,7 @@ def test_every_chunk_size_gives_the_same_result(kind: str, known: bool) -> None:
             Schedule(6, snapshots=2),
             chunk,
         )
-        for chunk in (TRIALS, 1, 2, 3, 100)
+        for chunk in (TRIALS, 1, 3, 100)
     ]
     assert not torch.equal(outcomes[0].unknowns["images"], unknowns["images"])
     for other in outcomes[1:]:
@@ -43,7 +42,7 @@ def test_every_chunk_size_gives_the_same_result(kind: str, known: bool) -> None:
             # One trial's convolutions and matrix products are other calls than five's, down to the last bits.
             torch.testing.assert_close(other.unknowns[name], value, rtol=1e-7, atol=1e-8)
         torch.testing.assert_close(other.losses, outcomes[0].losses, rtol=1e-6, atol=1e-8, equal_nan=True)
-    same(outcomes[0], outcomes[4])
+    same(outcomes[0], outcomes[3])
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])
