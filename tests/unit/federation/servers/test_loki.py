@@ -1,5 +1,7 @@
 """LOKI: each client's model lands its gradient in a block of its own."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -53,7 +55,6 @@ def test_neurons_sort_each_clients_samples_by_their_mean() -> None:
     written = servers.build("loki", {})(model, own)
     # The largest client has four samples, of which one is alone in twenty bins so often.
     assert written.expected == {"exact": pytest.approx((1 - 1 / 20) ** 3)}
-    assert own.samples is not None
     model.load_state_dict({"convolution.weight": written.each["convolution.weight"][1]}, strict=False)
     kept: list[torch.Tensor] = []
     model.dense1.register_forward_hook(lambda _, inputs, output: kept.append(output))
@@ -67,7 +68,6 @@ def test_neurons_sort_each_clients_samples_by_their_mean() -> None:
 def test_closing_bins_pass_a_gradient_on_between_two_cuts_alone() -> None:
     model, own = network(bounded=True), held()
     written = servers.build("loki", {"closing": True, "factor": 50.0, "step": 2})(model, own)
-    assert own.samples is not None
     kernels = written.each["convolution.weight"][1]
     assert kernels.max() == 50
     model.load_state_dict({"convolution.weight": kernels}, strict=False)
@@ -112,8 +112,10 @@ def test_the_share_of_closing_bins_is_counted_mini_batch_by_mini_batch() -> None
         (network, held(samples=0), "give the server auxiliary ones"),
     ],
 )
-def test_what_does_not_fit_is_one_line_and_changes_nothing(model: object, of: Held, told: str) -> None:
-    made = model()  # type: ignore[operator]
+def test_what_does_not_fit_is_one_line_and_changes_nothing(
+    model: Callable[[], nn.Module], of: Held, told: str
+) -> None:
+    made = model()
     before = {name: value.clone() for name, value in made.state_dict().items()}
     with pytest.raises(UserError, match=told) as refused:
         servers.build("loki", {})(made, of)

@@ -27,7 +27,6 @@ def network(width: int = 40, **more: object) -> nn.Module:
 
 def written(model: nn.Module) -> nn.Linear:
     layer = next(module for module in model.modules() if isinstance(module, nn.Linear))
-    assert isinstance(layer, nn.Linear)
     return layer
 
 
@@ -93,7 +92,6 @@ def test_bins_sort_samples_by_their_mean(bins: str) -> None:
     assert expected == {"exact": pytest.approx((1 - 1 / 50) ** 15)}
     layer = written(model)
     assert cosine_similarity(layer.weight, layer.weight[:1]).min() > 1 - 1e-6
-    assert own.samples is not None
     opens = own.samples.flatten(1) @ layer.weight.T + layer.bias > 0
     # Every sample opens the first neuron, and a neuron only with all before it.
     assert opens[:, 0].all()
@@ -110,7 +108,6 @@ def test_normalised_samples_are_sorted_as_the_layer_reads_them() -> None:
     own = held(16, 2000)
     servers.build("robbing_the_fed", {})(model, own)
     layer = written(model)
-    assert own.samples is not None
     opens = (own.samples.flatten(1) - 0.1306637) / 0.3081078 @ layer.weight.T + layer.bias > 0
     assert torch.bincount(opens.sum(1), minlength=21)[1:].double().std() < 5
 

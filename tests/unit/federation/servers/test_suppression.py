@@ -1,8 +1,8 @@
 """Gradient suppression: in a sum only the chosen client's first layer has a gradient."""
 
-import numpy as np
 import pytest
 import torch
+from observing import seen_of
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -11,7 +11,6 @@ from leakbench.base.errors import UserError
 from leakbench.federation import servers
 from leakbench.federation.servers import Held
 from leakbench.networks import victims
-from leakbench.observations.observation import Observation
 
 SHAPE, PLACE, CLIENTS = (6, 6, 1), (1, 6, 6), [5, 4, 6]
 
@@ -60,16 +59,14 @@ def test_a_sum_is_read_as_the_chosen_client_s_update(chosen: int, normalise: str
         for name, value in zip(named, found, strict=True):
             total[name] = total.get(name, 0) + value * len(images) / 15
     model.load_state_dict({bias: sent[chosen]}, strict=False)
-    observation = Observation(
-        network={"module": "mlp", "parameters": {"hidden": [100, 20], "normalise": normalise},
-                 "shape": list(SHAPE), "classes": 5},
-        weights={name: value.detach().numpy()[None] for name, value in model.state_dict().items()},
-        updates={name: value.numpy()[None, None] for name, value in total.items()},
-        origin=np.zeros(1, np.int64),
-        clients=[15],
-        kind="gradient",
+    parameters = {"hidden": [100, 20], "normalise": normalise}
+    observation = seen_of(
+        model,
+        {"module": "mlp", "parameters": parameters, "shape": SHAPE, "classes": 5},
+        {name: value[None] for name, value in total.items()},
+        15,
         each={name: value.numpy()[None] for name, value in written.each.items()},
-    )  # fmt: skip
+    )
     read = imprint(observation, torch.Generator())
     images = read.images[0, 0][read.usable[0, 0]]
     near = torch.cdist(whole[chosen].flatten(1), images.flatten(1), p=torch.inf) < 0.1 / 255
@@ -89,6 +86,6 @@ def test_a_sum_is_read_as_the_chosen_client_s_update(chosen: int, normalise: str
 )
 def test_what_does_not_fit_is_one_line(model: object, of: Held, chosen: int, told: str) -> None:
     with pytest.raises(UserError, match=told) as refused:
-        servers.build("suppression", {"chosen": chosen})(model(), of)  # type: ignore[operator]
+        servers.build("suppression", {"chosen": chosen})(model(), of)
     assert str(refused.value).startswith("malicious: ")
     assert "\n" not in str(refused.value)

@@ -14,7 +14,6 @@ from leakbench.base.artefacts import read_tensors
 from leakbench.base.seeds import stream
 from leakbench.federation.training import fit
 from leakbench.networks import generators, victims
-from leakbench.networks.layers import Dropout
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 OPTIMISERS = {
@@ -79,8 +78,7 @@ def dying(loss: Loss, calls: int) -> Loss:
 
 
 @pytest.mark.parametrize(
-    ("network", "optimiser"),
-    [(network, optimiser) for network in (victim, generator) for optimiser in OPTIMISERS],
+    ("network", "optimiser"), [*((victim, optimiser) for optimiser in OPTIMISERS), (generator, "adam")]
 )
 def test_a_killed_run_resumes_to_the_same_bits(
     tmp_path: Path, network: Callable[[], Any], optimiser: str
@@ -143,7 +141,6 @@ def test_a_trained_network_evaluates(tmp_path: Path) -> None:
     fit(model, inputs, targets, loss, training(), 7, tmp_path / "s", "t")
     assert not model.training
     layer = model.get_submodule("dropout")
-    assert isinstance(layer, Dropout)
     assert torch.equal(layer.keep, torch.ones(()))
     assert torch.equal(model(inputs), model(inputs))
 
@@ -158,54 +155,23 @@ def test_seeds_differ_and_one_seed_agrees(tmp_path: Path) -> None:
     assert not torch.equal(results[0]["dense1.weight"], results[2]["dense1.weight"])
 
 
-def test_one_epoch_by_hand(tmp_path: Path) -> None:
-    """Plain SGD over the epoch's own shuffle, each batch with the mask drawn after it."""
+def test_two_epochs_by_hand(tmp_path: Path) -> None:
+    """Plain SGD over each epoch's own shuffle, each batch with the mask drawn after it."""
     model, inputs, targets, loss = victim()
-    found = fit(model, inputs, targets, loss, training(epochs=1, checkpoints=[1]), 7, tmp_path / "s", "t")[1]
+    found = fit(model, inputs, targets, loss, training(epochs=2, checkpoints=[2]), 7, tmp_path / "s", "t")[2]
     expected, *_ = victim()
     layer = expected.get_submodule("dropout")
-    assert isinstance(layer, Dropout)
-    rng = torch.Generator().manual_seed(stream("epoch", 7, 0))
-    order = torch.randperm(23, generator=rng)
-    assert sorted(order.tolist()) == list(range(23))
-    for batch in order.split(5):
-        layer.keep = layer.draw((len(batch),), rng)
-        expected.zero_grad()
-        cross_entropy(expected(inputs[batch]), targets[batch]).backward()
-        with torch.no_grad():
-            for parameter in expected.parameters():
-                parameter -= 0.05 * parameter.grad
+    for epoch in range(2):
+        rng = torch.Generator().manual_seed(stream("epoch", 7, epoch))
+        for batch in torch.randperm(23, generator=rng).split(5):
+            layer.keep = layer.draw((len(batch),), rng)
+            expected.zero_grad()
+            cross_entropy(expected(inputs[batch]), targets[batch]).backward()
+            with torch.no_grad():
+                for parameter in expected.parameters():
+                    parameter -= 0.05 * parameter.grad
     for name, value in expected.state_dict().items():
         torch.testing.assert_close(found[name], value, rtol=1e-6, atol=1e-7)
-
-
-def test_each_epoch_has_its_own_order(tmp_path: Path) -> None:
-    seen: list[list[int]] = []
-
-    class Watch(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.zeros(()))
-
-        def forward(self, x: Tensor) -> Tensor:
-            seen.append(x.flatten().int().tolist())
-            return x + self.weight
-
-    inputs = torch.arange(10.0).reshape(10, 1)
-    fit(
-        Watch(),
-        inputs,
-        inputs,
-        mse_loss,
-        training(epochs=2, batch_size=4, checkpoints=[2]),
-        7,
-        tmp_path / "s",
-        "t",
-    )
-    assert [len(batch) for batch in seen] == [4, 4, 2, 4, 4, 2]
-    first, second = [i for b in seen[:3] for i in b], [i for b in seen[3:] for i in b]
-    assert sorted(first) == sorted(second) == list(range(10))
-    assert first != second != list(range(10))
 
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)

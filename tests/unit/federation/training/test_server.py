@@ -117,11 +117,6 @@ def test_encrypted_and_plain_rounds_agree_to_the_bound(scheme: str, parameters: 
     assert outcome.state["steps"].item() == 6
 
 
-def test_rounds_under_ckks_are_the_same_to_the_byte() -> None:
-    first, again = (flat(play(protocol(scheme="ckks", fusion=0.9)).state) for _ in range(2))
-    assert first.tobytes() == again.tobytes()
-
-
 @pytest.mark.parametrize(
     ("kind", "says"),
     [("absent", "no update came"), ("malformed", "malformed"), ("other-key", "another key pair")],

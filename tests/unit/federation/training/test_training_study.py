@@ -169,7 +169,6 @@ def test_words_of_two_data_sets_are_tested_on_others(tmp_path: Path) -> None:
     assert rows["test_loss"].nunique() == 3
     shown = facts["examples"]["far"]
     counted = examined(far, None).counted
-    assert counted is not None
     assert len(shown["words"]) == len(shown["read"]) == min(SHOWN, int(counted.sum()))
     assert shown["words"][0] == open_tensors(far)[0]["test/labels"][int(counted.nonzero()[0])].tolist()
     assert np.array(shown["pictures"]).shape[1:] == (32, 100)
