@@ -17,6 +17,7 @@ from matching_observations import (
     run,
     small,
 )
+from nightly import daily
 from torch import Tensor
 
 from leakbench.attacks.matching import composition, objective, trials
@@ -31,7 +32,9 @@ from leakbench.networks import victims
 FALLING = QUICK | {"optimiser": {"adam": {"lr": 0.1, "signed": True, "decay": True}}}
 
 
-@pytest.mark.parametrize(("name", "labelling"), [("dlg", "joint"), ("idlg", "idlg")])
+@pytest.mark.parametrize(
+    ("name", "labelling"), [pytest.param("dlg", "joint", marks=pytest.mark.nightly), ("idlg", "idlg")]
+)
 def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> None:
     images, labels = photographs(2, 16)[1:, None], torch.tensor([[1]])
     observation = replace(observe(images, labels), labelling=labelling, labels=None)
@@ -41,7 +44,7 @@ def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> N
     assert psnr(found.images[:, 0, 0], images[:, 0])[0] > 30
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", daily(["float32", "bfloat16"], ["float32"]))
 def test_adam_with_cosine_recovers_a_small_image(precision: str) -> None:
     images = photographs(2, 8)[:, None]
     observation = observe(images, torch.tensor([[1], [2]]))

@@ -179,7 +179,7 @@ def test_the_nearest_counts_have_the_right_sum_and_are_never_negative() -> None:
     assert len(set(found[3].tolist())) == 2
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_rlu_moves_labels_from_logits_that_come_out_too_high(seed: int) -> None:
     """RLU over three local steps, written out for one update (Chen and Vikalo, ICML 2024)."""
     rng = torch.Generator().manual_seed(seed)

@@ -134,6 +134,7 @@ def test_a_client_without_the_private_key_encrypts_as_well() -> None:
     assert scheme.opened(keys, scheme.combine(keys, [sealed], [100])) == pytest.approx([0.25, -0.5], abs=1e-7)
 
 
+@pytest.mark.nightly
 def test_packing_is_twenty_times_as_fast_at_2048_bits() -> None:
     """On the same machine in the same run; `make bench` reports the ratio."""
 
