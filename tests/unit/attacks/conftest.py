@@ -25,4 +25,4 @@ def two_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
             )
         )
 
-    monkeypatch.setitem(sys.modules, "leakbench.networks.victims.tiny", SimpleNamespace(tiny=tiny))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "leakbench.networks.victims.tiny", SimpleNamespace(tiny=tiny))

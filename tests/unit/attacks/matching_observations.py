@@ -7,6 +7,7 @@ import numpy as np
 import skimage.data
 import torch
 import yaml
+from observing import seen_of
 from skimage.transform import resize
 from torch import Tensor
 
@@ -64,17 +65,9 @@ def observe(
         model, weights, images, labels, {}, local["lr"], local["batch_size"], local["epochs"], kind,
         dict(model.named_buffers()),
     )  # fmt: skip
-    return Observation(
-        network={"module": victim, "parameters": parameters or {}, "shape": list(shape), "classes": classes},
-        weights={name: value.numpy()[None] for name, value in model.state_dict().items()},
-        updates={name: value.numpy()[:, None] for name, value in update.items()},
-        origin=np.zeros(len(images), np.int64),
-        clients=[images.shape[1]],
-        kind="gradient" if kind == "gradient" else "model",
-        local=dict(local),
-        labelling="oracle",
-        labels=[labels.numpy()],
-    )
+    network = {"module": victim, "parameters": parameters or {}, "shape": shape, "classes": classes}
+    known = {"local": dict(local), "labelling": "oracle", "labels": [labels.numpy()]}
+    return seen_of(model, network, update, images.shape[1], kind=kind, **known)
 
 
 def small(rounds: int = 2, k: int = 1, **options: Any) -> Observation:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from observing import seen_of
 from torch import Tensor, nn
 
 from leakbench.federation import local_update
@@ -41,17 +42,9 @@ def observe(
     weights = {name: p.detach() for name, p in model.named_parameters()}
     masks = draw_masks(model, (1, rounds, k), torch.Generator().manual_seed(seed))
     update = local_update(model, weights, images, labels, masks, 0.01, None, 1, kind)
-    observation = Observation(
-        network={"module": module, "parameters": parameters, "shape": list(shape), "classes": 10},
-        weights={name: value.numpy()[None] for name, value in weights.items()},
-        updates={name: value.numpy()[:, None] for name, value in update.items()},
-        origin=torch.zeros(rounds, dtype=torch.int64).numpy(),
-        clients=[k],
-        kind="gradient" if kind == "gradient" else "model",
-        generator=generator,
-        mode="train" if by_batch(model) else "eval",
-    )
-    return observation, images
+    network = {"module": module, "parameters": parameters, "shape": shape}
+    mode = "train" if by_batch(model) else "eval"
+    return seen_of(model, network, update, k, kind=kind, generator=generator, mode=mode), images
 
 
 def observe_passes(

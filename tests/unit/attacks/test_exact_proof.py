@@ -35,7 +35,6 @@ def doubled() -> tuple[Any, Tensor, Tensor]:
 def test_a_near_miss_is_not_proven(doubled: tuple[Any, Tensor, Tensor]) -> None:
     layer, samples, labels = doubled
     seen = span(layer.slope, layer.batch)
-    assert seen is not None
     exact = torch.zeros(5, dtype=torch.float64)
     found, proven, _ = proof(layer, seen, samples, exact)
     assert proven.all()
@@ -59,7 +58,6 @@ def hidden_by_dropout(layer: FirstLayer, samples: Tensor, caused: Tensor) -> tup
     """
     hidden = replace(layer, logits=None, slope=caused.T @ samples, offset=caused.sum(0))
     seen = span(hidden.slope, hidden.batch)
-    assert seen is not None
     return hidden, seen, torch.nn.functional.normalize(caused @ seen.left, dim=1)
 
 
@@ -134,7 +132,6 @@ def test_a_sample_that_is_twice_in_the_batch_is_peeled_once(doubled: tuple[Any, 
     caused[0] *= 2
     twice = replace(six, slope=caused.T @ samples, offset=caused.sum(0))
     seen = span(twice.slope, twice.batch)
-    assert seen is not None
     found = peeled(twice, seen)
     assert len(found.samples) == 5
     assert torch.cdist(found.samples, samples).amin(0).max() < 1e-6
@@ -143,7 +140,6 @@ def test_a_sample_that_is_twice_in_the_batch_is_peeled_once(doubled: tuple[Any, 
 def test_the_last_column_follows_from_the_others(doubled: tuple[Any, Tensor, Tensor]) -> None:
     layer, samples, _ = doubled
     seen = span(layer.slope, layer.batch)
-    assert seen is not None
     columns, proven = columns_of(layer, seen, samples)
     assert proven.all()
     last = last_column(layer, seen, columns[1:])

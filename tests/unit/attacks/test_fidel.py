@@ -47,17 +47,6 @@ def test_one_sample_is_in_every_live_neuron(make: Make, activation: str, dropout
         assert found.usable.all()
 
 
-def test_dead_neurons_are_zero_and_not_usable(make: Make) -> None:
-    def silence(model: nn.Module) -> None:
-        model.get_submodule("dense1").bias[:100] = -1000
-
-    observation, _ = make(k=3, change=silence)
-    found = fidel(observation, RNG)
-    assert not found.usable[..., :100].any()
-    assert not found.images[:, :, :100].any()
-    assert found.usable[..., 100:].any()
-
-
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3)])
 def test_one_sample_through_the_cnn_shows_what_its_dense_layer_reads(
     make: Make, shape: tuple[int, int, int]
@@ -72,19 +61,6 @@ def test_one_sample_through_the_cnn_shows_what_its_dense_layer_reads(
     rows = found.images[found.usable]
     assert len(rows) > 20
     torch.testing.assert_close(rows, expected.expand_as(rows), rtol=1e-4, atol=1e-5)
-
-
-def test_a_neuron_that_one_sample_activates_gives_that_sample(make: Make) -> None:
-    observation, images = make(k=6, rounds=3, seed=4)
-    model, found = observation.model(), fidel(observation, RNG)
-    alone = 0
-    for turn in range(3):
-        active = model.get_submodule("dense1")(images[turn].flatten(1)) > 0
-        for neuron in ((active.sum(0) == 1) & found.usable[turn, 0]).nonzero().flatten():
-            sample = images[turn][active[:, neuron]][0]
-            torch.testing.assert_close(found.images[turn, 0, neuron], sample, rtol=1e-4, atol=1e-4)
-            alone += 1
-    assert alone >= 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -114,7 +90,6 @@ def test_every_row_is_the_mixture_of_samples_weighted_by_their_errors(
     )
     cross_entropy(model(images[0].double()), labels).backward()
     error = outputs[0].grad
-    assert error is not None
     found = fidel(observation, RNG)
     rows = found.images[0, 0].flatten(1).double()
     total, spread = error.sum(0), error.abs().sum(0)
@@ -142,15 +117,6 @@ def test_no_nan_and_no_infinity_comes_out_whatever_goes_in(weight: np.ndarray, b
     assert join(ratio, torch.from_numpy(bias) != 0).isfinite().all()
 
 
-@pytest.mark.parametrize("module", ["fcnn", "cnn"])
-def test_the_sign_of_the_update_is_irrelevant(make: Make, module: str) -> None:
-    observation, _ = make(module, k=4)
-    turned = Observation(**{**vars(observation), "updates": {n: -v for n, v in observation.updates.items()}})
-    one, other = fidel(observation, RNG), fidel(turned, RNG)
-    assert torch.equal(one.images, other.images)
-    assert torch.equal(one.usable, other.usable)
-
-
 def test_only_the_first_dense_layer_is_read(make: Make) -> None:
     observation, _ = make(k=4)
     updates = {n: v if n.startswith("dense1") else np.full_like(v, 7) for n, v in observation.updates.items()}
@@ -172,7 +138,7 @@ class Standardises(nn.Module):
 
 def test_what_a_calculation_makes_of_pixels_is_no_image(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     own = SimpleNamespace(standardises=lambda shape, classes: Standardises(shape, classes))
-    monkeypatch.setitem(sys.modules, "leakbench.networks.victims.standardises", own)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "leakbench.networks.victims.standardises", own)
     observation, images = make("standardises", (6, 6, 1))
     found = fidel(observation, RNG)
     assert found.target == "features"
@@ -199,13 +165,6 @@ def test_only_so_many_live_neurons_are_used_as_asked_for(make: Make) -> None:
     assert not part.images[~part.usable].any()
     first = whole.usable[0, 0].nonzero()[:4, 0]
     assert part.usable[0, 0].nonzero()[:, 0].tolist() == first.tolist()
-
-
-def test_the_attack_is_found_by_its_name(make: Make) -> None:
-    observation, _ = make("fcnn", (4, 4, 1))
-    assert torch.equal(
-        attacks.run({"module": "fidel"}, observation, RNG).images, fidel(observation, RNG).images
-    )
 
 
 def test_join_is_the_median_of_what_was_shared() -> None:

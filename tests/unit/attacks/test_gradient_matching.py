@@ -17,6 +17,7 @@ from matching_observations import (
     run,
     small,
 )
+from nightly import daily
 from torch import Tensor
 
 from leakbench.attacks.matching import composition, objective, trials
@@ -31,18 +32,19 @@ from leakbench.networks import victims
 FALLING = QUICK | {"optimiser": {"adam": {"lr": 0.1, "signed": True, "decay": True}}}
 
 
-@pytest.mark.parametrize(("name", "labelling"), [("dlg", "joint"), ("idlg", "idlg")])
+@pytest.mark.parametrize(
+    ("name", "labelling"), [pytest.param("dlg", "joint", marks=pytest.mark.nightly), ("idlg", "idlg")]
+)
 def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> None:
     images, labels = photographs(2, 16)[1:, None], torch.tensor([[1]])
     observation = replace(observe(images, labels), labelling=labelling, labels=None)
     found = run(observation, **configured(name) | {"iterations": 40})
     assert found.images.shape == (1, 1, 1, 3, 16, 16)
-    assert found.labels is not None
     assert found.labels.item() == 1
     assert psnr(found.images[:, 0, 0], images[:, 0])[0] > 30
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", daily(["float32", "bfloat16"], ["float32"]))
 def test_adam_with_cosine_recovers_a_small_image(precision: str) -> None:
     images = photographs(2, 8)[:, None]
     observation = observe(images, torch.tensor([[1], [2]]))
@@ -64,7 +66,6 @@ def approximated_or_simulated() -> None:
         losses = []
         for updates in ("one-batch", "simulated"):
             found = run(observation, **FALLING | {"updates": updates, "iterations": iterations})
-            assert found.losses is not None
             assert iterations == 1 or found.losses[0, 0, -1] < 0.1 * found.losses[0, 0, 0]
             losses.append(float(found.losses[0, 0, 0]))
         apart.append(abs(losses[0] - losses[1]))
@@ -81,21 +82,6 @@ def test_a_reading_that_is_ignored_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(trials, "taken_for", lambda *given: Taken([]))
     with pytest.raises(AssertionError):
         approximated_or_simulated()
-
-
-def test_simulated_steps_fit_where_one_batch_does_not() -> None:
-    """The true images have no distance to their own update if its steps are simulated, and some if they are
-    not."""
-    local = {"lr": 0.5, "batch_size": 1, "epochs": 2}
-    images, labels = photographs(4, 8)[None], torch.tensor([[4, 1, 7, 2]])
-    observation = observe(images, labels, kind="model", local=local)
-    distances = {}
-    for updates in ("one-batch", "simulated"):
-        (group,) = groups(observation, updates)
-        evaluate = objective.Objective(group, [cosine(), EQUAL]).evaluate(torch.arange(1))
-        distances[updates] = float(evaluate({"images": images})[0])
-    assert abs(distances["simulated"]) < 1e-5
-    assert distances["one-batch"] > 1e-3
 
 
 def test_of_several_starts_the_one_with_the_lowest_loss_is_kept() -> None:
@@ -143,11 +129,6 @@ def test_the_attack_sees_labels_only_where_it_is_given_them() -> None:
 
 def test_snapshots_trace_and_status_are_told() -> None:
     found = run(small(rounds=3), **QUICK | {"iterations": 9, "snapshots": 2})
-    assert found.snapshot_iterations is not None
-    assert found.snapshots is not None
-    assert found.losses is not None
-    assert found.diverged is not None
-    assert found.traced is not None
     assert found.snapshot_iterations.tolist() == [3, 6]
     assert found.snapshots.shape == (2, *found.images.shape)
     assert not torch.equal(found.snapshots[0], found.snapshots[1])
@@ -165,7 +146,6 @@ def test_an_update_that_diverges_is_marked_and_the_others_go_on() -> None:
     for value in observation.updates.values():
         value[1] = 0
     found = run(observation, **QUICK)
-    assert found.diverged is not None
     assert found.diverged[:, 0].tolist() == [False, True, False]
     assert found.images.isfinite().all()
     sound = run(small(rounds=3), **QUICK)
@@ -187,11 +167,9 @@ def test_clients_of_different_sizes_and_models_fill_their_own_places() -> None:
     assert found.images.shape[:3] == (4, 2, 3)
     assert found.usable[:, 0].tolist() == [[True, False, False]] * 4
     assert found.usable[:, 1].all()
-    assert found.labels is not None
     assert found.labels[:, 0, 0].tolist() == [0, 1, 2, 3]
     assert found.labels[:, 0, 1:].eq(-1).all()
     assert not found.images[:, 0, 1:].any()
-    assert found.losses is not None
     assert found.losses.isfinite().all()
 
 
@@ -208,8 +186,6 @@ def frozen_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not taken
     frozen = run(observation, **QUICK | {"iterations": 6, "derivative": "frozen"})
     assert len(taken) >= 6
-    assert exact.losses is not None
-    assert frozen.losses is not None
     torch.testing.assert_close(frozen.losses, exact.losses, rtol=0.1, atol=0.02)
 
 
@@ -236,7 +212,6 @@ def test_shallow_networks_have_exact_derivatives_whatever_is_asked() -> None:
 def test_the_first_steps_of_a_longer_run_are_its_own() -> None:
     values = FALLING
     whole = run(small(), **values | {"iterations": 8, "snapshots": 1})
-    assert whole.snapshots is not None
     assert whole.snapshot_iterations.tolist() == [4]
     first = run(small(), **values | {"iterations": 4, "decay_over": 8})
     shorter = run(small(), **values | {"iterations": 4})

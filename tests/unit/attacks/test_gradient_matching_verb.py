@@ -15,13 +15,13 @@ from matching_observations import (
     run,
     small,
 )
-from torch import Tensor
 
 from leakbench import attacks
 from leakbench.attacks import gradient_matching
-from leakbench.attacks.matching import composition
+from leakbench.attacks.matching import loop
+from leakbench.attacks.matching.objective import Objective
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
-from leakbench.base.errors import Unfit, UserError
+from leakbench.base.errors import UserError
 from leakbench.base.processes.workers import Work
 from leakbench.catalogue.spec import opened
 from leakbench.jobs.attack import attack
@@ -48,41 +48,27 @@ def write(path: Path, observation: Observation) -> None:
     write_tensors(path, tensors | {"origin": observation.origin}, facts)
 
 
-def spoil(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Observation], Observation]:
-    return lambda seen: replace(seen, updates=seen.updates | {name: change(seen.updates[name].copy())})
+def no_number() -> Observation:
+    seen = small()
+    seen.updates["conv1.bias"][0, 0, 0] = np.nan
+    return seen
 
 
-def no_number(value: np.ndarray) -> np.ndarray:
-    value[0, 0, 0] = np.nan
-    return value
-
-
-def missing(seen: Observation) -> Observation:
-    return replace(seen, updates={n: v for n, v in seen.updates.items() if n != "conv2.bias"})
-
-
-BAD: dict[str, tuple[Callable[[Observation], Observation], dict[str, Any], list[str]]] = {
-    "shape": (spoil("conv2.weight", lambda v: v[..., 1:]), {},
-    ["updates/conv2.weight", "(12, 12, 5, 4)", "(12, 12, 5, 5)"]),
-    "name": (missing, {}, ["updates/conv2.bias is missing"]),
-    "dtype": (spoil("dense.weight", lambda v: v.astype(np.float64)), {},
-    ["updates/dense.weight is float64", "float32"]),
-    "nan": (spoil("conv1.bias", no_number), {}, ["updates/conv1.bias holds NaN or Inf"]),
-    "inf": (spoil("conv1.bias", lambda v: v * np.inf), {}, ["updates/conv1.bias holds NaN or Inf"]),
-    "rounds": (spoil("conv1.bias", lambda v: v[:1]), {},
-    ["updates/conv1.bias has (1, 1) rounds and clients"]),
-    "no labels": (lambda seen: seen, {"labels": "oracle"},
-    ["labels: oracle", "gives no labels/0", "set labels: counted"]), "classes": (
-        lambda seen: small(k=4, classes=3),
+# An observation, changes of the attack, and what is said; test_observation has what else a file may lack.
+BAD: dict[str, tuple[Callable[[], Observation], dict[str, Any], list[str]]] = {
+    "nan": (no_number, {}, ["updates/conv1.bias holds NaN or Inf"]),
+    "no labels": (
+        small,
+        {"labels": "oracle"},
+        ["labels: oracle", "gives no labels/0", "set labels: counted"],
+    ),
+    "classes": (
+        lambda: small(k=4, classes=3),
         {"labels": "row-minimum"},
         ["row-minimum", "4 images", "not 3", "use counted"],
     ),
-    "idlg": (
-        lambda seen: small(k=2),
-        {"labels": "idlg"},
-        ["idlg reads one label", "2 images"],
-    ),
-}  # fmt: skip
+    "idlg": (lambda: small(k=2), {"labels": "idlg"}, ["idlg reads one label", "2 images"]),
+}
 
 
 def spec(path: Path, **changes: Any) -> Any:
@@ -92,34 +78,30 @@ def spec(path: Path, **changes: Any) -> Any:
     return opened("attack", path)
 
 
+def attacked(folder: Path, made: Any, out: str = "out.safetensors", **more: Any) -> Path:
+    """Run the job on the capture of a folder, and return its output."""
+    capture, labels, scratch = folder / "capture.safetensors", more.pop("labels", None), folder / "scratch"
+    attack(capture, made, folder / out, None, labels, None, scratch, **more)
+    return folder / out
+
+
+class Killed(BaseException):
+    pass
+
+
 @pytest.mark.parametrize("case", sorted(BAD))
 def test_what_does_not_fit_is_one_line_that_names_it_and_marks_the_cell(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    change, changes, says = BAD[case]
-    labels = small().labels
-    assert labels is not None
-    seen = change(small())
-    if case == "classes":
-        seen = replace(seen, labels=None)
-    write(tmp_path / "capture.safetensors", seen)
-    out = tmp_path / "out.safetensors"
-    attack(
-        tmp_path / "capture.safetensors", spec(tmp_path / "spec.json", **changes), out, None, None, None,
-        tmp_path / "scratch",
-    )  # fmt: skip
-    tensors, facts = read_tensors(out)
+    seen, changes, says = BAD[case]
+    write(tmp_path / "capture.safetensors", seen())
+    tensors, facts = read_tensors(attacked(tmp_path, spec(tmp_path / "spec.json", **changes)))
     assert tensors == {}
     for part in says:
         assert part in facts["absent"], facts["absent"]
     assert "\n" not in facts["absent"]
     assert capsys.readouterr().err == f"leakbench attack: {facts['absent']}\n"
     assert not (tmp_path / "scratch").exists() or list((tmp_path / "scratch").iterdir()) == []
-
-
-def test_the_function_itself_refuses_to_do_without_labels_it_is_to_be_given() -> None:
-    with pytest.raises(Unfit, match="gives no labels/0"):
-        run(replace(small(), labels=None), **QUICK)
 
 
 @pytest.mark.parametrize(
@@ -150,20 +132,13 @@ WORDS = {"oracle": "given", "counted": "inferred", "joint": "joint"}
 @pytest.mark.parametrize("labelling", sorted(WORDS))
 def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, tmp_path: Path) -> None:
     seen = small(rounds=5)
-    assert seen.labels is not None
     write(tmp_path / "capture.safetensors", seen)
     write_tensors(tmp_path / "oracle.safetensors", {"labels/0": seen.labels[0]}, {})
     labels = tmp_path / "oracle.safetensors" if labelling == "oracle" else None
-    written = []
-    for name in ("one", "two"):
-        out = tmp_path / f"{name}.safetensors"
-        attack(
-            tmp_path / "capture.safetensors", spec(tmp_path / "spec.json", labels=labelling), out, None,
-            labels, None, tmp_path / "scratch",
-        )  # fmt: skip
-        written.append(out.read_bytes())
-    assert written[0] == written[1]
-    tensors, facts = read_tensors(out)
+    made = spec(tmp_path / "spec.json", labels=labelling)
+    one, two = (attacked(tmp_path, made, name, labels=labels) for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    tensors, facts = read_tensors(two)
     assert facts["knows"]["labels"] == WORDS[labelling]
     assert tensors["images"].shape == (5, 1, 1, 3, 8, 8)
     assert tensors["labels"].tolist() == [[[n]] for n in range(5)] or labelling == "joint"
@@ -176,9 +151,7 @@ def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, t
 def test_only_an_attack_that_adapts_knows_the_defence(adaptive: bool, told: str, tmp_path: Path) -> None:
     seen = small()
     write(tmp_path / "capture.safetensors", replace(seen, knows=replace(seen.knows, defence="gaussian")))
-    out = tmp_path / "out.safetensors"
-    made = spec(tmp_path / "spec.json", adaptive=adaptive)
-    attack(tmp_path / "capture.safetensors", made, out, None, None, None, tmp_path / "scratch")
+    out = attacked(tmp_path, spec(tmp_path / "spec.json", adaptive=adaptive))
     assert read_facts(out)["knows"]["defence"] == told
 
 
@@ -186,8 +159,6 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two models of one size: the second's work must not be taken for the first's."""
-    from leakbench.attacks.matching import loop
-
     monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
     one = small(rounds=4)
     seen = replace(
@@ -197,46 +168,27 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
     )
     whole = run(seen, **QUICK)
     seen = replace(seen, work=Work(scratch=tmp_path))
-    kept = composition.match
-    calls = []
+    begun: list[str] = []
 
-    class Killed(BaseException):
-        pass
+    def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
+        begun.append(label)
+        for item in items:
+            if len(begun) == 2 and item == 3:
+                raise Killed
+            yield item, True
 
-    def killed(start: Any, evaluate: Callable[[Tensor], Any], *rest: Any) -> Any:
-        calls.append(1)
-
-        def dying(rows: Tensor) -> Any:
-            inner, turns = evaluate(rows), []
-
-            def evaluated(unknowns: dict[str, Tensor]) -> Any:
-                turns.append(1)
-                if len(calls) == 2 and len(turns) == 3:
-                    raise Killed
-                return inner(unknowns)
-
-            return evaluated
-
-        return kept(start, dying, *rest)
-
-    monkeypatch.setattr(composition, "match", killed)
-    with pytest.raises(Killed):
-        run(seen, **QUICK)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "track", track)
+        with pytest.raises(Killed):
+            run(seen, **QUICK)
     left = {path.parent.name: read_facts(path)["iteration"] for path in tmp_path.glob("*/0.safetensors")}
     assert left == {"match-client-0-model-0": 4, "match-client-0-model-1": 2}
-    monkeypatch.setattr(composition, "match", kept)
-    resumed = run(seen, **QUICK)
-    assert torch.equal(resumed.images, whole.images)
+    assert torch.equal(run(seen, **QUICK).images, whole.images)
 
 
 def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from leakbench.attacks.matching import loop
-
-    class Killed(BaseException):
-        pass
-
     begun: list[str] = []
 
     def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
@@ -250,26 +202,21 @@ def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
     # As an attack whose rounds see each other, which is run on noise by itself.
     monkeypatch.delitem(attacks._CAPABILITIES, gradient_matching.gradient_matching)
     write(tmp_path / "capture.safetensors", replace(small(), labels=None))
-    scratch = tmp_path / "scratch"
-    out = tmp_path / "out.safetensors"
-    where = (tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), out, None, None, None, scratch)
-    dying = False
-    attack(*where)
+    made, scratch, dying = spec(tmp_path / "spec.json"), tmp_path / "scratch", False
+    out = attacked(tmp_path, made)
     whole = out.read_bytes()
     out.unlink()
     assert list(scratch.iterdir()) == []
-
     dying = True
     begun.clear()
     with pytest.raises(Killed):
-        attack(*where)
+        attacked(tmp_path, made)
     assert not out.exists()
     begun.clear()
     dying = False
-    attack(*where)
     # Only the run on noise goes on; the attack itself is read from what it left.
+    assert attacked(tmp_path, made).read_bytes() == whole
     assert len(begun) == 1
-    assert out.read_bytes() == whole
     assert list(scratch.iterdir()) == []
 
 
@@ -277,10 +224,6 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """By the sealed process that finds it."""
-    from leakbench.attacks.matching import loop
-
-    class Killed(BaseException):
-        pass
 
     def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
         for item in items:
@@ -292,35 +235,27 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
     write(capture, replace(small(), labels=None))
     made = spec(tmp_path / "spec.json")
     words = [
-        "attack",
-        "--capture",
-        capture,
-        "--spec",
-        tmp_path / "spec.json",
-        "--out",
-        out,
-        "--root",
-        tmp_path,
-    ]
-    assert main(list(map(str, words))) == 0
+        "attack", "--capture", str(capture), "--spec", str(tmp_path / "spec.json"), "--out", str(out),
+        "--root", str(tmp_path),
+    ]  # fmt: skip
+    assert main(words) == 0
     whole = out.read_bytes()
     out.unlink()
-    undisturbed = loop.track
-    monkeypatch.setattr(loop, "track", track)
-    with pytest.raises(Killed):
-        attack(capture, made, out, None, None, None, tmp_path / "scratch/attack")
-    monkeypatch.setattr(loop, "track", undisturbed)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "track", track)
+        with pytest.raises(Killed):
+            attack(capture, made, out, None, None, None, tmp_path / "scratch/attack")
     (left,) = tmp_path.glob("scratch/attack/*/**/*.safetensors")
     data = bytearray(left.read_bytes())
     data[-1] ^= 1
     left.write_bytes(data)
     capfd.readouterr()
-    assert main(list(map(str, words))) == 2
+    assert main(words) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert f"{left}: its bytes have sha256" in line
     assert f"set aside as {left.name}.damaged" in line
     assert not out.exists()
-    assert main(list(map(str, words))) == 0
+    assert main(words) == 0
     assert out.read_bytes() == whole
     assert list((tmp_path / "scratch/attack").iterdir()) == []
 
@@ -329,10 +264,7 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
 def test_a_device_that_is_absent_is_refused_before_any_work(tmp_path: Path) -> None:
     write(tmp_path / "capture.safetensors", replace(small(), labels=None))
     with pytest.raises(UserError, match="--device cuda:1: torch finds no CUDA device"):
-        attack(
-            tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), tmp_path / "out.safetensors",
-            None, None, None, tmp_path / "scratch", device="cuda:1",
-        )  # fmt: skip
+        attacked(tmp_path, spec(tmp_path / "spec.json"), device="cuda:1")
     assert not (tmp_path / "out.safetensors").exists()
 
 
@@ -355,30 +287,17 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
     for lr, seen in ((0.1, one), (0.2, one), (0.1, one), (0.1, other)):
         # Written anew: what counts is what is in it.
         write(tmp_path / "capture.safetensors", seen)
-        made = spec(tmp_path / "spec.json", optimiser={"adam": {"lr": lr}})
-        attack(
-            tmp_path / "capture.safetensors",
-            made,
-            tmp_path / "out.safetensors",
-            None,
-            None,
-            None,
-            tmp_path / "s",
-        )
+        attacked(tmp_path, spec(tmp_path / "spec.json", optimiser={"adam": {"lr": lr}}))
     assert folders[0] == folders[2]
     assert len({*folders}) == 3
 
 
 def test_workers_change_no_byte_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from leakbench.attacks.matching.objective import Objective
-
     monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns: 2)
     write(tmp_path / "capture.safetensors", replace(small(rounds=5), labels=None))
-    where = (tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"))
-    written = []
-    for workers in (1, 2, 3):
-        out = tmp_path / f"{workers}.safetensors"
-        attack(*where, out, None, None, None, tmp_path / "scratch", workers)
-        written.append(out.read_bytes())
-        assert list((tmp_path / "scratch").iterdir()) == []
-    assert written[0] == written[1] == written[2]
+    made = spec(tmp_path / "spec.json")
+    one, two, three = (
+        attacked(tmp_path, made, str(workers), workers=workers).read_bytes() for workers in (1, 2, 3)
+    )
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert one == two == three

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from observing import seen_of
 from torch.nn.functional import cross_entropy
 
 from leakbench.attacks.exact.levels import brightest
@@ -32,14 +33,9 @@ def observed(
         servers.build(server, {})(model, Held(PLACE, batch, torch.Generator().manual_seed(1), own[batch:]))
     named = dict(model.named_parameters())
     gradient = torch.autograd.grad(cross_entropy(model(images), labels), list(named.values()))
-    return Observation(
-        network={"module": module, "parameters": parameters, "shape": list(SHAPE), "classes": 5},
-        weights={name: value.detach().numpy()[None] for name, value in model.state_dict().items()},
-        updates={name: value.numpy()[None, None] for name, value in zip(named, gradient, strict=True)},
-        origin=np.zeros(1, np.int64),
-        clients=[batch],
-        kind="gradient",
-    ), images
+    network = {"module": module, "parameters": parameters, "shape": SHAPE, "classes": 5}
+    updates = {name: value[None] for name, value in zip(named, gradient, strict=True)}
+    return seen_of(model, network, updates, batch), images
 
 
 def read(observation: Observation, images: torch.Tensor) -> torch.Tensor:
@@ -118,7 +114,7 @@ def served(seed: int, settings: dict[str, Any], **more: Any) -> tuple[Any, ...]:
     return parameters, model, each, samples
 
 
-def seen_of(
+def received(
     updates: list[dict[str, torch.Tensor]], together: bool, parameters: Any, sent: Any, each: Any, **more: Any
 ) -> Observation:
     """Return what a server sees of clients' updates: their mean, or one by one."""
@@ -146,7 +142,7 @@ def sums(together: bool, seed: int = 0) -> tuple[Observation, torch.Tensor, torc
         loss = cross_entropy(model(samples[client]), torch.arange(EACH) % 5)
         updates.append(dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True)))
     alone = torch.stack([torch.bincount(place, minlength=31)[place] == 1 for place in places])
-    return seen_of(updates, together, parameters, model.state_dict(), each), samples, alone
+    return received(updates, together, parameters, model.state_dict(), each), samples, alone
 
 
 def came_out(images: torch.Tensor, samples: torch.Tensor) -> torch.Tensor:
@@ -233,7 +229,7 @@ def after_steps(together: bool, factor: float, seed: int) -> tuple[Observation, 
                 optimiser.step()
         updates.append({name: value - begin[name] for name, value in model.state_dict().items()})
     local = {"lr": 0.1, "batch_size": 2, "epochs": 3}
-    observation = seen_of(updates, together, parameters, sent, each, kind="model", local=local)
+    observation = received(updates, together, parameters, sent, each, kind="model", local=local)
     return observation, samples, torch.stack(firsts)
 
 

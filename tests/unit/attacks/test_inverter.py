@@ -39,7 +39,7 @@ def test_the_error_is_the_mean_over_pixels_in_the_best_order() -> None:
     images = torch.tensor([[[0.0, 0.0], [1.0, 1.0]]])
     made = torch.tensor([[[0.9, 1.0], [0.0, 0.2]]])
     network = Inverter(torch.zeros(2, 3), images, 4)
-    network.forward = lambda updates: made  # type: ignore[method-assign]
+    network.forward = lambda updates: made
     assert error(network, torch.zeros(1, 3), images) == pytest.approx((0.01 + 0.04) / 4)
 
 
@@ -115,7 +115,7 @@ def test_the_rate_falls_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def watched(self: torch.optim.Adam, *given: object) -> object:
         rates.append(self.param_groups[0]["lr"])
-        return step(self, *given)  # type: ignore[arg-type]
+        return step(self, *given)
 
     monkeypatch.setattr(torch.optim.Adam, "step", watched)
     fitted(pairs(8, 1), pairs(4, 2), Fitting(4, 8, 1e-2, 8), 0)
@@ -131,7 +131,7 @@ def test_a_killed_fit_goes_on_to_the_same_inverter(tmp_path: Path, monkeypatch: 
     def killed(*given: Inverter | Tensor) -> float:
         if next(calls) == 5:
             raise KeyboardInterrupt
-        return judge(*given)  # type: ignore[arg-type]
+        return judge(*given)
 
     monkeypatch.setattr(inverter, "error", killed)
     with pytest.raises(KeyboardInterrupt):

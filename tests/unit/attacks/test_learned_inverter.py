@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from observing import seen_of
 from torch import Tensor, nn
 
 from leakbench import attacks, defences
@@ -48,17 +49,17 @@ def protected(
     labels = torch.zeros(10, k, dtype=torch.int64)
     update = local_update(model, weights, images, labels, {}, 0.1, None, 1, kind)
     sent = defences.build(module, parameters or {}).update(update, torch.Generator().manual_seed(5))
-    return Observation(
-        network=network,
-        weights={name: value.numpy()[None] for name, value in weights.items()},
-        updates={name: value.numpy()[:, None] for name, value in sent.items()},
-        origin=np.zeros(10, np.int64),
-        clients=[k],
-        kind="gradient" if kind == "gradient" else "model",
+    seen = seen_of(
+        model,
+        network,
+        sent,
+        k,
+        kind=kind,
         generator=own_samples(),
         knows=ThreatModel(defence=module),
         local={"lr": 0.1, "batch_size": None, "epochs": 1},
-    ), images
+    )
+    return seen, images
 
 
 def run(seen: Observation, **parameters: Any) -> Tensor:
@@ -125,7 +126,6 @@ def test_bins_are_summed() -> None:
 
 def test_few_bins_are_drawn_by_chance_and_many_leave_updates_as_they_are() -> None:
     into = module._bins(1000, 50, 3)
-    assert into is not None
     counts = into.bincount(minlength=50)
     assert len(counts) == 50
     assert 5 <= counts.min() <= counts.max() <= 45

@@ -85,7 +85,7 @@ class Normed(nn.Sequential):
 
 
 def test_the_mode_says_what_norms_go_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "leakbench.networks.victims.normed", SimpleNamespace(normed=Normed))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "leakbench.networks.victims.normed", SimpleNamespace(normed=Normed))
     torch.manual_seed(0)
     victim, x = Normed((8, 8, 1), 3), torch.rand(4, 1, 8, 8)
     victim(x)
@@ -277,7 +277,6 @@ def test_a_generator_is_read_with_its_weights_or_refused(tmp_path: Path, make: M
     state = {name: value.numpy() for name, value in generator.state_dict().items()}
     write_tensors(path, state, made)
     found = read_observation(capture, path)[0].generator
-    assert found is not None
     assert not found.training
     assert all(torch.equal(v, generator.state_dict()[n]) for n, v in found.state_dict().items())
     state.pop("dense.bias")

@@ -42,7 +42,6 @@ def sent(seed: int, side: int, neurons: int, batch: int) -> tuple[FirstLayer, Te
 def test_rounding_of_early_samples_stops_no_later_ones() -> None:
     layer, images, _ = sent(2, 16, 600, 96)
     seen = span(layer.slope, layer.batch)
-    assert seen is not None
     apart = torch.cdist(peeled(layer, seen).samples, images)
     # Where the error was not carried, 83 came back.
     assert int((apart.amin(0) < 1e-3).sum()) == 96
@@ -65,7 +64,6 @@ def test_steepness_is_how_much_a_part_of_the_gradient_moves() -> None:
 def test_the_carried_error_is_that_of_samples_that_are_off(hidden: bool) -> None:
     layer, images, labels = sent(1, 8, 200, 24)
     seen = span(layer.slope, layer.batch)
-    assert seen is not None
     share = torch.full((24,), 1e-7, dtype=torch.float64)
     dx = torch.randn(24, len(seen.right), dtype=torch.float64) @ seen.right
     length = images.norm(dim=1, keepdim=True)
@@ -96,7 +94,6 @@ def test_the_published_rule_is_named_by_an_attack() -> None:
     observation, images = observe("mlp", (8, 8, 3), 4, 1, hidden=[600], precision="float64")
     entry = {"module": "peel", "parameters": {"rule": "published"}}
     found = run(entry, observation, torch.Generator().manual_seed(0))
-    assert found.labels is not None
     apart = torch.cdist(found.images[0, 0].flatten(1), images[0].flatten(1))
     assert found.usable.all()
     assert float(apart.amin(0).max()) < 1e-4

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from observing import seen_of
 from torch import Tensor
 
 from leakbench.attacks import run
@@ -47,17 +48,9 @@ def seen(table: pd.DataFrame, **parameters: Any) -> tuple[Observation, np.ndarra
     weights: dict[str, Tensor] = {name: p.detach() for name, p in model.named_parameters()}
     update = local_update(model, weights, x, labels, {}, 0.1, None, 1, "gradient")
     held = encode(pd.concat([people(50, 2), table]), COLUMNS)[:, None, :, None]
-    observation = Observation(
-        network={"module": "mlp", "parameters": parameters, "shape": list(SHAPE), "classes": 2},
-        weights={name: value.numpy()[None] for name, value in model.state_dict().items()},
-        updates={name: value.numpy()[:, None] for name, value in update.items()},
-        origin=np.zeros(1, np.int64),
-        clients=[len(table)],
-        kind="gradient",
-        knows=ThreatModel(candidates_known=True),
-        candidates=held,
-    )
-    return observation, records
+    network = {"module": "mlp", "parameters": parameters, "shape": SHAPE, "classes": 2}
+    knows = ThreatModel(candidates_known=True)
+    return seen_of(model, network, update, len(table), knows=knows, candidates=held), records
 
 
 def found_by(module: str, observation: Observation) -> Reconstruction:

@@ -87,12 +87,11 @@ def test_a_policy_goes_each_way_once() -> None:
     assert [[step.way for step in steps] for steps in ways([1, 0, 3])] == [
         [1, 1, 1], [1, 1, -1], [-1, 1, 1], [-1, 1, -1]
     ]  # fmt: skip
-    assert len(list(known().alternatives(COLOUR / 255))) == 16  # type: ignore[misc]
+    assert len(list(known().alternatives(COLOUR / 255))) == 16
 
 
 def test_each_image_has_one_of_the_policies_by_chance() -> None:
     inputs = defences.build("ats", {"policies": "0+28"}).inputs
-    assert inputs is not None
     images, labels = torch.rand(400, 1, 4, 4).mul(255).round() / 255, torch.arange(400)
     out, same = inputs(images, labels, torch.Generator().manual_seed(0))
     turned = (out - (1 - images)).flatten(1).abs().amax(1) < 1e-6
@@ -105,10 +104,9 @@ def test_each_image_has_one_of_the_policies_by_chance() -> None:
 
 def test_what_is_trained_on_is_among_the_alternatives() -> None:
     inputs = defences.build("ats", {}).inputs
-    assert inputs is not None
     images = COLOUR / 255
     out, _ = inputs(images, torch.arange(4), torch.Generator().manual_seed(3))
-    every = torch.stack(list(known().alternatives(images)))  # type: ignore[misc]
+    every = torch.stack(list(known().alternatives(images)))
     assert ((every - out).flatten(2).abs().amax(2) == 0).any(0).all()
     assert (every - images).flatten(2).abs().amax(2).min() > 0.1
 
@@ -123,7 +121,6 @@ def test_images_are_moved_before_their_policy() -> None:
     # Both axes have a move of their own.
     assert len({*zip(rows.tolist(), columns.tolist(), strict=True)}) == 25
     inputs = defences.build("ats", {"policies": "29", "shift": 2}).inputs
-    assert inputs is not None
     turned, _ = inputs(images, torch.zeros(300), torch.Generator().manual_seed(0))
     assert (turned.flatten(1).sum(1) == 80).all()
     assert not torch.equal(turned, 1 - images)

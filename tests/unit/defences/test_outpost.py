@@ -25,7 +25,6 @@ def sent(steps: int, seed: int = 0, **parameters: Any) -> list[Update]:
     defence = defences.build("outpost", parameters)
     memory: Update = {}
     rng = torch.Generator().manual_seed(seed)
-    assert defence.examples is not None
     return [defence.examples(batch(memory), rng) for _ in range(steps)]
 
 
@@ -71,6 +70,5 @@ def test_the_adaptive_attacker_takes_the_rounds_without_perturbation() -> None:
     seen = [each["0.weight"] for each in sent(40)]
     plain = batch({}).mean()["0.weight"]
     pooled = known().pooled
-    assert pooled is not None
     torch.testing.assert_close(pooled(torch.stack(seen)), plain)
     assert float((torch.stack(seen).mean(0) - plain).norm() / plain.norm()) > 0.05

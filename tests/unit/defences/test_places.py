@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leakbench.defences import Batch, Defence, Update, protected
+from leakbench.defences import Batch, Defence, Update
 from leakbench.federation import Private, play
 from leakbench.federation import play as play_function
 from leakbench.federation.training.federated import Client, train_locally
@@ -116,11 +116,6 @@ def test_a_client_remembers_from_round_to_round_and_no_longer() -> None:
         rounds=lambda update, memory, rng: {name: value * 2 for name, value in update.items()},
     )
     assert same(played(halved), played(Defence()))
-
-
-def test_no_place_is_taken_by_default() -> None:
-    update = {"a": torch.ones(2, 3)}
-    assert protected(Defence(), update, {}, torch.Generator()) is update
 
 
 def noisy(batch: Batch, rng: torch.Generator) -> Update:

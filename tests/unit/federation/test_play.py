@@ -162,33 +162,6 @@ def test_fedavg_moves_by_the_mean_weighted_by_samples(kind: str) -> None:
     assert not torch.equal(sent[1]["dense1.weight"], sent[2]["dense1.weight"])
 
 
-def test_fedavg_trains_each_round_from_the_model_it_sent() -> None:
-    _, weights = network()
-    updates, sent, truth = run(settings(server="fedavg"), [weights])
-    x = IMAGES[torch.from_numpy(truth.images[1][2:])].permute(0, 1, 4, 2, 3).float() / 255
-    y = torch.from_numpy(truth.labels[1][2:])
-    alone = local_update(network()[0], sent[2], x, y, {}, 0.2, None, 1, "model")
-    for name in weights:
-        torch.testing.assert_close(updates[name][2, 1], alone[name][0], rtol=1e-4, atol=1e-8)
-
-
-def test_fedavg_by_hand() -> None:
-    """A layer of one weight, two clients: the server's step written out."""
-    federation = settings(server="fedavg", clients=[1, 3], rounds=2)
-    weights = {"weight": torch.tensor([1.0])}
-    steps = iter([0.4, -0.8, 1.0, 2.0])
-
-    def fake(model: Any, sent: Any, images: Any, *_: Any) -> dict[str, Tensor]:
-        return {"weight": torch.full((1, 1), next(steps))}
-
-    truth = private_samples(federation, LABELS, ("made", "federation", 0))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(play_function.__globals__, "local_update", fake)
-        sent = play(nn.Linear(1, 1), [weights], IMAGES, truth, federation, Defence(), 0, lambda *_: None)
-    # 1 + (1/4)·0.4 + (3/4)·(-0.8) = 0.5
-    assert [round(model["weight"].item(), 6) for model in sent] == [1.0, 0.5]
-
-
 @pytest.mark.parametrize("defence", ["none", "withhold"])
 @pytest.mark.parametrize(("epochs", "reshuffled"), [(1, False), (2, False), (2, True)])
 def test_chunks_of_rounds_change_no_result(

@@ -1,5 +1,7 @@
 """Metrics of images, each against its formula, another library or numbers worked out by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -39,13 +41,6 @@ def test_bytes_are_rounded_to_the_nearest_level() -> None:
     assert to_uint8(levels / 255).tolist() == [0, 0, 1, 99, 100, 255, 255, 0]
 
 
-def test_mse_by_hand() -> None:
-    black = np.zeros((2, 1, 2, 2))
-    other = np.array([[[[0.0, 0.5], [0.5, 1.0]]], [[[0.1, 0.1], [0.1, 0.1]]]])
-    assert mse(other, black) == pytest.approx([1.5 / 4, 0.01])
-    assert rmse_255(other, black) == pytest.approx([255 * np.sqrt(0.375), 25.5])
-
-
 def test_mse_equals_scikit_image_image_by_image(photographs: np.ndarray) -> None:
     shuffled = photographs[[1, 2, 0]]
     expected = [mean_squared_error(a, b) for a, b in zip(photographs, shuffled, strict=True)]
@@ -54,15 +49,20 @@ def test_mse_equals_scikit_image_image_by_image(photographs: np.ndarray) -> None
     assert rmse_255(photographs, shuffled) == pytest.approx(levels, rel=1e-12)
 
 
-def test_identical_images_and_bad_images() -> None:
-    images = np.full((2, 3, 8, 8), 0.3, dtype=np.float32)
-    assert mse(images, images).tolist() == [0.0, 0.0]
-    broken = images.copy()
-    broken[1, 0, 0, 0] = np.nan
-    scores = mse(broken, images)
-    assert scores[0] == 0.0
-    assert np.isnan(scores[1])
-    assert scores.dtype == np.float64
+@pytest.mark.parametrize(
+    "metric",
+    [mse, rmse_255, psnr, psnr_of_rmse, psnr_uint8_wrap, ssim, coarse_error, colour_error],
+)
+def test_a_diverged_image_is_no_number_and_leaves_the_others_alone(
+    metric: Any, photographs: np.ndarray
+) -> None:
+    guess = photographs + 0.1 * np.random.default_rng(0).random(photographs.shape)
+    sound = metric(guess, photographs)
+    guess[1, 0, 0, 0] = np.nan
+    found = metric(guess, photographs)
+    assert found.dtype == np.float64
+    assert np.isnan(found).tolist() == [False, True, False]
+    assert found[[0, 2]].tolist() == sound[[0, 2]].tolist()
 
 
 def test_matrix_holds_every_pair(photographs: np.ndarray) -> None:
@@ -88,13 +88,6 @@ def test_matrix_is_never_negative_and_keeps_a_diverged_row_apart(photographs: np
 FLOOR = 10 * np.log10(255**2 / 105.5)
 
 
-def test_psnr_by_hand() -> None:
-    truth = np.full((3, 1, 8, 8), 0.5)
-    guess = truth + np.array([0.1, 0.01, 0.5])[:, None, None, None]
-    assert psnr(guess, truth) == pytest.approx([20.0, 40.0, 20 * np.log10(2)])
-    assert psnr_of_rmse(guess, truth) == pytest.approx(10 * np.log10([65025 / 25.5, 65025 / 2.55, 510]))
-
-
 def test_psnr_equals_scikit_image(photographs: np.ndarray) -> None:
     noisy = np.clip(photographs + np.random.default_rng(0).normal(0, 0.1, photographs.shape), 0, 1)
     expected = [peak_signal_noise_ratio(b, a, data_range=1) for a, b in zip(noisy, photographs, strict=True)]
@@ -111,17 +104,10 @@ def test_true_psnr_is_twice_the_printed_one_less_48_dB_for_one_image(seed: int, 
     assert psnr(guess, truth) == pytest.approx(2 * printed - 48.13, abs=0.001)
 
 
-def test_the_relation_fails_for_a_mean_over_unequal_images() -> None:
-    """Jensen: conventions cannot be converted after averaging, which is why both are computed per image."""
-    truth = np.zeros((2, 1, 8, 8))
-    guess = truth + np.array([1e-4, 0.9])[:, None, None, None]
-    pooled = 10 * np.log10(1 / np.mean((guess - truth) ** 2))
-    assert psnr(guess, truth).mean() > pooled + 30
-
-
 def test_identical_images_are_infinitely_good_in_every_convention(photographs: np.ndarray) -> None:
     for metric in (psnr, psnr_of_rmse, psnr_uint8_wrap):
         assert metric(photographs, photographs).tolist() == [np.inf] * 3
+    assert mse(photographs, photographs).tolist() == [0.0] * 3
 
 
 def test_wrapped_squares_by_hand() -> None:
@@ -130,14 +116,6 @@ def test_wrapped_squares_by_hand() -> None:
     # 15² = 225; (−10)² = 100; 190² = 36100 = 141·256 + 4; 255 = −1, squared 1. Multiples of 16 give 0.
     expected = 10 * np.log10(255**2 / np.mean([225, 100, 4, 1]))
     assert psnr_uint8_wrap(guess, truth) == pytest.approx([expected, np.inf])
-
-
-def test_it_is_the_wrapped_square_that_matters_not_the_wrapped_difference(photographs: np.ndarray) -> None:
-    a, b = np.rint(photographs * 255).astype(int), np.rint(photographs[::-1] * 255).astype(int)
-    only_square_wraps = ((a - b) ** 2 % 256).mean(axis=(1, 2, 3))
-    assert psnr_uint8_wrap(photographs, photographs[::-1])[0] == pytest.approx(
-        10 * np.log10(255**2 / only_square_wraps[0])
-    )
 
 
 def test_unrelated_images_lie_on_the_floor_whatever_they_show(photographs: np.ndarray) -> None:
@@ -155,12 +133,6 @@ def test_differences_below_16_levels_do_not_wrap(photographs: np.ndarray) -> Non
     rng = np.random.default_rng(4)
     levels = np.clip(np.rint(photographs * 255) + rng.integers(-15, 16, photographs.shape), 0, 255) / 255
     assert psnr_uint8_wrap(levels, photographs) == pytest.approx(psnr(levels, photographs), abs=1e-9)
-
-
-def test_a_diverged_image_has_no_psnr() -> None:
-    truth = np.zeros((1, 1, 8, 8))
-    for metric in (psnr, psnr_of_rmse, psnr_uint8_wrap):
-        assert np.isnan(metric(np.full_like(truth, np.nan), truth)).all()
 
 
 def ssim_written_out(a: np.ndarray, b: np.ndarray) -> float:
@@ -187,24 +159,6 @@ def test_ssim_equals_the_formula(shape: tuple[int, ...], photographs: np.ndarray
     assert ssim(noisy, truth) == pytest.approx(expected, abs=1e-9)
 
 
-def test_identical_unrelated_and_inverted_images(photographs: np.ndarray) -> None:
-    assert ssim(photographs, photographs) == pytest.approx([1.0] * 3)
-    assert (ssim(np.random.default_rng(0).random(photographs.shape), photographs) < 0.1).all()
-    assert (ssim(1 - photographs, photographs) < 0).all()
-
-
-def test_more_noise_is_less_similar(photographs: np.ndarray) -> None:
-    noise = np.random.default_rng(1).normal(0, 1, photographs.shape)
-    scores = np.array([ssim(photographs + size * noise, photographs) for size in (0.02, 0.05, 0.1, 0.3)])
-    assert (np.diff(scores, axis=0) < 0).all()
-
-
-def test_a_diverged_image_is_nan_and_leaves_the_others_alone(photographs: np.ndarray) -> None:
-    guess = photographs.copy()
-    guess[1, 0, 0, 0] = np.nan
-    assert np.isnan(ssim(guess, photographs)).tolist() == [False, True, False]
-
-
 def wave(down: int, across: int, size: int = 32) -> np.ndarray:
     """Return one cosine of the transform as an image [1, 1, size, size] around 0.5."""
     place = (np.arange(size) + 0.5) * np.pi / size
@@ -225,12 +179,9 @@ def test_shares_add_up_over_waves_and_channels() -> None:
     assert coarse_error(waves, plain) == pytest.approx(1 / 3)
 
 
-def test_no_error_has_no_share_and_no_image_no_value() -> None:
+def test_no_error_has_no_share() -> None:
     images = np.random.default_rng(0).random((2, 3, 8, 8))
     assert np.isnan(coarse_error(images, images)).all()
-    nothing = np.full_like(images, np.nan)
-    assert np.isnan(coarse_error(nothing, images)).all()
-    assert np.isnan(colour_error(nothing, images)).all()
 
 
 def test_colours_are_means_of_channels() -> None:

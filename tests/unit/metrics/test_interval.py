@@ -18,29 +18,10 @@ def covered(draw: Callable[[np.random.Generator], np.ndarray], mean: float, repe
     return float(np.mean((bounds[:, 0] <= mean) & (mean <= bounds[:, 1])))
 
 
-@pytest.mark.parametrize("n", range(3, 20))
-def test_few_normal_values_are_covered_as_often_as_promised(n: int) -> None:
-    # 4,000 draws of 0.95 have a standard error of 0.0035.
-    assert 0.93 <= covered(lambda rng: rng.normal(3, 2, n), 3, 4000) <= 0.97
-
-
 @pytest.mark.parametrize(("n", "least"), [(20, 0.92), (50, 0.93)])
 def test_the_bootstrap_covers_normal_and_skewed_means(n: int, least: float) -> None:
     assert covered(lambda rng: rng.normal(3, 2, n), 3) >= least
     assert covered(lambda rng: rng.exponential(2, n), 2) >= least - 0.03
-
-
-@pytest.mark.parametrize("n", [5, 10, 40])
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
-def test_shares_are_covered(n: int, share: float) -> None:
-    # Wilson's interval covers 95 % on average over all shares, those near 0 or 1 less often.
-    assert covered(lambda rng: (rng.random(n) < share).astype(float), share) >= 0.90
-
-
-def test_the_bootstrap_follows_the_skewness() -> None:
-    values = np.random.default_rng(3).exponential(2, 60)
-    low, high = interval(values)
-    assert high - values.mean() > 1.1 * (values.mean() - low)
 
 
 def test_the_bootstrap_is_efrons_with_students_quantile() -> None:

@@ -43,15 +43,6 @@ def test_no_permutation_is_cheaper(n: int, k: int, seed: int) -> None:
 
 
 @settings(deadline=None)
-@given(st.integers(1, 6), st.integers(0, 2**32 - 1))
-def test_a_shuffled_batch_is_put_back_in_order(n: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(n)
-    cost = np.abs(np.arange(n)[order][:, None] - np.arange(n)[None, :])
-    assert np.array_equal(order[match(cost)], np.arange(n))
-
-
-@settings(deadline=None)
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.sampled_from([np.nan, np.inf]))
 def test_a_diverged_reconstruction_gets_the_last_place(n: int, seed: int, bad: float) -> None:
     cost = np.random.default_rng(seed).random((n, n))
@@ -106,13 +97,6 @@ def test_presence_counts_and_instances_by_hand() -> None:
     assert label_accuracy(guess, truth) == pytest.approx(2 / 4)
 
 
-def test_absent_classes_flatter_presence() -> None:
-    rng = np.random.default_rng(0)
-    pairs = [(rng.integers(0, 100, 24), rng.integers(0, 100, 24)) for _ in range(200)]
-    assert np.mean([label_presence(g, t, 100) for g, t in pairs]) > 0.6
-    assert np.mean([label_accuracy(g, t) for g, t in pairs]) < 0.3
-
-
 def test_the_constant_answer_has_the_shares_of_the_classes() -> None:
     assert constant_labels(np.array([0.5, 0.3, 0.2]), 10).tolist() == [0] * 5 + [1] * 3 + [2] * 2
     assert constant_labels(np.array([0.4, 0.35, 0.25]), 3).tolist() == [0, 1, 2]
@@ -131,7 +115,7 @@ def test_each_update_has_a_row_and_its_null_baselines(monkeypatch: pytest.Monkey
         facts={"split": "test"}, arrays={"train/labels": np.array([0, 1, 2, 3])}, victim=Path("v"),
     )  # fmt: skip
     guesses = {"labels": truth[:, None], "null/labels": np.array([[[1, 1]]])}
-    frames = list(scoring.label_rows(guesses, hidden, 0, np.random.default_rng(0)))  # type: ignore[arg-type]
+    frames = list(scoring.label_rows(guesses, hidden, 0, np.random.default_rng(0)))
     assert [frame["baseline"].iloc[0] for frame in frames] == [
         "", "random-gradient", "label-prior", "label-constant",
     ]  # fmt: skip
@@ -156,11 +140,6 @@ def test_overlap_is_the_best_any_permutation_reaches(guesses: list[int], truths:
     padded = guesses + [-1] * max(0, len(truths) - len(guesses))
     hits = max(sum(g == t for g, t in zip(order, truths, strict=False)) for order in permutations(padded))
     assert label_accuracy(np.array(guesses), np.array(truths)) == pytest.approx(hits / len(truths))
-
-
-@given(st.permutations([0, 0, 1, 3, 3, 3]))
-def test_order_is_immaterial(order: list[int]) -> None:
-    assert label_accuracy(np.array(order), np.array([3, 0, 3, 1, 0, 3])) == 1.0
 
 
 @given(labels, st.integers(0, 2**32 - 1))

@@ -1,0 +1,230 @@
+"""Label inference on the gradients of real untrained networks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from last_layers import EVEN, by_hand, seen
+from torch import Tensor
+
+from leakbench.attacks import label_inference as labels
+from leakbench.attacks.label_inference import Answers, LastLayer, Probe, apportioned, infer, nearest
+from leakbench.base.errors import Unfit
+
+VICTIMS: list[tuple[str, dict[str, Any]]] = [
+    ("resnet20-4", {"width": 8, "normalise": "cifar10"}),
+    ("lenet-dlg", {}),
+    ("convnet", {"width": 8}),
+    ("fcnn", {}),
+]
+METHODS = sorted(path.stem for path in Path(labels.__file__).parent.glob("*.py") if path.stem != "__init__")
+BY_BIAS = ("ilrg", "rlu")
+RESNET = {"width": 8, "normalise": "cifar10"}
+
+
+def right(found: Tensor, truth: Tensor) -> float:
+    """Return the share of labels found, counting each as often as it is there."""
+    shared = [
+        sum(min(int((f == c).sum()), int((t == c).sum())) for c in t.unique())
+        for f, t in zip(found, truth, strict=True)
+    ]
+    return sum(shared) / truth.numel()
+
+
+@pytest.mark.parametrize(("module", "parameters"), VICTIMS, ids=[name for name, _ in VICTIMS])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("biased", [True, False])
+def test_every_method_reads_the_label_of_one_image(
+    method: str, module: str, parameters: dict[str, Any], biased: bool
+) -> None:
+    if method == "row_minimum" and module == "fcnn":
+        pytest.skip(
+            "its rule supposes inputs that are not negative, which holds, and not all zero, which may not"
+        )
+    if method == "zlg" and module == "lenet-dlg":
+        pytest.skip("the inputs of its last layer sum to about zero for noise, by which ZLG divides")
+    if method in BY_BIAS and not biased:
+        pytest.skip("needs a bias, as another test demands")
+    truth = torch.arange(10)[:, None]
+    layer = seen(module, parameters, truth, biased)
+    assert torch.equal(infer(method.replace("_", "-"), layer), truth)
+
+
+def test_idlg_reads_the_label_of_two_classes_and_of_an_image_taken_for_another() -> None:
+    """Rows p - 1 and p of equal size: only the sign tells them apart."""
+    for truth in (0, 1):
+        row = torch.full((2,), 0.7)
+        row[truth] = -0.7
+        assert infer("idlg", by_hand(row, 1)).tolist() == [[truth]]
+    # The network is sure of class 2, the label is 0.
+    row = torch.tensor([1e-9 - 1, 1e-9, 1 - 2e-9])
+    assert infer("idlg", by_hand(row, 1)).tolist() == [[0]]
+
+
+# LeNet's uniform weights make it sure of one class for any image, whose row then is never negative.
+@pytest.mark.parametrize(("module", "least"), [("resnet20-4", 1.0), ("convnet", 1.0), ("lenet-dlg", 0.75)])
+@pytest.mark.parametrize("method", ["row-minimum", "counted"])
+def test_several_distinct_labels(method: str, module: str, least: float) -> None:
+    truth = torch.stack(
+        [torch.randperm(10, generator=torch.Generator().manual_seed(s))[:4] for s in range(8)]
+    )
+    assert right(infer(method, seen(module, dict(VICTIMS)[module], truth)), truth) >= least
+
+
+@pytest.mark.parametrize("classes", [10, 100])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("method", ["counted", "llg", "llg-star", "zlg", "ilrg", "rlu"])
+def test_repeats_are_counted(method: str, classes: int, biased: bool) -> None:
+    if method in BY_BIAS and not biased:
+        pytest.skip("needs a bias, as another test demands")
+    truth = torch.tensor([[3, 3, 3, 3], [1, 1, 2, 2], [0, 5, 5, 5], [9, 8, 7, 7], [4, 4, 4, 6]])
+    found = infer(method, seen("resnet20-4", RESNET, truth, biased, classes))
+    assert torch.equal(found, truth.sort(1).values)
+
+
+@pytest.mark.parametrize("method", ["counted", "llg", "llg-star", "zlg", "ilrg", "rlu"])
+def test_batches_larger_than_the_classes(method: str) -> None:
+    truth = torch.randint(0, 10, (4, 32), generator=torch.Generator().manual_seed(0))
+    found = infer(method, seen("convnet", {"width": 8}, truth))
+    assert found.shape == (4, 32)
+    # LLG reads what a sample adds off the negative rows, and such a batch leaves few and small ones.
+    assert (right(found, truth) > 0.95) == (method != "llg")
+
+
+@pytest.mark.parametrize("batch", [8, 32])
+def test_counted_knows_a_network_that_is_sure_of_one_class_whatever_it_sees(batch: int) -> None:
+    """As DLG's LeNet is before training: without the prior half of the labels are taken for another."""
+    truth = torch.randint(0, 10, (16, batch), generator=torch.Generator().manual_seed(0))
+    layer = seen("lenet-dlg", {}, truth)
+    assert right(infer("counted", layer), truth) > 0.95
+    object.__setattr__(layer, "prior", EVEN)
+    assert right(infer("counted", layer), truth) < 0.9
+
+
+def test_row_minimum_gives_no_label_twice() -> None:
+    (found,) = infer("row-minimum", seen("resnet20-4", {"width": 8}, torch.tensor([[3, 3, 3, 1]])))
+    assert len(set(found.tolist())) == 4
+    assert {1, 3} <= set(found.tolist())
+
+
+@pytest.mark.parametrize(
+    ("method", "batch", "biased", "says"),
+    [
+        ("row-minimum", 11, True, "11 images need as many classes, not 10.*use counted"),
+        ("idlg", 2, True, "idlg reads one label, the batch has 2 images.*use counted"),
+        ("ilrg", 2, False, "ilrg needs the gradient of the last layer's bias, and it has none.*use counted"),
+        ("rlu", 2, False, "rlu needs the gradient of the last layer's bias, and it has none.*use counted"),
+        ("rlu", 2, True, "rlu needs labelled samples of the attacker's own.*name them under generator"),
+    ],
+)
+def test_what_a_rule_cannot_serve_is_refused_in_one_line_with_a_remedy(
+    method: str, batch: int, biased: bool, says: str
+) -> None:
+    layer = by_hand(torch.linspace(-0.5, 0.5, 10), batch, biased)
+    with pytest.raises(Unfit, match=says) as problem:
+        infer(method, layer)
+    assert "\n" not in str(problem.value)
+
+
+def test_row_minimum_takes_as_many_images_as_classes() -> None:
+    found = infer("row-minimum", by_hand(torch.rand(10) - 0.5, 10))
+    assert found.tolist() == [list(range(10))]
+
+
+def own_and_sorted(method: str) -> None:
+    """Assert that a rule finds the labels of three updates, alone and together."""
+    batch = 1 if method == "idlg" else 3
+    truth = torch.tensor([[7], [2], [5]]) if batch == 1 else torch.tensor([[9, 1, 4], [0, 8, 2], [6, 5, 3]])
+    name = method.replace("_", "-")
+    together = infer(name, seen("resnet20-4", {"width": 8}, truth))
+    assert together.dtype == torch.int64
+    assert torch.equal(together, truth.sort(1).values)
+    for trial in range(3):
+        alone = infer(name, seen("resnet20-4", {"width": 8}, truth, only=trial))
+        assert torch.equal(alone[0], together[trial])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_come_sorted_and_each_trial_has_its_own(method: str) -> None:
+    """A rule that kept something of one update for the next would fail (so RLU's released code)."""
+    own_and_sorted(method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rule_that_always_answers_class_zero_is_found(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the test above."""
+    right = labels.infer
+    monkeypatch.setitem(globals(), "infer", lambda *given: torch.zeros_like(right(*given)))
+    with pytest.raises(AssertionError):
+        own_and_sorted(method)
+
+
+def test_labels_are_apportioned_by_what_falls_short_most() -> None:
+    ideal = torch.tensor([[2.6, 0.3, 1.1], [0.2, 3.4, 0.5]])
+    assert apportioned(ideal, torch.zeros(2, 3, dtype=torch.int64), 4).tolist() == [
+        [0, 0, 0, 2],
+        [1, 1, 1, 2],
+    ]
+    # More labels are there at the start than the batch holds: those least expected go.
+    assert apportioned(ideal, torch.ones(2, 3, dtype=torch.int64), 1).tolist() == [[0], [1]]
+
+
+def test_the_nearest_counts_have_the_right_sum_and_are_never_negative() -> None:
+    ideal = torch.tensor([[-3.0, 1.5, 1.5], [torch.nan, 9.0, -9.0], [torch.inf, 0.2, 0.1], [0.9, 0.9, 0.9]])
+    found = nearest(ideal, 2)
+    assert found.shape == (4, 2)
+    assert found[1:3].tolist() == [[1, 1], [0, 0]]
+    assert set(found[0].tolist()) == {1, 2}
+    assert len(set(found[3].tolist())) == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rlu_moves_labels_from_logits_that_come_out_too_high(seed: int) -> None:
+    """RLU over three local steps, written out for one update (Chen and Vikalo, ICML 2024)."""
+    rng = torch.Generator().manual_seed(seed)
+    classes, inputs, batch, steps, lr, samples = 4, 6, 5, 3, 0.02, 8
+    weight, bias = (
+        torch.randn(size, generator=rng, dtype=torch.double) for size in ((classes, inputs), (classes,))
+    )
+    before, later = (torch.randn((samples, classes), generator=rng, dtype=torch.double) for _ in range(2))
+    of_samples = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3])
+
+    def mean(logits: Tensor) -> list[float]:
+        return [float(logits[of_samples != k, k].mean()) for k in range(classes)]
+
+    def likely(logits: list[float]) -> list[float]:
+        return torch.tensor(logits, dtype=torch.double).softmax(0).tolist()
+
+    reach = float((weight / bias[:, None]).mean(0).square().sum())
+
+    def played(counts: list[int]) -> tuple[list[float], list[float]]:
+        logits, seen_of = mean(before), [0.0] * classes
+        for _ in range(steps):
+            e = likely(logits)
+            seen_of = [total + part for total, part in zip(seen_of, e, strict=True)]
+            logits = [m - lr * (p - n / batch) * reach for m, p, n in zip(logits, e, counts, strict=True)]
+        return [total / steps for total in seen_of], logits
+
+    def counted(e: list[float]) -> list[int]:
+        ideal = [max(0.0, p - float(g)) for p, g in zip(e, bias, strict=True)]
+        found = nearest(torch.tensor([[batch * part / sum(ideal) for part in ideal]]), batch)[0]
+        return torch.bincount(found, minlength=classes).tolist()
+
+    counts, moves = counted(likely(mean(before))), 0
+    for _ in range(5):
+        e, final = played(counts)
+        counts = counted(e)
+        over = [a - b for a, b in zip(final, mean(later), strict=True)]
+        if max(map(abs, over)) > 0.1:
+            counts[max((k for k in range(classes) if counts[k]), key=over.__getitem__)] -= 1
+            counts[min(range(classes), key=over.__getitem__)] += 1
+            moves += 1
+    expected = counted(played(counts)[0])
+    assert moves
+    none = torch.zeros((samples, inputs))
+    probe = Probe(lambda: Answers(none, before), lambda: Answers(none[None], later[None]), of_samples)
+    sent = torch.nn.Linear(inputs, classes)
+    layer = LastLayer(weight[None], bias[None], batch, probe, sent, steps, lr, probe)
+    found = infer("rlu", layer)[0]
+    assert torch.bincount(found, minlength=classes).tolist() == expected

@@ -1,0 +1,144 @@
+"""Attackers of a network with a bottleneck: what it drew is an unknown, or its gradients are left out."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from observing import seen_of
+from torch import Tensor
+from torch.func import functional_call, grad
+from torch.nn.functional import cross_entropy
+
+from leakbench import attacks
+from leakbench.attacks.adaptive import adaptation
+from leakbench.attacks.matching.engines.plain import plain_gradients
+from leakbench.attacks.matching.engines.tape import tape_gradients
+from leakbench.attacks.matching.objectives.before_layer import before_layer
+from leakbench.base.errors import Unfit
+from leakbench.networks import victims
+from leakbench.networks.layers import draw_masks
+from leakbench.networks.per_trial import drawn, lent
+from leakbench.observations.adaptation import Adaptation
+from leakbench.observations.observation import Observation
+from leakbench.observations.threat_model import ThreatModel
+
+SHAPE, CLASSES, TRIALS, BATCH = (8, 8, 1), 4, 3, 2
+KEEP = "bottleneck.keep"
+NETWORK = {
+    "module": "precode", "parameters": {"network": "lenet-dlg", "width": 6, "weight": 1e-3},
+    "shape": list(SHAPE), "classes": CLASSES,
+}  # fmt: skip
+
+
+def network(weight: float = 1e-3, seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    parameters = {"network": "lenet-dlg", "width": 6, "weight": weight}
+    return victims.build("precode", SHAPE, CLASSES, parameters).eval()
+
+
+def of_clients(model: torch.nn.Module, images: Tensor, labels: Tensor, keep: Tensor) -> dict[str, Tensor]:
+    """Return the gradients [trials, *shape] of clients who drew `keep`, one after the other."""
+
+    def loss(weights: Any, x: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        return cross_entropy(functional_call(model, {**weights, KEEP: own}, (x,)), y)
+
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    each = [grad(loss)(weights, x, y, own) for x, y, own in zip(images, labels, keep, strict=True)]
+    return {name: torch.stack([one[name] for one in each]) for name in weights}
+
+
+def made() -> tuple[Tensor, Tensor, Tensor]:
+    rng = torch.Generator().manual_seed(1)
+    images = torch.rand(TRIALS, BATCH, 1, 8, 8, dtype=torch.float64, generator=rng)
+    labels = torch.randint(0, CLASSES, (TRIALS, BATCH), generator=rng)
+    return images, labels, torch.randn(TRIALS, BATCH, 6, dtype=torch.float64, generator=rng)
+
+
+@pytest.mark.parametrize("engine", [plain_gradients, tape_gradients])
+def test_with_what_a_client_drew_gradients_are_the_client_s(engine: Any) -> None:
+    model = network(0.5).double()
+    images, labels, keep = made()
+    expected = of_clients(model, images, labels, keep)
+    images.requires_grad_()
+    keep.requires_grad_()
+    with lent(model, {KEEP: keep}):
+        assert torch.equal(drawn(model, TRIALS)[KEEP], keep)
+        found, _ = engine(model, images, labels)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value)
+    (slope,) = torch.autograd.grad(sum(value.square().sum() for value in found.values()), keep)
+    # Each trial has a slope of its own, also in what it drew.
+    assert (slope.flatten(1).norm(dim=1) > 0).all()
+    assert drawn(model, TRIALS) == {}
+
+
+def seen(defence: str | None = None) -> tuple[Observation, Tensor]:
+    """Return two rounds of one client with one image each, and the images [2, 1, …]."""
+    model, rng = network(), torch.Generator().manual_seed(2)
+    images, labels = torch.rand(2, 1, 1, 8, 8, generator=rng), torch.tensor([[0], [3]])
+    keep = draw_masks(model, (2, 1), rng)[KEEP]
+    updates = of_clients(model, images, labels, keep)
+    observation = seen_of(
+        model,
+        NETWORK,
+        updates,
+        1,
+        knows=ThreatModel(defence=defence),
+        local={"lr": 0.1, "batch_size": None, "epochs": 1},
+        labels=[labels.numpy()],
+        labelling="oracle",
+    )
+    return observation, images
+
+
+def test_who_adapts_seeks_what_was_drawn() -> None:
+    observation, _ = seen()
+    nuisance = adaptation(observation).nuisance(observation, 0, torch.arange(2), torch.Generator())
+    assert {name: tuple(value.shape) for name, value in nuisance.start.items()} == {KEEP: (2, 1, 6)}
+    assert adaptation(observation, adaptive=False) == Adaptation()
+    assert (
+        adaptation(replace(observation, knows=ThreatModel(defence="none"))).nuisance
+        is not Adaptation().nuisance
+    )
+    # A defence beside it is what is adapted to.
+    assert adaptation(replace(observation, knows=ThreatModel(defence="prune"))).mechanism is not None
+
+
+def test_sought_noise_explains_a_gradient_that_the_means_do_not() -> None:
+    observation, _ = seen()
+    entry = {
+        "module": "gradient-matching", "objective": {"squares": {}}, "unknowns": {"dummies": {}},
+        "optimiser": {"adam": {"lr": 0.05}}, "parameters": {"iterations": 150},
+    }  # fmt: skip
+    gaps = {}
+    for adaptive in (False, True):
+        found = attacks.run(entry | {"adaptive": adaptive}, observation, torch.Generator().manual_seed(0))
+        gaps[adaptive] = found.gap.flatten()
+    assert (gaps[True] < 0.5 * gaps[False]).all()
+
+
+def test_gradients_before_the_bottleneck_count_alone() -> None:
+    from leakbench.attacks.matching.trials import groups
+
+    observation, _ = seen()
+    (group,) = groups(observation)
+    weights = before_layer(layer="bottleneck").of(group)(group.observed(torch.arange(2)))
+    assert {name.split(".")[0] for name, value in weights.items() if (value == 1).all()} == {
+        "conv1",
+        "conv2",
+        "conv3",
+    }
+    rest = {name: value for name, value in weights.items() if not name.startswith("conv")}
+    assert rest
+    assert all((value == 0).all() and value.shape == (2,) for value in rest.values())
+
+
+@pytest.mark.parametrize("layer", ["conv1", "nowhere", "bottle"])
+def test_a_layer_with_nothing_before_it_fits_no_attack(layer: str) -> None:
+    from leakbench.attacks.matching.trials import groups
+
+    observation, _ = seen()
+    (group,) = groups(observation)
+    with pytest.raises(Unfit, match=f"no parameters of the victim stand before '{layer}'"):
+        before_layer(layer=layer).of(group)

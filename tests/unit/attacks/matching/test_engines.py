@@ -1,0 +1,280 @@
+"""Whatever torch module the victim is, gradients and what is made of them are those of plain autograd."""
+
+from copy import deepcopy
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from random_networks import CHANNELS, CLASSES, PARTS, SIDE, assembled
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy
+from trial_networks import SHAPE, VICTIMS, distance_of, group, met, network
+
+from leakbench.attacks.matching.engines import gradients as module
+from leakbench.attacks.matching.engines.chain import chain
+from leakbench.attacks.matching.engines.fixed_convolution import fix_convolutions
+from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
+from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
+from leakbench.attacks.matching.engines.own_gradient import OwnGradient
+from leakbench.attacks.matching.engines.own_products import OwnProducts
+from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
+from leakbench.base.errors import Unfit
+from leakbench.base.tensors import Tensors
+
+# Of the largest gradient of a network: what is smaller than that is rounding.
+NOTHING = 1e-6
+# A step's share of its length so short that in float64 no curvature is left in a difference, which is then
+# exact to this.
+SHORT, DIFFERENCE = 1e-4, 1e-4
+
+
+def told(labels: Tensor) -> Tensor:
+    """Return labels as a loss takes them: classes as they are, and logits as probabilities."""
+    return labels.softmax(-1) if labels.is_floating_point() else labels
+
+
+def expected(model: nn.Module, images: Tensor, labels: Tensor) -> Tensors:
+    """Return autograd's gradient of one trial's mean loss, differentiable in images and logits."""
+    own = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
+    with sdpa_kernel(SDPBackend.MATH):
+        loss = cross_entropy(torch.func.functional_call(model, own, (images,)), told(labels))
+    found = torch.autograd.grad(loss, list(own.values()), create_graph=True, materialize_grads=True)
+    return dict(zip(own, found, strict=True))
+
+
+def agree(found: Tensor, wanted: Tensor, scale: float, tolerance: float, what: str) -> None:
+    assert found.shape == wanted.shape
+    apart, whole = (float(value.norm().detach()) for value in (found - wanted, wanted))
+    # Where no gradient comes through, all that is compared is zero.
+    assert apart <= tolerance * max(whole, NOTHING * scale), f"{what}: {apart:.2g} of {whole:.2g}"
+
+
+def holds(
+    model: nn.Module, images: Tensor, labels: Tensor, tolerance: float = 1e-7, plain: nn.Module | None = None
+) -> None:
+    """Compare what every engine computes with autograd: gradients, products, and the derivatives of a cosine
+    distance of gradients.
+
+    labels: [trials, batch] classes, or [trials, batch, classes] logits, which are unknowns as the images are.
+    plain: the same network in torch's own layers, of which autograd's derivatives are taken.
+    """
+    sought = {"images": images.clone().requires_grad_()}
+    if labels.is_floating_point():
+        sought["labels"] = labels = labels.clone().requires_grad_()
+    images = sought["images"]
+    wanted = [expected(plain or model, x, y) for x, y in zip(images, labels, strict=True)]
+    observed = {n: torch.randn_like(v) * v.detach().square().mean().sqrt() for n, v in wanted[0].items()}
+    found, losses = gradients(model, images, told(labels))
+    for loss, x, y in zip(losses, images, labels, strict=True):
+        assert loss.item() == pytest.approx(cross_entropy((plain or model)(x), told(y)).item(), rel=1e-12)
+    assert list(found) == list(observed)
+
+    def cosine(g: Tensors) -> Tensor:
+        flat, o = (torch.cat([v.flatten() for v in each.values()]) for each in (g, observed))
+        return flat @ o / flat.norm()
+
+    scale = max(float(v.detach().norm()) for each in wanted for v in each.values())
+    for trial, each in enumerate(wanted):
+        for name, value in each.items():
+            agree(found[name][trial], value, scale, tolerance, name)
+    cosines = [cosine({n: v[t] for n, v in found.items()}) for t in range(len(images))]
+    ours, theirs = (
+        dict(zip(sought, torch.autograd.grad(torch.stack(each).sum(), list(sought.values())), strict=True))
+        for each in (cosines, [cosine(each) for each in wanted])
+    )
+    for name, value in theirs.items():
+        agree(ours[name], value, float(value.norm()), 10 * tolerance, f"the derivative in {name}")
+    again, _ = gradients(model, images, told(labels), dict(model.named_parameters()))
+    for name, value in found.items():
+        agree(again[name], value.detach(), scale, tolerance, f"{name} by weights that replace the model's")
+    images, labels = images.detach(), labels.detach()
+    engines_hold(model, images, labels, observed, theirs, tolerance)
+    rows = {n: rows_of(v[None]) for n, v in observed.items()}
+    owner = torch.zeros(len(images), dtype=torch.int64)
+    products = gradient_products(model, images.clone(), told(labels), rows, owner)
+    for kind, other in (("dot", lambda each: observed), ("mine", lambda each: each)):
+        sums = torch.stack([sum((v * other(each)[n]).sum() for n, v in each.items()) for each in wanted])
+        agree(products[kind], sums.detach().double(), scale**2, 10 * tolerance, kind)
+
+
+def engines_hold(
+    model: nn.Module, images: Tensor, labels: Tensor, observed: Tensors, cosine: Tensors, tolerance: float
+) -> None:
+    """Compare the engines that take whole derivatives with autograd's derivatives of a cosine, if they serve
+    the model."""
+    trials = len(labels)
+    if not engines_fit(model, images.shape[1:]) or chain(model) is None:
+        return
+    seen = {name: value.expand(trials, *value.shape).contiguous() for name, value in observed.items()}
+    known = not labels.is_floating_point()
+    of = group(model, images, labels if known else labels.argmax(2), known, observed=seen)
+    unknowns = {"images": (images - of.mean) / of.deviation} | ({} if known else {"labels": labels})
+    length = torch.stack([value.norm() for value in observed.values()]).norm()
+    wanted = {name: -slope / length for name, slope in cosine.items()}
+    wanted["images"] = wanted["images"] * of.deviation
+    given = of, distance_of("cosine"), seen, of.labels, images.new_ones(trials, len(seen))
+    found = {"differences": FrozenDifference(*given, scale=SHORT)(unknowns)[1]}
+    for own in (OwnGradient, OwnProducts) if fits(model, images.shape[1:]) else ():
+        with patch.object(SharedWeights, "own", own):
+            found[own.__name__] = SharedWeights(*given)(unknowns)[1]
+    for engine, slopes in found.items():
+        loose = DIFFERENCE if engine == "differences" else 10 * tolerance
+        assert slopes.keys() == wanted.keys()
+        for name, value in wanted.items():
+            agree(slopes[name], value, float(value.norm()), loose, f"{engine}: {name}")
+
+
+def drawn(
+    trials: int, batch: int, side: int = SIDE, channels: int = CHANNELS, soft: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return images and their classes, or logits of `soft` classes."""
+    rng = torch.Generator().manual_seed(1)
+    images = torch.rand(trials, batch, channels, side, side, dtype=torch.double, generator=rng)
+    if soft:
+        return images, torch.randn(trials, batch, soft, dtype=torch.double, generator=rng)
+    return images, torch.randint(0, CLASSES, (trials, batch), generator=rng)
+
+
+def made(parts: list[str], flat: bool, seed: int, images: Tensor, labels: Tensor) -> nn.Module | None:
+    """Return a network of parts, or None where they do not fit each other."""
+    try:
+        model = assembled(parts, flat, seed)
+        expected(model, images, labels)
+    except (RuntimeError, ValueError):
+        return None
+    return model
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_alone(part: str) -> None:
+    holds(assembled([part], True), *drawn(2, 2))
+    # As the tape takes it, and with convolutions whose weights have no derivative.
+    plain = assembled([part], False)
+    holds(fix_convolutions(deepcopy(plain)), *drawn(2, 2, soft=CLASSES), plain=plain)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(list(PARTS)), min_size=2, max_size=4),
+    st.booleans(),
+    st.integers(0, 3),
+    st.sampled_from([(2, 1), (2, 2), (1, 3)]),
+    st.sampled_from([0, CLASSES]),
+)
+def test_parts_together(parts: list[str], flat: bool, seed: int, size: tuple[int, int], soft: int) -> None:
+    images, labels = drawn(*size, soft=soft)
+    model = made(parts, flat, seed, images[0], labels[0])
+    # Parts that leave no image to the next one, or a single value to a norm, make no network.
+    assume(model is not None)
+    holds(model, images, labels)
+
+
+def test_most_parts_fit_each_other() -> None:
+    """Guards the test above, which leaves out what does not fit."""
+    images, labels = drawn(1, 2)
+    pairs = [[one, other] for one in PARTS for other in list(PARTS)[::6]]
+    fitting = [made(pair, True, 0, images[0], labels[0]) is not None for pair in pairs]
+    assert sum(fitting) > 0.8 * len(pairs)
+
+
+@pytest.mark.parametrize(("name", "parameters"), VICTIMS)
+def test_every_victim(name: str, parameters: dict[str, Any]) -> None:
+    model = met(name, parameters).requires_grad_(False)
+    images, logits = drawn(*((2, 1) if parameters.get("depth") == 50 else (3, 2)), 32, 3, soft=10)
+    assert engines_fit(model, SHAPE)
+    holds(model, images, logits, tolerance=1e-6)
+    fixed = fix_convolutions(deepcopy(model)).requires_grad_(False)
+    assert [name for name, _ in fixed.named_modules()] == [name for name, _ in model.named_modules()]
+
+
+@pytest.mark.parametrize("engine", [FrozenDifference, SharedWeights])
+def test_an_engine_that_is_off_is_seen(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the tests above."""
+    right = engine.__call__
+
+    def off(self: Any, unknowns: Tensors) -> tuple[Tensor, Tensors]:
+        losses, found = right(self, unknowns)
+        return losses, {name: 1.001 * value for name, value in found.items()}
+
+    monkeypatch.setattr(engine, "__call__", off)
+    with pytest.raises(AssertionError):
+        holds(assembled(["conv", "batch norm", "relu"], True), *drawn(2, 2))
+
+
+def test_a_lenet_is_taken_as_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = network("lenet_dlg", {}).requires_grad_(False)
+    engines_fit(model, SHAPE)
+    monkeypatch.setattr(module, "tape_gradients", None)
+    found, _ = gradients(model, *drawn(2, 2, 32, 3))
+    assert found["conv1.weight"].shape == (2, 12, 3, 5, 5)
+
+
+class Own(nn.Conv2d):
+    """A convolution that may do anything."""
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm2d(4, affine=False),
+        nn.Dropout(0.5),
+        nn.Conv2d(4, 4, 3, padding="same"),
+        nn.Conv2d(4, 4, 3, groups=2),
+        nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
+        nn.MaxPool2d(2, ceil_mode=True),
+        nn.Flatten(2),
+        nn.Linear(8, 8),
+        Own(4, 4, 3),
+    ],
+)
+def test_other_networks_are_no_chain(layer: nn.Module) -> None:
+    assert chain(nn.Sequential(nn.Conv2d(1, 4, 3), layer)) is None
+
+
+def test_weights_may_be_others_than_the_models_own() -> None:
+    """Buffers stay the model's, and so do its own weights once the gradients are taken."""
+    model, other = (network("resnet20_4", {"width": 2}, seed=seed).requires_grad_(False) for seed in (0, 9))
+    images, labels = drawn(2, 2, 32, 3)
+    other.load_state_dict(dict(other.named_parameters()) | dict(model.named_buffers()))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found, _ = gradients(model, images.requires_grad_(), labels, weights=dict(other.named_parameters()))
+    for trial in range(2):
+        for name, value in expected(other, images[trial], labels[trial]).items():
+            agree(found[name][trial], value, 1.0, 1e-6, name)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_no_hook_stays_behind() -> None:
+    model = network("lenet_dlg", {}).requires_grad_(False)
+    images, labels = drawn(1, 1, 32, 3)
+    gradients(model, images.requires_grad_(), labels)
+    with pytest.raises(RuntimeError):
+        gradients(model, torch.rand(1, 1, 5, 32, 32, dtype=torch.double, requires_grad=True), labels)
+    assert not any(layer._forward_hooks for layer in model.modules())
+
+
+class Rule(nn.Linear):
+    """A layer that may do anything."""
+
+
+def test_a_layer_without_a_rule_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    model = nn.Sequential(nn.Flatten(), Rule(CHANNELS * SIDE**2, CLASSES)).double()
+    for _ in range(2):
+        holds(model.requires_grad_(False), *drawn(2, 1))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "1 (Rule): no rule" in line
+
+
+def test_a_network_that_autograd_cannot_differentiate_is_refused() -> None:
+    class Broken(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).tanh().mul_(2)
+
+    model = Broken(nn.Flatten(), nn.Linear(CHANNELS * SIDE**2, CLASSES)).double()
+    with pytest.raises(Unfit, match="autograd has no gradients of the victim"):
+        gradients(model, *drawn(1, 1))

@@ -1,0 +1,246 @@
+"""Networks of single papers, dropout whose mask is handed in, and a victim's file."""
+
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from leakbench.base.artefacts import write_tensors
+from leakbench.defences.key_lock import first_norms
+from leakbench.networks import victims
+from leakbench.networks.layers import Dropout, draw_masks
+from leakbench.networks.tasks import recognition
+from leakbench.networks.victims.cifar_resnet import ZeroPadding
+from leakbench.networks.victims.crnn import crnn
+from leakbench.networks.victims.file import load_victim
+
+
+def build(module: str, classes: int = 10, size: int = 32, **parameters: object) -> nn.Module:
+    torch.manual_seed(0)
+    return victims.build(module, (size, size, 3), classes, dict(parameters))
+
+
+def count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+# He et al. print 0.27 M and 0.46 M for shortcuts without parameters.
+@pytest.mark.parametrize(("depth", "size", "layers"), [(20, 269_722, 19), (32, 464_154, 31)])
+def test_a_residual_network_for_small_images(depth: int, size: int, layers: int) -> None:
+    plain = build("cifar-resnet", depth=depth, shortcut="zero-padding")
+    assert count(plain) == size
+    assert sum(isinstance(layer, nn.Conv2d) for layer in plain.modules()) == layers
+    projected = build("cifar-resnet", depth=depth)
+    # Two 1×1 convolutions with batch norm.
+    assert count(projected) - size == 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64
+    assert projected(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_a_shortcut_of_zeros_keeps_every_second_pixel() -> None:
+    x = torch.rand(1, 2, 4, 4)
+    out = ZeroPadding(2, 2)(x)
+    assert out.shape == (1, 4, 2, 2)
+    assert torch.equal(out[:, 1:3], x[:, :, ::2, ::2])
+    assert not out[:, [0, 3]].any()
+
+
+def test_initialisations_differ_and_nothing_else() -> None:
+    own, kaiming = (build("cifar-resnet", initialisation=name) for name in ("default", "kaiming"))
+    assert [p.shape for p in own.parameters()] == [p.shape for p in kaiming.parameters()]
+    weight = kaiming.get_submodule("layer1.0.conv1").weight
+    assert weight.std().item() == pytest.approx((2 / (16 * 9)) ** 0.5, rel=0.1)
+    assert own.get_submodule("layer1.0.conv1").weight.abs().max() <= (1 / (16 * 9)) ** 0.5
+
+
+def test_a_lenet_with_batch_norm_has_one_layer_more() -> None:
+    plain, normed = build("lenet-dlg"), build("lenet-dlg", norm="batch")
+    rest = {name: value.shape for name, value in normed.state_dict().items() if not name.startswith("norm1")}
+    assert rest == {name: value.shape for name, value in plain.state_dict().items()}
+    assert [name for name, _ in normed.named_children()][:3] == ["conv1", "norm1", "activation1"]
+
+
+@pytest.mark.parametrize(("stem", "side"), [("large", 8), ("unpooled", 16), ("small", 32)])
+def test_a_stem_without_its_pool_has_four_times_the_area(stem: str, side: int) -> None:
+    model = build("resnet", depth=18, stem=stem)
+    seen: list[torch.Tensor] = []
+    model.get_submodule("layer1").register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model(torch.rand(2, 3, 32, 32))
+    assert seen[0].shape[-1] == side
+
+
+def test_the_large_networks_have_torchvisions_sizes() -> None:
+    with torch.device("meta"):
+        sizes = {
+            name: count(victims.build(name, (224, 224, 3), 1000, parameters))
+            for name, parameters in (("resnet", {"depth": 34}), ("vgg", {"batch_norm": True}))
+        }
+    assert sizes == {"resnet": 21_797_672, "vgg": 138_365_992}
+
+
+@pytest.mark.parametrize(
+    ("module", "parameters", "norm"),
+    [
+        ("lenet-dlg", {"norm": "batch"}, "norm1"),
+        ("cifar-resnet", {"normalise": "imagenet"}, "network.bn1"),
+        ("resnet", {"depth": 34, "stem": "unpooled"}, "bn1"),
+        ("vgg", {"batch_norm": True}, "features.1"),
+    ],
+)
+def test_the_lock_goes_behind_the_first_convolution(
+    module: str, parameters: dict[str, object], norm: str
+) -> None:
+    with torch.device("meta"):
+        model = victims.build(module, (32, 32, 3), 10, parameters)
+    assert first_norms(model)[0] == norm
+
+
+def test_vgg_begins_as_torchvisions() -> None:
+    ours = build("vgg", batch_norm=True).state_dict()
+    torch.manual_seed(0)
+    theirs = torchvision.models.vgg16_bn(num_classes=10).state_dict()
+    assert list(ours) == list(theirs)
+    assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+
+
+def test_a_narrow_vgg_is_narrow_everywhere() -> None:
+    sizes = {name: tuple(p.shape) for name, p in build("vgg", width=4, hidden=16).named_parameters()}
+    assert sizes["features.0.weight"] == (4, 3, 3, 3)
+    assert sizes["features.28.weight"] == (32, 32, 3, 3)
+    assert sizes["classifier.0.weight"] == (16, 32 * 49)
+    assert sizes["classifier.6.weight"] == (10, 16)
+
+
+def test_the_tests_of_leakage_have_sigmoids_and_each_batchs_statistics() -> None:
+    network = build("cifar-resnet", activation="sigmoid", statistics="batch")
+    layers = list(network.modules())
+    assert sum(isinstance(layer, nn.Sigmoid) for layer in layers) == 10
+    assert not any(isinstance(layer, nn.ReLU) for layer in layers)
+    norms = [layer for layer in layers if isinstance(layer, nn.BatchNorm2d)]
+    assert len(norms) == 21
+    assert all(norm.running_mean is None for norm in norms)
+    plain = build("cifar-resnet")
+    assert [name for name, _ in network.named_parameters()] == [name for name, _ in plain.named_parameters()]
+
+
+SHAPE = (32, 100, 3)
+
+
+def parameters_by_hand(width: int) -> int:
+    channels = [3, *(width * times for times in (1, 2, 4, 4, 8, 8, 8))]
+    sizes = [3, 3, 3, 3, 3, 3, 2]
+    convolutions = sum((size**2 * channels[n] + 1) * channels[n + 1] for n, size in enumerate(sizes))
+    norms = 2 * (channels[3] + channels[5] + channels[7])
+    units = 4 * width
+    # Four gates, each with two biases in torch, both directions, two layers that read 8 widths.
+    lstms = 2 * 2 * 4 * units * (8 * width + units + 2)
+    return convolutions + norms + lstms + (8 * width + 1) * 37
+
+
+@pytest.mark.parametrize("width", [4, 64])
+def test_it_has_the_published_layers(width: int) -> None:
+    model = crnn(SHAPE, 36, width=width)
+    assert sum(p.numel() for p in model.parameters()) == parameters_by_hand(width)
+
+
+@pytest.mark.parametrize("columns", [100, 160])
+def test_a_step_for_every_four_columns(columns: int) -> None:
+    model = crnn((32, columns, 3), 36, width=4)
+    assert model(torch.rand(2, 3, 32, columns)).shape == (2, columns // 4, 37)
+
+
+def test_pixels_are_centred_in_the_network() -> None:
+    model = crnn(SHAPE, 36, width=4)
+    levels = torch.tensor([0.0, 127.5, 255.0])[:, None, None, None].expand(3, 3, 32, 100)
+    assert model.normalise(levels / 255)[:, 0, 0, 0].tolist() == pytest.approx([-1, 0, 1])
+
+
+def test_it_starts_as_keras_starts_it() -> None:
+    torch.manual_seed(0)
+    model = crnn(SHAPE, 36, width=8).network
+    lstm = model.lstm1.lstm
+    recurrent = lstm.weight_hh_l0.detach()
+    torch.testing.assert_close(recurrent.T @ recurrent, torch.eye(32), atol=1e-5, rtol=0)
+    biases = lstm.bias_ih_l0 + lstm.bias_hh_l0
+    assert biases.view(4, 32).sum(1).tolist() == [0, 32, 0, 0]
+    assert model.conv5.weight.abs().max().item() <= (6 / (9 * (32 + 64))) ** 0.5
+    assert not model.conv5.bias.any()
+
+
+def test_it_learns_what_a_few_pictures_say() -> None:
+    torch.manual_seed(0)
+    model = crnn(SHAPE, 3, width=3)
+    x = torch.rand(4, 3, 32, 100)
+    y = torch.tensor([[0, 1, -1], [1, 0, -1], [2, -1, -1], [2, 2, 1]])
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(150):
+        optimiser.zero_grad()
+        recognition.loss(model(x), y).backward()
+        optimiser.step()
+        if recognition.correct(model(x), y).all():
+            return
+    raise AssertionError(recognition.read(model(x)))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
+def test_masks_are_zero_or_the_inverse_of_what_is_kept(rate: float) -> None:
+    layer = Dropout(rate, 128)
+    mask = layer.draw((4, 500), torch.Generator().manual_seed(0))
+    assert mask.shape == (4, 500, 128)
+    assert mask.unique().tolist() == pytest.approx([0, 1 / (1 - rate)])
+    # A kept share of 1 - rate times 1/(1 - rate): the mean is 1 within 5 standard errors.
+    assert mask.mean().item() == pytest.approx(1, abs=5 * sqrt(rate / (1 - rate) / mask.numel()))
+    per_neuron = mask.flatten(0, 1).mean(0)
+    assert (per_neuron - 1).abs().max() < 6 * sqrt(rate / (1 - rate) / 2000)
+
+
+def test_a_mask_multiplies_and_a_victim_left_alone_evaluates() -> None:
+    layer = Dropout(0.5, 3)
+    x = torch.tensor([[1.0, 2.0, 3.0]])
+    assert torch.equal(layer(x), x)
+    assert torch.equal(layer.train()(x), x)
+    layer.keep = torch.tensor([[2.0, 0.0, 2.0]])
+    assert torch.equal(layer(x), torch.tensor([[2.0, 0.0, 6.0]]))
+
+
+def test_the_mask_is_no_part_of_the_weights() -> None:
+    model = victims.build("cnn", (28, 28, 1), 10, {"dropout": 0.5})
+    assert not any("keep" in name for name in model.state_dict())
+    assert not any("keep" in name for name, _ in model.named_parameters())
+
+
+def test_masks_are_drawn_for_every_dropout_and_for_none() -> None:
+    model = victims.build("cnn", (28, 28, 1), 10, {"dropout": 0.5})
+    masks = draw_masks(model, (2, 5), torch.Generator().manual_seed(1))
+    assert {name: tuple(mask.shape) for name, mask in masks.items()} == {"dropout.keep": (2, 5, 128)}
+    again = draw_masks(model, (2, 5), torch.Generator().manual_seed(1))
+    assert torch.equal(masks["dropout.keep"], again["dropout.keep"])
+    other = draw_masks(model, (2, 5), torch.Generator().manual_seed(2))
+    assert not torch.equal(masks["dropout.keep"], other["dropout.keep"])
+    assert draw_masks(victims.build("cnn", (28, 28, 1), 10, {}), (2, 5), torch.Generator()) == {}
+
+
+def test_each_checkpoint_comes_back_and_the_last_by_default(tmp_path: Path) -> None:
+    states = {}
+    for epoch in (0, 2, 10):
+        torch.manual_seed(epoch)
+        states[epoch] = victims.build("fcnn", (4, 4, 1), 3, {"width": 5, "dropout": 0.5}).state_dict()
+    tensors = {f"epoch-{e}/{name}": v.numpy() for e, state in states.items() for name, v in state.items()}
+    network = {"module": "fcnn", "parameters": {"width": 5, "dropout": 0.5}, "shape": [4, 4, 1], "classes": 3}
+    # Epoch 10 must not be taken for epoch 1, nor 2 be the last because its digit is.
+    write_tensors(tmp_path / "v.safetensors", tensors, {"network": network, "checkpoints": [0, 2, 10]})
+    for epoch, expected in ((0, 0), (2, 2), (10, 10), (None, 10)):
+        model, facts = load_victim(tmp_path / "v.safetensors", epoch)
+        assert not model.training
+        assert facts["network"] == network
+        for name, value in model.state_dict().items():
+            assert np.array_equal(value, states[expected][name])
+    # The file is mapped read-only: a model that trains on must not write into it.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    again, _ = load_victim(tmp_path / "v.safetensors")
+    assert torch.equal(again.state_dict()["dense1.weight"], states[10]["dense1.weight"])
