@@ -1,7 +1,7 @@
 """Draw docs/verdicts.png, the operating characteristic of the rule of verdicts.
 
 `python docs/verdicts.py` draws it, and prints the table of tolerances that is in docs/verdicts.md.
-tests/unit/scorecard/test_verdict_simulation.py simulates the same samples.
+tests/unit/papers/test_verdict_simulation.py simulates the same samples.
 """
 
 import math

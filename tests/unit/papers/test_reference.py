@@ -206,7 +206,7 @@ def test_a_record_of_which_a_part_is_gone_does_not_vanish(tmp_path: Path) -> Non
 
 
 def test_what_the_project_has_recorded_can_be_read() -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     for table in sorted((root / "reference").glob("*/*.csv")):
         (kept,) = tables([table])
         assert {"metric", "mean", "n", "scale", "ci_low", "ci_high"} <= set(kept.rows)

@@ -8,7 +8,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from making import cell, drawn, panel, result, texts
+from drawings import cell, drawn, panel, result, texts
 
 from leakbench.base.artefacts import read_csv, read_facts, write_table, write_tensors
 from leakbench.base.errors import UserError

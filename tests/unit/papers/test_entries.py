@@ -166,7 +166,7 @@ def test_a_strangers_text_stays_in_its_cell() -> None:
 
 
 def test_the_projects_own_entries_are_valid_and_the_leaderboard_is_theirs() -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     today = agreed(root)
     entries = [read_entry(path, today) for path in sorted((root / "entries").glob("*.json"))]
     assert (root / "entries/README.md").read_text().endswith(f"\n\n{board(entries, today.scales)}\n")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from making import axes_of, drawn, framed, panel, result, texts
+from drawings import axes_of, drawn, framed, panel, result, texts
 from matplotlib.image import AxesImage
 
 from leakbench.results.figures.sheet import MARGIN, WIDTH, draw

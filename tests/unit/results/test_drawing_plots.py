@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from making import axes_of, cell, dots_of, drawn, entries, points, result, texts
+from drawings import axes_of, cell, dots_of, drawn, entries, points, result, texts
 
 from leakbench.results.figures.sheet import INK, draw
 

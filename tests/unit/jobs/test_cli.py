@@ -16,7 +16,7 @@ from leakbench.base.errors import UserError
 from leakbench.jobs import cli
 from leakbench.jobs.parser import JOBS, parser
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMANDS = parser().verbs
 
 

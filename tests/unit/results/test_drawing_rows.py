@@ -8,7 +8,7 @@ import nbformat
 import pandas as pd
 import papermill
 import pytest
-from making import cell, drawn, result, texts
+from drawings import cell, drawn, result, texts
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
 

@@ -15,7 +15,7 @@ from typing import Any
 from leakbench.base.processes import process, warm
 from leakbench.base.processes.process import OWNER
 
-SOURCE = Path(warm.__file__).parents[1]
+SOURCE = Path(warm.__file__).parents[3]
 # What a job does is the Python that it is given, behind the verb if it is one that works apart.
 SERVER = """
 import sys
