@@ -64,3 +64,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Project:
         project.path("paper.log").write_text(ran.text)
 
     return Project(made_once("everything", make, tmp_path_factory) / "tiny project", None)
+
+
+@pytest.fixture(scope="session")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the root of the small project where nothing has run. Do not change it."""
+    return tiny_project(tmp_path_factory.mktemp("sound")).root

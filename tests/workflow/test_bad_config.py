@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from project import Project, tiny_project
+from project import Project
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue.run import checked
@@ -80,11 +80,6 @@ def check(case: Case, line: str) -> None:
     for part in case["says"]:
         assert part in line, line
     assert line.endswith(")"), f"no way to mend it: {line}"
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_project(tmp_path_factory.mktemp("sound")).root
 
 
 @pytest.fixture
