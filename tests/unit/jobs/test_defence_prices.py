@@ -119,7 +119,3 @@ def test_a_table_has_a_line_of_the_model_for_each_round() -> None:
     assert set(found["unit"]) == {"model"}
     assert set(found["seeds"]) == {"0 1 2"}
     assert len(lines) == 3 + 4
-
-
-def test_a_table_without_accuracy_has_no_rounds() -> None:
-    assert "round" not in tabled(scored(0, [0.1, 0.2]), ["mse"])

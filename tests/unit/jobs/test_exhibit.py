@@ -50,34 +50,31 @@ def order(cell: Cell, tensors: dict[str, np.ndarray]) -> list[int]:
     return [next(i for i, g in enumerate(guess) if np.array_equal(g, shown)) for shown in tensors["guess"]]
 
 
-def test_first_shows_reconstructions_in_their_own_order(graded: Cell) -> None:
-    panel, tensors = show(graded, "first", reconstructions=4)
-    assert order(graded, tensors) == [0, 1, 2, 3]
-    assert tensors["usable"].tolist() == [True, False, True, True]
-    assert tensors["sample"].tolist() == [0, -1, 1, 0]
-    assert tensors["score"][[1, 3]].tolist() == pytest.approx([0, 1], abs=1e-5)
+@pytest.mark.parametrize(
+    ("rule", "shown", "usable", "sample"),
+    [
+        ("first", [0, 1, 2, 3], [True, False, True, True], [0, -1, 1, 0]),
+        ("usable", [0, 2, 3], [True] * 3, [0, 1, 0]),
+        # By correlation with any sample.
+        ("best", [3, 2, 0], [True] * 3, [0, 1, 0]),
+        # The least pure that still reveal.
+        ("faintest", [2, 3], [True] * 2, [1, 0]),
+    ],
+)
+def test_a_rule_chooses_and_orders_reconstructions(
+    rule: str, shown: list[int], usable: list[bool], sample: list[int], graded: Cell
+) -> None:
+    panel, tensors = show(graded, rule, reconstructions=5 if rule == "faintest" else len(shown))
+    assert order(graded, tensors) == shown
+    assert tensors["usable"].tolist() == usable
+    assert tensors["sample"].tolist() == sample
+    score = tensors["score"].tolist()
+    assert score[shown.index(3)] == pytest.approx(1, abs=1e-5)
+    assert rule != "best" or score == sorted(score, reverse=True)
+    assert rule != "faintest" or min(score) >= 0.98
+    assert rule != "first" or score[1] == pytest.approx(0, abs=1e-5)
     assert np.allclose(tensors["truth"], graded.truth(0)[0])
     assert (panel["target"], panel["local_samples"], panel["checkpoint"]) == ("images", 2, 30)
-
-
-def test_usable_leaves_out_the_dead(graded: Cell) -> None:
-    _, tensors = show(graded, "usable", reconstructions=3)
-    assert order(graded, tensors) == [0, 2, 3]
-    assert tensors["usable"].all()
-
-
-def test_best_goes_by_correlation_with_any_sample(graded: Cell) -> None:
-    _, tensors = show(graded, "best", reconstructions=3)
-    assert order(graded, tensors) == [3, 2, 0]
-    assert tensors["sample"].tolist() == [0, 1, 0]
-    assert tensors["score"].tolist() == sorted(tensors["score"], reverse=True)
-    assert tensors["score"][0] == pytest.approx(1, abs=1e-5)
-
-
-def test_faintest_are_the_least_pure_that_still_reveal(graded: Cell) -> None:
-    _, tensors = show(graded, "faintest", reconstructions=5)
-    assert order(graded, tensors) == [2, 3]
-    assert (tensors["score"] >= 0.98).all()
 
 
 @pytest.mark.parametrize("rounds", [1, 2])

@@ -110,12 +110,6 @@ def test_numbers_within_a_thousandth_agree(
     assert int(found(cell)["within tolerance"].iloc[0]) > 0
 
 
-def test_a_result_file_that_is_no_such_table_is_one_line(cell: Cell, recorded: Path) -> None:
-    (cell.root / "reference/rechecked.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(UserError, match=r"rechecked\.csv: column 'scale' is missing"):
-        recheck(cell.root, "quick")
-
-
 def test_what_must_be_made_first_is_listed_and_asked_for(
     cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,23 +127,42 @@ def test_what_must_be_made_first_is_listed_and_asked_for(
         recheck(cell.root, "quick")
 
 
-@pytest.mark.parametrize("scale", ["nosuch", "../results/quick", "../reference/quick", "."])
-def test_a_scale_that_nothing_is_recorded_at_is_one_line(cell: Cell, recorded: Path, scale: str) -> None:
-    with pytest.raises(UserError, match=r"--scale .*: nothing is recorded at it \(.*quick"):
-        recheck(cell.root, scale, targets=True)
+def no_table(made: Path) -> None:
+    (made.parents[1] / "rechecked.csv").write_text("a,b\n1,2\n")
 
 
-def test_a_record_whose_table_is_gone_is_not_left_out(cell: Cell, recorded: Path) -> None:
-    recorded.with_suffix(".csv").unlink()
-    with pytest.raises(UserError, match=r"x\.csv: is not the file that was recorded"):
-        recheck(cell.root, "quick")
+def other_settings(made: Path) -> None:
+    made.write_text(json.dumps(read_json(made, "", "") | {"specs": "other"}))
 
 
-def test_a_record_of_other_settings_is_named(cell: Cell, recorded: Path) -> None:
-    recorded.write_text(json.dumps(read_json(recorded, "", "") | {"specs": "other"}))
-    for equivalent in (False, True):
-        with pytest.raises(UserError, match=r"x\.json: recorded with other settings \(run it, then"):
-            recheck(cell.root, "quick", targets=True, equivalent=equivalent)
+def no_fault(made: Path) -> None: ...
+
+
+NOTHING = r"--scale .*: nothing is recorded at it \(.*quick"
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked", "says"),
+    [
+        (no_table, {}, r"rechecked\.csv: column 'scale' is missing"),
+        (lambda made: made.with_suffix(".csv").unlink(), {}, r"x\.csv: is not the file that was recorded"),
+        *(
+            (other_settings, {"targets": True, "equivalent": equivalent},
+             r"x\.json: recorded with other settings \(run it, then")
+            for equivalent in (False, True)
+        ),
+        *(
+            (no_fault, {"scale": scale, "targets": True}, NOTHING)
+            for scale in ("nosuch", "../results/quick", "../reference/quick", ".")
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_measured_again_is_one_line(
+    fault: Any, asked: dict[str, Any], says: str, cell: Cell, recorded: Path
+) -> None:
+    fault(recorded)
+    with pytest.raises(UserError, match=says):
+        recheck(cell.root, **{"scale": "quick"} | asked)
 
 
 def test_a_record_of_other_numerics_is_named_and_no_evidence(cell: Cell, recorded: Path) -> None:

@@ -210,11 +210,6 @@ def test_features_are_compared_with_what_the_dense_layer_reads(tmp_path: Path, m
     assert set(rows["baseline"]) == {"", "random-gradient", "random-noise", "dataset-mean", "other-update"}
 
 
-def test_metrics_of_features_are_left_out_for_images(cell: Cell) -> None:
-    rows, _ = cell.score("pearson", "channel_pearson")
-    assert "channel_pearson" not in rows
-
-
 def test_an_attacks_seconds_are_shared_among_its_updates(cell: Cell) -> None:
     record = cell.root / "record.json"
     record.write_text(json.dumps({"seconds": 3.0, "updates": 6}))

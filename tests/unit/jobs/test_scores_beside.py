@@ -71,12 +71,6 @@ def test_the_private_images_themselves_are_a_baseline(cell: Cell, judges: list[P
     assert {"random-gradient", "random-noise", "dataset-mean"} < set(table["baseline"])
 
 
-def test_without_judges_there_is_no_such_baseline(cell: Cell) -> None:
-    rows, facts = cell.score("mse")
-    assert "original" not in set(rows["baseline"])
-    assert facts["classes"] == 0
-
-
 def test_an_absent_judge_leaves_out_only_what_asks_it(cell: Cell, judges: list[Path]) -> None:
     write_tensors(judges[0], {}, {"absent": "no such data"})
     rows, facts = cell.score(*METRICS, "mse", judges=JUDGES, files=judges)
@@ -186,13 +180,6 @@ def test_a_sum_is_that_of_all_or_of_all_others(
     np.testing.assert_array_equal(found["oracle"]["labels/0"], found["truth"]["labels/0"])
     sent = sum(plain["truth"][f"bytes/{client}"] for client in range(first, 3))
     np.testing.assert_array_equal(found["truth"]["bytes/0"], sent)
-
-
-def test_of_two_clients_one_sees_the_others_update(tmp_path: Path) -> None:
-    alone = played(tmp_path / "none", "none", (2, 3))
-    found = played(tmp_path / "own", "aggregated", (2, 3), observer="client")
-    for name, value in updates(alone).items():
-        np.testing.assert_allclose(updates(found)[name][:, 0], value[:, 1], atol=1e-6)
 
 
 def test_fused_updates_are_mixtures_of_all_and_the_observers_own_is_none_of_them(

@@ -91,14 +91,6 @@ def test_the_same_round_of_another_seed_is_another_update() -> None:
     assert np.isfinite(line(out, "pearson")["ci_low"])
 
 
-def test_failures_count_in_the_rate_and_in_the_mean() -> None:
-    scored = rows([[0.8, 0.6], [0.0, 0.0]])
-    scored.loc[2:, "status"] = "nothing"
-    found = line(tabled(scored, ["pearson"]), "pearson")
-    assert (found["failure_rate"], found["n"]) == (0.5, 4)
-    assert found["mean"] == pytest.approx(0.35)
-
-
 def test_each_condition_has_its_own_lines() -> None:
     scored = pd.concat(
         [

@@ -12,7 +12,7 @@ import torch
 from leakbench.base.artefacts import open_tensors, read_facts, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.catalogue.spec import spec_of
-from leakbench.jobs.train import to_images, train
+from leakbench.jobs.train import train
 from leakbench.networks import generators
 from leakbench.observations.observation import _read_generator
 
@@ -83,15 +83,6 @@ def test_absent_weights_make_it_absent(tmp_path: Path) -> None:
     write_tensors(data, {}, {"absent": "put them there"})
     train(spec(), data, out, None, None, tmp_path)
     assert read_facts(out)["absent"] == "put them there"
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_images_lie_in_memory_by_rows_of_pixels(channels: int) -> None:
-    """With one channel the strides choose the convolution, and with it the last bits of what is trained."""
-    array = np.random.default_rng(0).integers(0, 256, (5, 28, 28, channels)).astype(np.uint8)
-    plain = torch.from_numpy(array.copy()).permute(0, 3, 1, 2).float().div_(255).contiguous()
-    assert torch.equal(to_images(array), plain)
-    assert to_images(array).stride() == plain.stride()
 
 
 def test_private_images_under_another_sets_name_are_refused_in_one_line(tmp_path: Path) -> None:

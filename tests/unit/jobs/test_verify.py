@@ -3,7 +3,9 @@
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -108,17 +110,6 @@ def test_a_record_of_a_tree_that_is_none_is_one_line(
         verify(tmp_path, "quick")
 
 
-def test_recorded_numbers_without_a_column_are_one_line(tmp_path: Path) -> None:
-    write(tmp_path, "x", {"metric": "mse"})
-    verify(tmp_path, "quick", record=DEVICE)
-    csv = tmp_path / "reference/quick.csv"
-    csv.write_text(csv.read_text().replace("ci_low", "low"))
-    made = csv.with_suffix(".json")
-    made.write_text(json.dumps(json.loads(made.read_text()) | {"files": kept_digests(csv)}))
-    with pytest.raises(UserError, match=r"quick\.csv: column 'ci_low' is missing"):
-        verify(tmp_path, "quick")
-
-
 def test_recorded_numbers_that_somebody_altered_are_no_evidence(tmp_path: Path) -> None:
     write(tmp_path, "x", {"metric": "mse"}, {"metric": "psnr"})
     verify(tmp_path, "quick", record=DEVICE)
@@ -169,29 +160,56 @@ def test_what_the_project_has_recorded_of_a_tree_is_whole() -> None:
         assert missing(part, planned)
 
 
-@pytest.mark.parametrize("column", ["metric", "baseline", "mean", "convention"])
-def test_a_table_without_a_column_is_one_line(tmp_path: Path, column: str) -> None:
-    table = write(tmp_path, "x", {"metric": "mse"})
+def without(root: Path, column: str) -> list[Path]:
+    """Return a table that lacks a column."""
+    table = root / "results/quick/tables/x.csv"
     pd.read_csv(table).drop(columns=column).to_csv(table, index=False)
-    with pytest.raises(UserError, match=rf"x\.csv: column '{column}' is missing \(give a table below"):
-        verify(tmp_path, "quick", [table])
+    return [table]
 
 
-@pytest.mark.parametrize("scale", ["qiuck", "../results/quick", "/tmp/x"])
-def test_a_scale_that_there_is_not_is_no_path(tmp_path: Path, scale: str) -> None:
-    table = write(tmp_path, "x", {"metric": "mse"})
+def test_recorded_numbers_without_a_column_are_one_line(tmp_path: Path) -> None:
+    write(tmp_path, "x", {"metric": "mse"})
+    verify(tmp_path, "quick", record=DEVICE)
+    csv = tmp_path / "reference/quick.csv"
+    csv.write_text(csv.read_text().replace("ci_low", "low"))
+    made = csv.with_suffix(".json")
+    made.write_text(json.dumps(json.loads(made.read_text()) | {"files": kept_digests(csv)}))
+    with pytest.raises(UserError, match=r"quick\.csv: column 'ci_low' is missing"):
+        verify(tmp_path, "quick")
+
+
+def compared_with(root: Path, scale: str, **more: Any) -> None:
+    verify(root, scale, **{"tables": [root / "results/quick/tables/x.csv"]} | more)
+
+
+REFUSED: list[tuple[Callable[[Path], None], str]] = [
+    *(
+        (lambda root, column=column: verify(root, "quick", without(root, column)),
+         rf"x\.csv: column '{column}' is missing \(give a table below")
+        for column in ("metric", "baseline", "mean", "convention")
+    ),
+    *(
+        (lambda root, given=(scale, more): compared_with(root, given[0], **given[1]),
+         rf"--scale: scale '{scale}' is not in .* \(.*'?quick")
+        for scale in ("qiuck", "../results/quick", "/tmp/x")
+        for more in ({}, {"tables": [], "record": DEVICE})
+    ),
+    (lambda root: compared_with(root, "quick", out=root / "n.json"),
+     r"--out .*n\.json: its summary has this place"),
+    (lambda root: verify(root, "quick", record=" "), "--record: is empty"),
+    (lambda root: verify(root / "one", "quick"), "no tables"),
+    (lambda root: verify(root, "quick", seed=2), "results/quick-seed2/tables"),
+    (lambda root: verify(root, "quick", record=DEVICE, seed=2), "--seed 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "says"), REFUSED, ids=[says for _, says in REFUSED])
+def test_what_cannot_be_compared_is_one_line(call: Callable[[Path], None], says: str, tmp_path: Path) -> None:
+    write(tmp_path, "x", {"metric": "mse"})
     before = sorted(tmp_path.rglob("*"))
-    for given in ({"tables": [table]}, {"record": DEVICE}):
-        with pytest.raises(UserError, match=f"--scale: scale '{scale}' is not in .* \\(.*'?quick"):
-            verify(tmp_path, scale, **given)
+    with pytest.raises(UserError, match=says):
+        call(tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_the_summary_does_not_take_the_place_of_the_numbers(tmp_path: Path) -> None:
-    table = write(tmp_path, "x", {"metric": "mse"})
-    with pytest.raises(UserError, match=r"--out .*n\.json: its summary has this place"):
-        verify(tmp_path, "quick", [table], tmp_path / "n.json")
-    assert not (tmp_path / "n.json").exists()
 
 
 def test_every_number_says_how_it_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -262,17 +280,6 @@ def test_without_a_record_everything_is_new(tmp_path: Path, capsys: pytest.Captu
     assert json.loads((tmp_path / "verified.json").read_text())["numbers"]["new"] == 1
 
 
-def test_a_record_of_no_device_is_one_line(tmp_path: Path) -> None:
-    write(tmp_path, "x", {"metric": "mse"})
-    with pytest.raises(UserError, match="--record: is empty"):
-        verify(tmp_path, "quick", record=" ")
-
-
-def test_no_tables_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no tables"):
-        verify(tmp_path, "quick")
-
-
 def test_numbers_of_other_seeds_are_compared_with_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -286,7 +293,3 @@ def test_numbers_of_other_seeds_are_compared_with_none(
     assert set(pd.read_csv(out)["status"]) == {"new"}
     summary = json.loads(out.with_suffix(".json").read_text())
     assert (summary["seed"], summary["numbers"]["different"], summary["recorded"]) == (2, 0, {})
-    with pytest.raises(UserError, match="results/quick-seed2/tables"):
-        verify(tmp_path, "quick", seed=2)
-    with pytest.raises(UserError, match="--seed 2"):
-        verify(tmp_path, "quick", record=DEVICE, seed=2)

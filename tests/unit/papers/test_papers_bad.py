@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, unused_words
+from tests_world import CLAIMS, MAP, PAPER, PRINT, card, paper, tabled, unused_words
 
 from leakbench.base.errors import UserError
 from leakbench.papers.work import read_papers
@@ -18,7 +18,7 @@ ROW = r"papers/tiny/measured\.yaml: table-1: tiny\.table-1\.1: "
 
 
 def judged(tmp_path: Path, **files: Any) -> None:
-    card(paper(tmp_path, **files), evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    card(paper(tmp_path, **files), tabled())
 
 
 def refusal(tmp_path: Path, **files: Any) -> str:

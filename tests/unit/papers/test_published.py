@@ -87,12 +87,6 @@ def test_every_figure_with_something_to_show_has_a_claim() -> None:
         assert [row["id"] for row in shown if (row["source"], row["figure"]) not in claimed] == []
 
 
-def test_a_claim_is_one_sentence() -> None:
-    for claim in (claim for work in read_papers(PAPERS) for claim in work.claims.claims):
-        assert claim.claim.endswith("."), claim.id
-        assert ". " not in claim.claim, claim.id
-
-
 @pytest.mark.parametrize(
     ("key", "published"),
     [

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests_world import CLAIMS, TRUE, card, evidence, lines, paper
+from tests_world import CLAIMS, card, evidence, paper, tabled
 
 from leakbench.papers.scorecard.evidence import Evidence
 
@@ -38,7 +38,7 @@ def test_why_nothing_was_measured_is_said_by_the_longest_run_that_states_it(tmp_
     assert found(stated, short) == "nobody has digits"
     assert found(silent, short) == "this scale stops at a minute"
     # Whatever is measured, however short, is shown.
-    measured = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
+    measured = tabled()
     assert card(paper(tmp_path), stated, measured).loc["tiny.table-1.1", "verdict"] != "not-run"
 
 

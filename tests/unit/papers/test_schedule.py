@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from tests_world import MAP, PRINT, TRUE, card, evidence, lines, paper
+from tests_world import MAP, PRINT, TRUE, card, evidence, lines, paper, tabled
 
 from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.catalogue.cell import DECAYS_AT
@@ -56,8 +56,8 @@ def judged(folder: Path, ran: int, falls: tuple[float, ...] = (), **attack: Any)
     """Return the scorecard of a world in which both attacks ran some of 100 iterations, `fast` with a
     schedule."""
     cells = {key: {"values": values, "iterations": ran} for key, values in TRUE.items()}
-    own = evidence(
-        {"tiny-table-1": lines("tiny-table-1", cells)},
+    own = tabled(
+        cells,
         falls={"tiny-table-1": {STEM: list(falls)}},
         attacks={"fast": attack, "slow": {"optimiser": {"adam": {"decay": False}}}},
     )
@@ -113,11 +113,7 @@ def test_a_shorter_run_decides_where_a_longer_one_has_a_fall_to_come(tmp_path: P
     tables = {"tiny-table-1": lines("tiny-table-1", TRUE)}
     own = evidence(tables)
     cells = TRUE | {FIRST: {"values": TRUE[FIRST], "iterations": 50}}
-    long = evidence(
-        {"tiny-table-1": lines("tiny-table-1", cells)},
-        "paper",
-        attacks={"fast": {"optimiser": STEPS, "decay_over": 100}},
-    )
+    long = tabled(cells, "paper", attacks={"fast": {"optimiser": STEPS, "decay_over": 100}})
     row = card(paper(tmp_path), long, own).loc["tiny.table-1.1"]
     assert (row["verdict"], row["scale"]) == ("reproduced", "quick")
 
@@ -151,7 +147,7 @@ def test_a_printed_success_is_not_judged_before_the_last_fall(tmp_path: Path) ->
 
     def fast(full: int) -> str:
         attacks = {"fast": {"optimiser": STEPS, "decay_over": full}}
-        own = evidence({"tiny-table-1": lines("tiny-table-1", cells)}, attacks=attacks)
+        own = tabled(cells, attacks=attacks)
         return str(card(papers, own).loc["tiny.table-1.1", "verdict"])
 
     assert (fast(50), fast(100)) == ("reproduced", "inconclusive")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, trials
+from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, tabled, trials
 
 from leakbench.base.errors import UserError
 from leakbench.papers.scorecard.evidence import Lines
@@ -15,7 +15,7 @@ from leakbench.papers.scorecard.scorecard import COLUMNS
 
 
 def test_a_world_in_which_the_paper_is_true_reproduces_it(tmp_path: Path) -> None:
-    found = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    found = card(paper(tmp_path), tabled())
     assert [*found.columns] == [name for name in COLUMNS if name != "id"]
     assert found["verdict"].tolist() == ["reproduced", "reproduced", "reproduced", "not-run", "reproduced"]
     assert found["measured"].tolist()[:3] == pytest.approx([30, 20, 25])
@@ -27,22 +27,20 @@ def test_a_world_in_which_the_paper_is_true_reproduces_it(tmp_path: Path) -> Non
 def test_a_headline_has_the_measured_value_and_stands_only_where_there_is_an_interval(tmp_path: Path) -> None:
     claim = CLAIMS["claims"][0] | {"headline": "Fast is {value:.0f} dB better."}
     papers = paper(tmp_path, claims=CLAIMS | {"claims": [claim]})
-    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    found = card(papers, tabled())
     row = found.loc["tiny.table-1.fast-better"]
     assert row["headline"] == f"Fast is {row['measured']:.0f} dB better."
     assert set(found["headline"]) == {"", row["headline"]}
     few = TRUE | {
         ("digits", kind, "psnr"): trials(level, 1, 2) for kind, level in (("fast", 30), ("slow", 20))
     }
-    assert set(card(papers, evidence({"tiny-table-1": lines("tiny-table-1", few)}))["headline"]) == {""}
+    assert set(card(papers, tabled(few))["headline"]) == {""}
 
 
 def test_a_changed_cell_changes_its_own_rows_alone(tmp_path: Path) -> None:
     papers = paper(tmp_path)
     cells = TRUE | {("photos", "fast", "psnr"): trials(5, 1, 20, 2)}
-    before, after = (
-        card(papers, evidence({"tiny-table-1": lines("tiny-table-1", each)})) for each in (TRUE, cells)
-    )
+    before, after = (card(papers, tabled(each)) for each in (TRUE, cells))
     changed = before["verdict"] != after["verdict"]
     assert changed[changed].index.tolist() == ["tiny.table-1.3"]
     assert after.loc["tiny.table-1.3", "verdict"] == "differs"
@@ -52,11 +50,11 @@ def test_a_value_that_is_off_keeps_its_direction_against_the_row_that_it_is_orde
     tmp_path: Path,
 ) -> None:
     cells = TRUE | {("digits", "fast", "psnr"): trials(40, 1, 20)}
-    found = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    found = card(paper(tmp_path), tabled(cells))
     assert found.loc["tiny.table-1.1", "verdict"] == "direction"
     # The order is read from the print: were slow printed better, the same numbers would have no direction.
     turned = PRINT.replace(",20.0,", ",35.0,")
-    found = card(paper(tmp_path, print=turned), evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    found = card(paper(tmp_path, print=turned), tabled(cells))
     assert found.loc["tiny.table-1.1", "verdict"] in ("differs", "inconclusive")
 
 
@@ -73,15 +71,13 @@ def test_an_interval_of_a_share_ends_where_shares_end(tmp_path: Path) -> None:
     assert (row["measured"], row["ci_low"], row["ci_high"]) == (pytest.approx(0.997), 0.99, 1.0)
     # PSNR may be above the 60 dB that verdicts assume.
     exact = TRUE | {("digits", "fast", "psnr"): trials(59, 6, 10)}
-    row = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", exact)})).loc[
-        "tiny.table-1.1"
-    ]
+    row = card(paper(tmp_path), tabled(exact)).loc["tiny.table-1.1"]
     assert row["ci_high"] > 60
 
 
 def test_a_row_that_is_measured_on_a_part_of_a_set_says_which_and_what_follows(tmp_path: Path) -> None:
     part = {"partial": {"photo*": "62 of 5,749 people, so that labels are easier"}}
-    own = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
+    own = tabled()
     found = card(paper(tmp_path, paper=PAPER | part), own)["reason"]
     words = "photos is a part: 62 of 5,749 people, so that labels are easier"
     assert [key for key, reason in found.items() if words in reason] == ["tiny.table-1.3"]
@@ -97,7 +93,7 @@ WHY = {
 
 def test_a_row_that_differs_says_what_was_suspected_and_what_the_test_showed(tmp_path: Path) -> None:
     cells = TRUE | {("photos", "fast", "psnr"): trials(5, 1, 20, 2)}
-    own = evidence({"tiny-table-1": lines("tiny-table-1", cells)})
+    own = tabled(cells)
 
     def examined(**files: object) -> pd.Series:
         return card(paper(tmp_path, **files), own)["examined"]
@@ -122,7 +118,7 @@ def test_a_row_that_differs_says_what_was_suspected_and_what_the_test_showed(tmp
 )
 def test_too_few_trials_or_too_short_a_run_decide_nothing(change: dict, reason: str, tmp_path: Path) -> None:
     cells = TRUE | {("digits", "fast", "psnr"): change}
-    found = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    found = card(paper(tmp_path), tabled(cells))
     assert found.loc["tiny.table-1.1", "verdict"] == "inconclusive"
     assert reason in found.loc["tiny.table-1.1", "reason"]
     # Nor does an ordering with unequal budgets.
@@ -189,12 +185,10 @@ def test_a_success_must_beat_the_null_baselines(tmp_path: Path) -> None:
 
 def test_the_longest_evidence_that_decides_wins_and_the_run_stands_beside_it(tmp_path: Path) -> None:
     short = {key: {"values": value[:2], "iterations": 30} for key, value in TRUE.items()}
-    run = evidence({"tiny-table-1": lines("tiny-table-1", short)})
-    long = evidence(
-        {"tiny-table-1": lines("tiny-table-1", {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]})},
+    run = tabled(short)
+    long = tabled({("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]}, 
         "paper",
-        origins={"tiny-table-1": ("paper", "a large machine", "abc")},
-    )  # fmt: skip
+        origins={"tiny-table-1": ("paper", "a large machine", "abc")})  # fmt: skip
     found = card(paper(tmp_path), long, run)
     row = found.loc["tiny.table-1.1"]
     assert (row["verdict"], row["scale"], row["device"], row["commit"]) == (
@@ -212,8 +206,8 @@ def test_a_shorter_run_is_no_second_chance_for_what_a_longer_one_left_open(tmp_p
     """Enough trials at full length, too wide for a verdict, against a short run that would be reproduced."""
     place = ("digits", "fast", "psnr")
     wide = {place: trials(31, 9, 20)}
-    long = evidence({"tiny-table-1": lines("tiny-table-1", wide)}, "paper")
-    short = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
+    long = tabled(wide, "paper")
+    short = tabled()
     papers = paper(tmp_path)
     assert card(papers, short).loc["tiny.table-1.1", "verdict"] == "reproduced"
     row = card(papers, long, short).loc["tiny.table-1.1"]
@@ -221,7 +215,7 @@ def test_a_shorter_run_is_no_second_chance_for_what_a_longer_one_left_open(tmp_p
     assert "too wide" in row["reason"]
     assert row["here"] == pytest.approx(TRUE[place].mean())
     # Too few trials are no look at all.
-    few = evidence({"tiny-table-1": lines("tiny-table-1", {place: wide[place][:4]})}, "paper")
+    few = tabled({place: wide[place][:4]}, "paper")
     row = card(papers, few, short).loc["tiny.table-1.1"]
     assert (row["verdict"], row["scale"]) == ("reproduced", "quick")
 
@@ -259,7 +253,7 @@ def test_a_statement_may_rest_on_experiments_that_are_recorded_at_different_scal
     assert (row["verdict"], row["scale"], row["device"]) == ("reproduced", "paper; standard", "large; small")
     # A record of a longer run stands before that of a shorter one.
     lower = {key: value - 15 for key, value in parts[0].items()}
-    more = evidence({"tiny-table-1": lines("tiny-table-1", lower)}, "standard", known=None)
+    more = tabled(lower, "standard", known=None)
     assert joined([*scales, more]).lines["tiny-table-1"] is scales[0].lines["tiny-table-1"]
 
 
@@ -270,7 +264,7 @@ def test_a_stand_in_serves_claims_alone_and_is_counted_once(tmp_path: Path) -> N
     }  # fmt: skip
     papers = paper(tmp_path, claims={"claims": [claim]}, paper=PAPER | {"stand_ins": {"photos": "digits"}})
     cells = {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]}
-    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    found = card(papers, tabled(cells))
     row = found.loc["tiny.table-1.fast-better"]
     assert row["measured"] == pytest.approx(30)
     assert "digits stands in for photos" in row["reason"]
@@ -280,7 +274,7 @@ def test_a_stand_in_serves_claims_alone_and_is_counted_once(tmp_path: Path) -> N
 def test_a_value_of_a_map_may_be_a_map(tmp_path: Path) -> None:
     def measured(attack: dict[str, Any]) -> pd.DataFrame:
         papers = paper(tmp_path, measured={"table-1": MAP["table-1"] | {"attack": attack}}, claims=None)
-        return card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+        return card(papers, tabled())
 
     flat = {"by": "attack", "Fast": "fast", "Slow": "slow"}
     inner = {"by": "dataset", "Digits": flat, "else": flat}
@@ -305,7 +299,7 @@ def test_printed_outcomes_are_judged_update_by_update(tmp_path: Path) -> None:
         measured={"table-1": MAP["table-1"] | {"metric": metric, "against": {}}},
         claims=None,
     )
-    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    found = card(papers, tabled(cells))
     assert found["measured"].tolist()[:2] == ["success", "failure"]
     assert found["verdict"].tolist()[:2] == ["reproduced", "reproduced"]
     # They say what they rest on as numbers do.
@@ -326,9 +320,7 @@ def test_settings_arithmetic_and_doubts_are_classes_of_their_own(tmp_path: Path)
     papers = paper(
         tmp_path, measured={"table-1": MAP["table-1"] | {"rows": rows}}, claims={"claims": [doubt]}
     )
-    found = card(
-        papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}, facts={"attacks.fast.lr": 30})
-    )
+    found = card(papers, tabled(facts={"attacks.fast.lr": 30}))
     assert found["class"].tolist()[:2] == ["setting", "arithmetic"]
     assert found.loc["tiny.doubt-1.x", "class"] == "doubt"
     assert found["verdict"].tolist()[:2] == ["reproduced", "reproduced"]
@@ -336,9 +328,7 @@ def test_settings_arithmetic_and_doubts_are_classes_of_their_own(tmp_path: Path)
 
 def test_a_guard_leaves_the_value_and_takes_the_verdict(tmp_path: Path) -> None:
     table = MAP["table-1"] | {"needs": "own(attack='slow') >= 25 : the slow attack has found nothing"}
-    found = card(
-        paper(tmp_path, measured={"table-1": table}), evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
-    )
+    found = card(paper(tmp_path, measured={"table-1": table}), tabled())
     row = found.loc["tiny.table-1.1"]
     assert (row["verdict"], row["measured"]) == ("inconclusive", pytest.approx(30))
     assert row["reason"].startswith("the slow attack has found nothing (measured 20)")
@@ -362,7 +352,7 @@ def test_an_expression_may_give_words(quantity: str, published: str, measured: s
         print=PRINT.replace("psnr,30.0", f'psnr,"{published}"').replace("psnr,20.0", "psnr,10/20"),
         measured={"table-1": MAP["table-1"] | {"rows": rows, "against": {}}},
     )
-    row = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})).loc["tiny.table-1.1"]
+    row = card(papers, tabled()).loc["tiny.table-1.1"]
     assert (row["measured"], row["verdict"]) == (measured, "reproduced")
 
 
@@ -371,7 +361,7 @@ def test_only_a_data_set_itself_counts_where_it_says_so(tmp_path: Path) -> None:
     for function, word in (("at", "reproduced"), ("only", "not-run")):
         claims = {"claims": [claim | {"quantity": f"{function}(attack='fast')"}]}
         papers = paper(tmp_path, claims=claims, paper=PAPER | {"stand_ins": {"paintings": "digits"}})
-        found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+        found = card(papers, tabled())
         assert found.loc["tiny.table-1.fast-better", "verdict"] == word
 
 
@@ -387,7 +377,7 @@ def counted(evidence, row):
 def test_a_check_says_what_no_expression_can(tmp_path: Path) -> None:
     rows = {"tiny.table-1.1": {"check": "counted", "tolerance": 50}, "tiny.table-1.3": {"check": "counted"}}
     papers = paper(tmp_path, checks=CHECK, measured={"table-1": MAP["table-1"] | {"rows": rows}})
-    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    found = card(papers, tabled())
     assert (found.loc["tiny.table-1.1", "measured"], found.loc["tiny.table-1.1", "verdict"]) == (
         2.0,
         "reproduced",
@@ -398,9 +388,9 @@ def test_a_check_says_what_no_expression_can(tmp_path: Path) -> None:
 def test_rows_may_be_measured_by_way_of_each_other_but_not_in_a_circle(tmp_path: Path) -> None:
     rows = {"tiny.table-1.1": {"quantity": "measured('tiny.table-1.2') + 10"}}
     papers = paper(tmp_path, measured={"table-1": MAP["table-1"] | {"rows": rows}})
-    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    found = card(papers, tabled())
     assert found.loc["tiny.table-1.1", "measured"] == pytest.approx(30)
     rows["tiny.table-1.2"] = {"quantity": "measured('tiny.table-1.1') - 10"}
     papers = paper(tmp_path, measured={"table-1": MAP["table-1"] | {"rows": rows}})
     with pytest.raises(UserError, match=r"by way of itself"):
-        card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+        card(papers, tabled())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from tests_world import CLAIMS, MAP, PAPER, TRUE, card, evidence, lines, paper, trials
+from tests_world import CLAIMS, MAP, PAPER, TRUE, card, evidence, lines, paper, tabled, trials
 
 from leakbench.papers.scorecard.kinds import kinds
 
@@ -14,7 +14,7 @@ TABLE = MAP["table-1"]
 
 
 def judged(folder: Path, cells: dict[tuple[str, ...], Any], **files: Any) -> pd.DataFrame:
-    return card(paper(folder, **files), evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    return card(paper(folder, **files), tabled(cells))
 
 
 def cut(values: Any, ran: int, **more: Any) -> dict[str, Any]:
@@ -53,10 +53,7 @@ def test_a_failure_after_an_unstated_length_refutes_a_success_only_where_it_has_
 ) -> None:
     cells = TRUE | {("digits", "fast", "psnr"): trials(5, 1, 20)}
     success = {"table-1": TABLE | {"success": True, "against": {}}}
-    own = evidence(
-        {"tiny-table-1": lines("tiny-table-1", cells)},
-        falls={"tiny-table-1": {"digits/v/f/none/fast/0": list(falls)}},
-    )
+    own = tabled(cells, falls={"tiny-table-1": {"digits/v/f/none/fast/0": list(falls)}})
     code = PAPER | {"unstated": ["iterations"]}
     assert card(paper(tmp_path, measured=success), own).loc["tiny.table-1.1", "verdict"] == "differs"
     found = card(paper(tmp_path, measured=success, paper=code), own).loc["tiny.table-1.1"]

@@ -1,6 +1,6 @@
 """A small paper, and tables of ours as if what it prints were true."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +128,14 @@ TRUE: dict[tuple[str, ...], Any] = {
 }
 
 
+def tabled(cells: Mapping[tuple[str, ...], Any] = TRUE, scale: str = "quick", **more: Any) -> Evidence:
+    """Return the evidence of a scale that measured these cells of table-1."""
+    return evidence({"tiny-table-1": lines("tiny-table-1", cells)}, scale, **more)
+
+
 def card(papers: Path, *scales: Evidence, **more: Any) -> pd.DataFrame:
     """Return the scorecard by id; the last of the scales is the run's own."""
     return Card(read_papers(papers), scales, scales[-1], **more).frame().set_index("id")
-
-
-Writer = Callable[..., Path]
 
 
 def _unused(value: Any, key: str, rows: Sequence[Row]) -> list[str]:
