@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 from project import ROOT
-from torch import Tensor
 from torch.nn.functional import conv2d
 
 from bench.ceiling import flop, flop_of
 from bench.matching import HOME
-from bench.measure import BUSY, COLUMNS, Row, Side, alternate, compare, kept, load, quartiles, stated
+from bench.measure import BUSY, COLUMNS, Row, Side, alternate, compare, kept, load, stated
 from leakbench.attacks.matching.engines.products import product
 
 # Comparison → how many rows a try prints of it. Those of gradient matching have breaching where it is there.
@@ -81,11 +80,6 @@ def test_fewer_than_five_turns_are_refused(turns: int) -> None:
     assert clock.worked == []
 
 
-def test_quartiles_by_hand() -> None:
-    assert quartiles([5, 1, 4, 2, 3]) == (3, 2, 4)
-    assert quartiles([1, 1, 1, 1, 100]) == (1, 1, 1)
-
-
 def test_a_row_has_medians_quartiles_and_ratios_of_each_turn() -> None:
     clock = Clock()
     # Pairs: 10/1, 20/2, 30/3, 10/4, 10/5.
@@ -138,12 +132,6 @@ def test_the_load_is_read_around_the_work_and_not_during_it() -> None:
     assert clock.worked.count("look") == 2
 
 
-def test_numbers_that_are_no_times_are_kept_on_any_machine() -> None:
-    row = stated("encryption", "sum", "bytes per value", 4, 10, "one by one")
-    assert (row["ours"], row["baseline"], row["ratio"]) == ("4.000e+00", "1.000e+01", "2.50")
-    assert kept([row]) == [row]
-
-
 def test_load_is_what_others_take_of_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu 100 0 100 700 100 0 0 0 0 0\ncpu0 1\n")
@@ -154,15 +142,6 @@ def test_load_is_what_others_take_of_all_cores(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr("bench.measure.time.sleep", passes)
     assert load(1.0, stat) == pytest.approx(0.3)
-
-
-def test_work_may_be_said_once_it_is_done() -> None:
-    clock = Clock()
-    sides = [clock.side(name, [1.0] * 6) for name in ("ours", "other")]
-    (row,) = compare(
-        "n", lambda: f"{len(clock.worked)} turns", "u", sides[0], sides[1:], clock=clock, watch=lambda: 0.0
-    )
-    assert row["work"] == "12 turns"
 
 
 def test_a_try_has_one_turn_of_each_side_on_any_machine() -> None:
@@ -209,17 +188,6 @@ def test_derivatives_of_a_convolution_of_groups_by_hand(wanted: tuple[bool, bool
         )
 
     assert flop(run) == times * 2 * (2 * 6 * 8) * (5 * 3 * 4) * (3 * 3)
-
-
-def test_a_transposed_convolution_s_derivatives_take_what_it_takes() -> None:
-    x, weight = torch.ones(1, 3, 5, 5, requires_grad=True), torch.ones(3, 4, 2, 2, requires_grad=True)
-
-    def forward() -> Tensor:
-        return torch.nn.functional.conv_transpose2d(x, weight, stride=2)
-
-    one = 2 * (5 * 5) * (3 * 4) * (2 * 2)
-    assert flop(forward) == one
-    assert flop(lambda: forward().sum().backward()) == 3 * one
 
 
 def test_a_group_counts_as_a_convolution_by_itself() -> None:

@@ -244,10 +244,7 @@ def test_snakemake_refuses_likewise(sound: Path, tmp_path: Path) -> None:
 
 def test_a_run_of_weeks_asks_first_and_a_dry_run_does_not(sound: Path, tmp_path: Path) -> None:
     project = Project(sound, None).copy(tmp_path)
-    spoil(
-        project.root,
-        {"file": "victims/tiny", "lay": {"training.epochs": 10**7, "training.batch_size": 1}},
-    )
+    spoil(project.root, {"file": "victims/tiny", "lay": {"training.epochs": 10**7, "training.batch_size": 1}})
     assert re.search(r"about [0-9,]{3,} core-hours \(.*confirm=yes", refused(project))
     assert not project.path("data/tiny.safetensors").exists()
     # Neither what only looks nor what is short asks, and the refusal leaves no lock.

@@ -48,12 +48,7 @@ def start(project: Project, *command: str) -> subprocess.Popen[str]:
 @pytest.mark.nightly
 def test_a_killed_training_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     project = tiny_project(tmp_path)
-    training = VICTIM["training"] | {
-        "optimiser": "adam",
-        "lr": 0.005,
-        "epochs": 6,
-        "checkpoints": [0, 2, 5],
-    }
+    training = VICTIM["training"] | {"optimiser": "adam", "lr": 0.005, "epochs": 6, "checkpoints": [0, 2, 5]}
     project.write("victims/tiny", VICTIM | {"training": training})
     ran = project.snakemake("--printshellcmds", VICTIM_FILE)
     assert ran.rc == 0, ran.text[-2000:]

@@ -17,8 +17,7 @@ VALUES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99) | st.floats(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "rounds"),
-    [("f", 5), ("*", 5), ("d/f", 5), ("d/*", 5), ("other/f", 200), ("e/*", 200)],
+    ("pattern", "rounds"), [("f", 5), ("*", 5), ("d/f", 5), ("d/*", 5), ("other/f", 200), ("e/*", 200)]
 )
 def test_a_cap_holds_where_its_pattern_matches(pattern: str, rounds: int, root: Callable[..., Path]) -> None:
     more = dict.fromkeys(("datasets/other", "datasets/e"), ENTRIES["datasets/d"])

@@ -41,12 +41,7 @@ def test_a_cell_asked_for_twice_is_one_row(root: Callable[..., Path]) -> None:
 
 
 def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., Path]) -> None:
-    from_e = {
-        "item": "i",
-        "title": "t",
-        "shows": "s",
-        "figure": {"drawing": "dots", "metrics": ["mse"]},
-    }
+    from_e = {"item": "i", "title": "t", "shows": "s", "figure": {"drawing": "dots", "metrics": ["mse"]}}
     cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]
     found = planned(root({"experiments/g": {**from_e, "cells": cells, "metrics": ["pearson"]}}))
     assert found.specs["score/d/v/f/none/0"]["attacks"]["a"]["metrics"] == ["mse", "pearson"]

@@ -29,10 +29,7 @@ def test_a_figure_knows_the_parts_in_the_order_of_the_experiment_at_full_size(
 ) -> None:
     cells = [{"dataset": ["d"], "victim": ["v-tanh", "v"], "federation": ["f"], "attack": ["b", "a"]}]
     place = root(
-        {
-            "experiments/e": {"cells": cells},
-            "attacks/b": MATCHING | {"parameters": {"iterations": 70}},
-        }
+        {"experiments/e": {"cells": cells}, "attacks/b": MATCHING | {"parameters": {"iterations": 70}}}
     )
     (place / "config/scales/quick.yaml").write_text(
         "summary: x\nnull_rounds: 2\ncaps: {attacks: {b: {parameters.iterations: 7}}}\n"

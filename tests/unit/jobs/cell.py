@@ -142,10 +142,7 @@ def make_cell(
     secret = (
         {f"images/{c}": i for c, i in enumerate(index)}
         | {f"labels/{c}": i % 10 for c, i in enumerate(index)}
-        | {
-            "checkpoint": np.full(rounds, 30),
-            "pass": np.zeros(rounds, np.int64),
-        }
+        | {"checkpoint": np.full(rounds, 30), "pass": np.zeros(rounds, np.int64)}
     )
     write_tensors(
         cell.results / f"truth/{ORIGIN}.safetensors", secret, {"split": "test", "clients": list(ks)}

@@ -187,10 +187,7 @@ def _two_of_one_number(folder: Path, state: State) -> None:
         (_says(clients=[-5]), r"round-1\.safetensors: clients: -5 is no number of samples"),
         (_says(nodes=[7, 7], clients=[1, 2]), "each node once"),
         (_two_of_one_number, r"round-1\.safetensors: is round 1, as is round-01\.safetensors"),
-        (
-            _no_one,
-            "no client answered in each of 2 rounds with as many samples: the client of node 1",
-        ),
+        (_no_one, "no client answered in each of 2 rounds with as many samples: the client of node 1"),
         (_other_network, "the victim has float32"),
         (_nothing_sent, "hold no models"),
         (_no_lists, "nodes is no list of whole numbers"),

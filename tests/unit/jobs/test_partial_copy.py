@@ -89,8 +89,7 @@ def test_a_generator_is_absent_where_its_auxiliary_images_are(split: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("own", "beside"),
-    [(("train",), ("train",)), (("test",), ("train",)), (("train", "test"), ("test",))],
+    ("own", "beside"), [(("train",), ("train",)), (("test",), ("train",)), (("train", "test"), ("test",))]
 )
 def test_a_study_is_absent_without_images_to_train_or_test_on(
     own: tuple[str, ...], beside: tuple[str, ...], tmp_path: Path

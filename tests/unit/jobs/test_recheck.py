@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from cell import ORIGIN, SHARES, STEM, Cell, make_table
+from cell import STEM, Cell
 from project import ROOT
+from recording import record_table
 
-from leakbench.base.artefacts import read_csv, read_json, read_table, write_json, write_table
+from leakbench.base.artefacts import read_csv, read_json, read_table, write_table
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
 from leakbench.catalogue.resolve import Plan
@@ -21,44 +22,19 @@ from leakbench.jobs.recheck import recheck
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
 from leakbench.papers.reference import kept_digests, read_record
 
-SPEC = {
-    "cells": [STEM], "scale": "quick", "left_out": "", "cells_left_out": {}, "shares": SHARES,
-    "experiment": {"seeds": [0], "metrics": ["mse"], "success": [], "client": None, "exhibit": None},
-}  # fmt: skip
 NUMERICS: dict[str, int] = {}
 
 
 @pytest.fixture
 def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the record of a table that today's code makes too."""
-    cell.score("mse")
-    made = make_table(cell, [STEM], [cell.scores], metrics=["mse"])
-    folder = cell.root / "reference/quick"
-    folder.mkdir(parents=True)
-    (folder / "x.csv").write_text((cell.results / "x.csv").read_text())
-    write_table(folder / "x.parquet", made.trials, {})
-    told = {"device": machine(), "commit": "abc", "date": "2026-01-01", "specs": "same", "versions": {}}
-    (folder / "x.json").write_text(json.dumps(told | {"absent": {}, "files": kept_digests(folder / "x.csv")}))
-    scored = {"metrics": ["mse"], "matching": "best", "judges": [], "decays": False}
-    names = dict(zip(("dataset", "victim", "federation", "defence"), ORIGIN.split("/"), strict=False))
-    specs: dict[str, Any] = {
-        "table/x": SPEC, f"capture/{ORIGIN}": {"federation": {"keep": True}}, f"attack/{STEM}": {},
-        f"score/{ORIGIN}": {"cell": names | {"seed": 0}, "attacks": {"attack": scored}, "judges": []},
-        "train/made/victim/0": {},
-    }  # fmt: skip
+    """Return the record of a table that today's code makes too. A test may raise NUMERICS."""
+    made, _ = record_table(cell, [STEM], ["mse"], module, monkeypatch)
     monkeypatch.setattr(again, "numerics", lambda modules: NUMERICS)
-    write_json(cell.results / f"records/attack/{STEM}.json", {"seconds": 1.0, "updates": 1})
-    asked = Plan("quick", {"x": []}, {}, specs, {"x": []})
-    for name, value in (
-        ("planned", lambda *given: asked), ("specs_digest", lambda *given: "same"),
-        ("numerics_of", lambda *given: NUMERICS),
-    ):  # fmt: skip
-        monkeypatch.setitem(outdated.__globals__, name, value)
-        monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(module, "commit", lambda root: "now")
+    for place in (outdated.__globals__, vars(module)):
+        monkeypatch.setitem(place, "numerics_of", lambda *given: NUMERICS)
     monkeypatch.setattr(module, "FEWEST", 2)
     NUMERICS.clear()
-    return folder / "x.json"
+    return made
 
 
 def changed(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:

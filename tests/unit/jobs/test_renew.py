@@ -4,24 +4,21 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from cell import ORIGIN, STEM, Cell, make_table
+from recording import record_table
 
 from leakbench.base.artefacts import (
     open_tensors,
     read_table,
     read_tensors,
-    write_json,
     write_table,
     write_tensors,
 )
 from leakbench.base.errors import UserError
-from leakbench.base.provenance import machine
-from leakbench.catalogue.resolve import Plan
 from leakbench.jobs import again
 from leakbench.jobs import renew as module
 from leakbench.jobs.record import outdated
@@ -39,53 +36,17 @@ def folder_of(cell: Cell) -> Path:
 
 @pytest.fixture
 def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Record a table of two attacks, and return the numerics of today, which a test may raise."""
-    for stem in (STEM, OTHER):
-        write_json(cell.results / f"records/attack/{stem}.json", {"seconds": 1.0, "updates": 1})
+    """Record a table of two attacks, and return the numerics of today of the second, which a test may
+    raise."""
     shutil.copytree(
         (cell.results / f"guesses/{STEM}.safetensors").parent,
         cell.results / f"guesses/{OTHER}".rpartition("/")[0],
     )
-    cell.score(*METRICS, attacks=("attack", "zero"))
-    whole = make_table(cell, [STEM, OTHER], [cell.scores], metrics=METRICS)
-    folder = folder_of(cell)
-    folder.mkdir(parents=True)
-    shutil.copyfile(cell.results / "x.csv", folder / "x.csv")
-    write_table(folder / "x.parquet", whole.trials, {"made": "first"})
-    told = {"device": machine(), "commit": "abc", "date": "2026-01-01", "specs": "same", "versions": {}}
-    told |= {
-        "absent": {},
-        "knows": {STEM: {}, OTHER: {"labels": "guessed"}},
-        "files": kept_digests(folder / "x.csv"),
-    }
-    (folder / "x.json").write_text(json.dumps(told))
-    scored = {"metrics": METRICS, "matching": "best", "judges": [], "decays": False}
-    names = dict(zip(("dataset", "victim", "federation", "defence"), ORIGIN.split("/"), strict=False))
-    settings = {"seeds": [0], "metrics": METRICS, "success": [], "client": None, "exhibit": None}
-    specs: dict[str, Any] = {
-        "table/x": {"cells": [STEM, OTHER], "scale": "quick", "left_out": "", "cells_left_out": {},
-                    "shares": {}, "experiment": settings},
-        f"score/{ORIGIN}": {"cell": names | {"seed": 0}, "attacks": {"attack": scored, "zero": scored},
-                            "judges": []},
-        f"capture/{ORIGIN}": {"federation": {"keep": True}},
-        **{f"attack/{stem}": {} for stem in (STEM, OTHER)}, "train/made/victim/0": {},
-    }  # fmt: skip
-
-    class Definition:
-        metrics = METRICS
-
-    asked = Plan("quick", {"x": []}, {"x": Definition()}, specs, {"x": []})  # type: ignore[dict-item]
-    today: dict[str, int] = {}
+    knows = {STEM: {}, OTHER: {"labels": "guessed"}}
+    _, today = record_table(cell, [STEM, OTHER], METRICS, module, monkeypatch, knows=knows)
     monkeypatch.setattr(again, "modules_of", lambda asked, names: {n for n in names if "/zero/" in n})
     monkeypatch.setattr(again, "numerics", lambda modules: today if modules else {})
     monkeypatch.setattr(module, "numerics", lambda modules: {})
-    for name, value in (
-        ("planned", lambda *given: asked), ("specs_digest", lambda *given: "same"),
-        ("numerics_of", lambda *given: dict(today)),
-    ):  # fmt: skip
-        monkeypatch.setitem(outdated.__globals__, name, value)
-        monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(module, "commit", lambda root: "now")
     return today
 
 
