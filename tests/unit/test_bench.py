@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from project import ROOT
+from torch import Tensor
 from torch.nn.functional import conv2d
 
 from bench.ceiling import flop, flop_of
@@ -144,6 +145,15 @@ def test_load_is_what_others_take_of_all_cores(tmp_path: Path, monkeypatch: pyte
     assert load(1.0, stat) == pytest.approx(0.3)
 
 
+def test_work_may_be_said_once_it_is_done() -> None:
+    clock = Clock()
+    sides = [clock.side(name, [1.0] * 6) for name in ("ours", "other")]
+    (row,) = compare(
+        "n", lambda: f"{len(clock.worked)} turns", "u", sides[0], sides[1:], clock=clock, watch=lambda: 0.0
+    )
+    assert row["work"] == "12 turns"
+
+
 def test_a_try_has_one_turn_of_each_side_on_any_machine() -> None:
     clock = Clock()
     sides = [clock.side("ours", [2.0]), clock.side("other", [3.0], units=2)]
@@ -188,6 +198,17 @@ def test_derivatives_of_a_convolution_of_groups_by_hand(wanted: tuple[bool, bool
         )
 
     assert flop(run) == times * 2 * (2 * 6 * 8) * (5 * 3 * 4) * (3 * 3)
+
+
+def test_a_transposed_convolution_s_derivatives_take_what_it_takes() -> None:
+    x, weight = torch.ones(1, 3, 5, 5, requires_grad=True), torch.ones(3, 4, 2, 2, requires_grad=True)
+
+    def forward() -> Tensor:
+        return torch.nn.functional.conv_transpose2d(x, weight, stride=2)
+
+    one = 2 * (5 * 5) * (3 * 4) * (2 * 2)
+    assert flop(forward) == one
+    assert flop(lambda: forward().sum().backward()) == 3 * one
 
 
 def test_a_group_counts_as_a_convolution_by_itself() -> None:

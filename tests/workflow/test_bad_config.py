@@ -83,15 +83,6 @@ def check(case: Case, line: str) -> None:
 
 
 @pytest.fixture
-def catalogue(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the root of a sound catalogue: config/ and papers/ to spoil, and the notebooks they name."""
-    monkeypatch.delenv("LEAKBENCH_DATA", raising=False)
-    for part in ("config", "papers", "notebooks"):
-        shutil.copytree(sound / part, tmp_path / part)
-    return tmp_path
-
-
-@pytest.fixture
 def complaint(catalogue: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Return a function that plans, and gives back the one line of the refusal."""
 
