@@ -124,12 +124,3 @@ def test_a_step_size_that_decays_does_so_before_the_last_iteration() -> None:
     scored = [spec["attacks"] for name, spec in real("paper").specs.items() if name.startswith("score/")]
     found = {name: entry["decays"] for attacks in scored for name, entry in attacks.items()}
     assert (found["invg"], found["invg-single"], found["grnn"]) == (True, True, False)
-
-
-def test_a_keyword_that_came_later_changes_no_recorded_setting() -> None:
-    specs = real("paper").specs
-    attacks = {
-        name: specs[f"attack/cifar10/lenet-dlg/grnn/none/{name}/0"] for name in ("grnn", "grnn-released")
-    }
-    unknowns = {name: spec["attack"]["unknowns"]["generator"] for name, spec in attacks.items()}
-    assert unknowns == {"grnn": {"collapsed": True}, "grnn-released": {"collapsed": True, "latent": 1024}}

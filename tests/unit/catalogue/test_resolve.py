@@ -1,6 +1,5 @@
 """From experiments and a scale to cells and their specs."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -40,15 +39,6 @@ def test_a_cell_asked_for_twice_is_one_row(root: Callable[..., Path]) -> None:
     assert len(found.specs["table/e"]["cells"]) == 2
 
 
-def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., Path]) -> None:
-    from_e = {"item": "i", "title": "t", "shows": "s", "figure": {"drawing": "dots", "metrics": ["mse"]}}
-    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]
-    found = planned(root({"experiments/g": {**from_e, "cells": cells, "metrics": ["pearson"]}}))
-    assert found.specs["score/d/v/f/none/0"]["attacks"]["a"]["metrics"] == ["mse", "pearson"]
-    assert found.specs["score/d/v/f/none/0"]["attacks"]["b"]["metrics"] == ["mse"]
-    assert len(found.cells) == 8
-
-
 def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: Callable[..., Path]) -> None:
     found = planned(root({"experiments/other": OTHER}))
     own, beside = found.needed("other"), found.run_for("other")
@@ -68,28 +58,6 @@ def test_only_one_experiment_runs_as_it_does_among_all(root: Callable[..., Path]
     assert alone.specs["table/e"]["left_out"].startswith("another experiment")
     with pytest.raises(UserError, match=r"--config only: no experiment 'othre' \(did you mean 'other'"):
         plan(place, "quick", METRICS, only=["othre"])
-
-
-def test_a_judge_is_trained_on_the_cells_data_though_no_cell_attacks_it(root: Callable[..., Path]) -> None:
-    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "b"]}]
-    more = {"cells": cells, "metrics": ["mse", "told"]}
-    found = planned(
-        root({"experiments/e": more, "scales/quick": {"caps": {"victims": {"v-*": {"training.epochs": 3}}}}})
-    )
-    assert {cell.victim for cell in found.cells} == {"v"}
-    assert found.specs["score/d/v/f/none/1"]["judges"] == ["v-tanh"]
-    own, judge = found.specs["train/d/v/1"], found.specs["train/d/v-tanh/1"]
-    assert judge["victim"]["training"]["epochs"] == 3
-    assert judge["victim"]["parameters"]["activation"] == "tanh"
-    assert judge["dataset"] == own["dataset"]
-
-
-def test_what_does_not_change_a_result_is_not_in_a_spec(root: Callable[..., Path]) -> None:
-    specs = planned(root()).specs
-    # A figure's page shows titles and summaries.
-    others = json.dumps({name: spec for name, spec in specs.items() if name != "figure/e"})
-    assert "summary" not in others
-    assert '"title"' not in others
 
 
 def test_no_attack_spec_tells_the_truth(root: Callable[..., Path]) -> None:
@@ -173,15 +141,6 @@ def test_all_is_every_file_but_some(root: Callable[..., Path]) -> None:
     assert {cell.defence for cell in found.cells} == {"none"}
 
 
-def test_a_generator_of_latents_is_planned_once_for_all_victims(root: Callable[..., Path]) -> None:
-    generator = {"summary": "x", "module": "cvae", "reads": "latent", "weights": "d"}
-    attack = {"summary": "x", "module": "fidel", "generator": {"d": "g"}}
-    found = planned(root({"generators/g": generator, "attacks/a": attack}))
-    made = [name for name in found.specs if name.startswith("generator/")]
-    assert made == ["generator/d/_any/g/0", "generator/d/_any/g/1"]
-    assert "victim" not in found.specs[made[0]]
-
-
 def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callable[..., Path]) -> None:
     place = root({"experiments/e": {"seeds": [0, 2]}})
     own, other = plan(place, "quick", METRICS), plan(place, "quick", METRICS, seed=5)
@@ -194,12 +153,6 @@ def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callabl
     write(other, place)
     assert [path.name for path in (place / "results").iterdir()] == ["quick-seed5"]
     assert run_name("quick", 0) == "quick-seed0"
-
-
-def test_captures_alone_are_told_the_salt(root: Callable[..., Path]) -> None:
-    place = root()
-    told = {name for name, spec in planned(place).specs.items() if "00000000" in json.dumps(spec)}
-    assert told == {name for name in planned(place).specs if name.startswith("capture/")}
 
 
 @pytest.mark.parametrize(

@@ -9,42 +9,6 @@ from leakbench.base.parts import parts_of
 from leakbench.catalogue.spec import spec_of
 
 
-def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Callable[..., Path]) -> None:
-    more = {
-        "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
-        "attacks/a": {"adaptive": True},
-        "experiments/e": {
-            "cells": [
-                {
-                    "dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "b"],
-                    "defence": ["none", "clip"],
-                }
-            ]
-        },
-    }  # fmt: skip
-    specs = planned(root(more)).specs
-    told = {
-        name.split("/")[4:6][0] + name.split("/")[5]: spec
-        for name, spec in specs.items()
-        if name.startswith("attack/")
-    }
-    assert told["clipa"]["adaptation"] == {"module": "clip"}
-    assert all("adaptation" not in told[name] for name in ("noneb", "clipb"))
-    # Without a defence it would be the other attack again.
-    assert "nonea" not in told
-
-
-def test_a_victim_that_defends_itself_has_its_adaptive_attacker(root: Callable[..., Path]) -> None:
-    cells = {"dataset": ["d"], "victim": ["v", "precode"], "federation": ["f"], "attack": ["a"]}
-    more = {
-        "victims/precode": {"summary": "x"}, "attacks/a": {"adaptive": True},
-        "experiments/e": {"cells": [cells]},
-    }  # fmt: skip
-    specs = planned(root(more)).specs
-    assert specs["attack/d/precode/f/none/a/0"]["adaptation"] == {"module": "precode"}
-    assert "attack/d/v/f/none/a/0" not in specs
-
-
 def test_an_attack_that_plays_clients_is_told_their_defence(root: Callable[..., Path]) -> None:
     """Each of its specs has the defence of its cell, unless the attack's entry names one."""
     noisy = {"module": "gaussian", "parameters": {"scale": 0.5}}
@@ -71,22 +35,6 @@ def test_an_attack_that_plays_clients_is_told_their_defence(root: Callable[..., 
     # Its code counts among what the result hangs on, and the spec is one that the attack takes.
     assert "leakbench.defences.gaussian" in parts_of(told["g/c"])
     assert spec_of("attack", told["g/c"] | {"seed": 0}, "x").attack.parameters["defence"] == noisy
-
-
-SERVER = {
-    "summary": "x",
-    "module": "robbing-the-fed",
-    "threat": "G",
-    "auxiliary": {"split": "train", "stop": 60},
-}
-
-
-def test_what_a_malicious_server_does_stands_in_the_capture_s_spec(root: Callable[..., Path]) -> None:
-    found = planned(root({"servers/s": SERVER, "federations/f": {"malicious": "s"}}))
-    spec = found.specs["capture/d/v/f/none/0"]
-    assert spec["malicious"]["module"] == "robbing-the-fed"
-    assert spec["malicious"]["parameters"] == {"bins": "quantiles", "gain": 1.0, "unsure": True}
-    assert "malicious" not in spec["federation"]
 
 
 def test_what_watching_clients_find_hangs_on_the_detectors(root: Callable[..., Path]) -> None:

@@ -26,21 +26,6 @@ CHANGES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def test_every_combination_is_a_study_with_a_spec(root: Callable[..., Path]) -> None:
-    out = plan(root(CHANGES), "quick", {"mse": ()})
-    assert [study.stem for study in out.studies["s"]] == [
-        f"d/{victim}/t/none/{seed}" for victim in ("v", "v-tanh") for seed in (0, 1)
-    ]
-    assert out.experiments["s"] == []
-    assert out.studies["e"] == []
-    spec = out.spec("study/d/v-tanh/t/none/1")
-    assert spec["victim"]["parameters"]["activation"] == "tanh"
-    assert (spec["training"]["augmentation"], spec["seed"]) == ("flip-crop", 1)
-    assert spec["training"]["options"]["nesterov"] is True
-    assert out.spec("table/s")["studies"] == [study.stem for study in out.studies["s"]]
-    assert "studies" not in out.spec("table/e")
-
-
 def test_a_scale_caps_and_leaves_out_studies(root: Callable[..., Path]) -> None:
     scale = {
         "caps": {"trainings": {"d/t": {"rounds": 2, "images": 40}}}, "left_out": {"s/*/v-tanh/*": "too long"},
@@ -103,15 +88,6 @@ def test_a_study_depends_on_its_network_its_defence_and_how_it_trains(root: Call
     assert not {"federated.py", "study.py"} & {Path(n).name for n in flow.train_code("train/d/v/0")}
     assert flow.scores("s")[0] == "results/quick/studies/d/v/t/none/0.parquet"
     assert flow.costs("s")[0] == "results/quick/records/study/d/v/t/none/0.json"
-
-
-def test_what_a_training_does_not_name_is_not_in_its_spec(root: Callable[..., Path]) -> None:
-    spec = plan(root(CHANGES), "quick", {"mse": ()}).spec("study/d/v/t/none/0")
-    assert not {"aggregation", "encryption"} & spec.keys()
-    assert (
-        not {"aggregation", "encryption", "hold_out", "fusion", "privacy", "poisoned", "faults"}
-        & spec["training"].keys()
-    )
 
 
 def test_rules_have_their_parameters_filled_and_their_files_are_inputs(root: Callable[..., Path]) -> None:

@@ -1,5 +1,4 @@
-"""A figure of each kind of drawing is laid out well: from invented results, and from those of a finished quick
-run."""
+"""One figure of each kind is laid out well: from invented results, and from those of a finished quick run."""
 
 import ast
 import json
