@@ -29,17 +29,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return line
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--lr", "0"), ("--lr", "-1"), ("--lr", "nan"), ("--lr", "inf"), ("--prior", "7"), ("--prior", "nan"),
-        ("--clients", "-5"), ("--rounds", "0"), ("--rounds", "inf"), ("--fail-if", f"exposed > {'9' * 5000}"),
-    ],
-)  # fmt: skip
-def test_an_option_is_named(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"audit: {words[0]}: " in refused(capsys, "app.py:client", *words)
-
-
 @pytest.mark.parametrize("out", ["app.py", "app.py/below", "a" * 256, "with-a-folder"])
 def test_a_report_that_cannot_be_written_is_told_first(out: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("with-a-folder/report.html").mkdir(parents=True)
@@ -66,30 +55,6 @@ def test_a_probe_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_demo_is_a_flag_and_no_name(capsys: pytest.CaptureFixture[str]) -> None:
     Path("demo").mkdir()
     assert "demo: --model is missing" in refused(capsys, "demo")
-    assert "name what is audited" in refused(capsys, "")
-    Path("demo").rmdir()
-    assert "demo: no such file or folder" in refused(capsys, "demo")
-    assert "name what is audited" in refused(capsys, "app.py:client", "--demo")
-
-
-@pytest.mark.parametrize("name", ["a" * 300, f"{'a' * 300}.py:client"])
-def test_a_name_that_no_file_can_have_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no such file" in refused(capsys, name)
-
-
-def test_a_python_file_needs_the_name_of_a_function(capsys: pytest.CaptureFixture[str]) -> None:
-    line = refused(capsys, "app.py")
-    assert "app.py: names no function (write app.py:NAME, such as app.py:client)" in line
-
-
-@pytest.mark.parametrize("content", [b"", b"my only copy\n", b"\x05\0\0\0\0\0\0\0hello"])
-def test_nobody_is_told_to_delete_a_file_of_their_own(
-    content: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("notes.txt").write_bytes(content)
-    line = refused(capsys, "notes.txt")
-    assert "an audit takes FILE.py:NAME, a folder of rounds or a capture" in line
-    assert "delete" not in line
 
 
 def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,35 +90,6 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed == list(COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], "required: VERB"),
-        (["atack"], "leakbench: no verb 'atack' (did you mean 'attack'?)"),
-        (["plan", "--scal=quick"], "leakbench plan: no option '--scal' (did you mean '--scale'?)"),
-        (["check", "x"], "leakbench check: 'x' is one word too many (see leakbench check --help)"),
-        (["attack"], "required: --capture, --spec, --out"),
-        (
-            ["attack", "--capt", "x", "--spec", "y", "--out", "z"],
-            "no option '--capt' (did you mean '--capture'?)",
-        ),
-        (["plan", "--threads", "two"], "--threads: 'two' is no whole number above 0"),
-        (["plan", "--threads", "0"], "'0' is no whole number above 0"),
-        (["attack", "--workers", "0"], "'0' is no whole number above 0"),
-        (["attack", "--device", "tpu"], "'tpu' is neither cpu nor cuda[:number]"),
-    ],
-)
-def test_a_wrong_command_line_is_one_line_and_exit_code_2(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main(words)
-    assert end.value.code == 2
-    printed = capsys.readouterr().err
-    assert says in printed
-    assert len(printed.splitlines()) == 1
-
-
 def test_a_users_mistake_is_one_line_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

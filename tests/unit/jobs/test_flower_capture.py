@@ -276,13 +276,9 @@ def test_a_wrong_spec_is_named(facts: dict[str, Any], says: str, tmp_path: Path,
     assert str(refused.value).startswith(f"{path}: ")
 
 
-def test_the_command_line_tells_what_goes_together(
+def test_the_command_line_takes_a_folder_of_rounds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = ["capture", "--spec", str(spec(tmp_path)), "--out", str(tmp_path / "out.safetensors")]
-    assert main(own) == 2
-    assert "--data is missing (only --from-flower does without)" in capsys.readouterr().err
-    assert main([*own, "--from-flower", str(tmp_path), "--truth", "x"]) == 2
-    assert "--truth: a Flower app has none" in capsys.readouterr().err
     assert main([*own, "--from-flower", str(tmp_path)]) == 2
     assert "no round-<number>.safetensors" in capsys.readouterr().err

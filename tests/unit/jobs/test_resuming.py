@@ -83,9 +83,27 @@ def test_a_training_that_was_killed_does_not_go_on_with_other_data(
     monkeypatch.undo()
     again = weights(tmp_path, 2)
     assert all(np.array_equal(again[name], value) for name, value in fresh.items())
-    # The first one's work is still there, and what goes on with it uses it up.
-    weights(tmp_path, 1)
+    # The first one's work is still there, and what goes on with it gives the same bytes and uses it up.
+    resumed = weights(tmp_path, 1)
     assert not list((tmp_path / "scratch/train").glob("*.safetensors"))
+    whole = weights(tmp_path, 1)
+    assert all(np.array_equal(resumed[name], value) for name, value in whole.items())
+
+
+def test_a_resumed_training_does_start_from_what_was_saved(
+    tmp_path: Path, kill: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the test above: other saved weights lead to other weights."""
+    whole = weights(tmp_path, 1)
+    kill()
+    with pytest.raises(Killed):
+        weights(tmp_path, 1)
+    monkeypatch.undo()
+    (saved,) = (tmp_path / "scratch/train").glob("*.safetensors")
+    tensors, facts = read_tensors(saved)
+    write_tensors(saved, {name: value * 2 for name, value in tensors.items()}, facts)
+    resumed = weights(tmp_path, 1)
+    assert any(not np.array_equal(resumed[name], value) for name, value in whole.items())
 
 
 def test_a_flipped_bit_in_what_a_killed_training_left_is_set_aside_and_made_anew(

@@ -133,30 +133,3 @@ def test_the_changes_are_written(tmp_path: Path) -> None:
         "old": ["reproduced", "differs", "inconclusive"],
         "new": ["differs", "inconclusive", "direction"],
     }
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (None, "no such file"),
-        ("", "not a whole table"),
-        ("id,word\na,differs\n", "no column 'verdict'"),
-        ("verdict\ndiffers\n", "no column 'id'"),
-        ("id,verdict\na,wrong\n", "'wrong' is none of reproduced"),
-        ("id,verdict\na,differs\na,differs\n", "id: 'a' is there twice"),
-        ('id,verdict\n"a,differs\n', "no table"),
-    ],
-)
-def test_what_is_no_scorecard_is_refused_in_one_line(
-    text: str | None, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bad = tmp_path / "bad.csv"
-    if text is not None:
-        bad.write_text(text)
-    assert main(["compare", str(card(tmp_path / "old.csv", OLD)), str(bad)]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    (line,) = printed.err.splitlines()
-    assert line.startswith(f"leakbench compare: {bad}: ")
-    assert says in line
-    assert line.endswith(")")
