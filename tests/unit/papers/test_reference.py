@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -118,91 +119,84 @@ def test_a_strangers_record_is_one_line_with_file_and_key(
         tables(files(tmp_path, "some"))
 
 
-def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
-    path = record(tmp_path, "long")
-    whole = path.read_text()
-    path.write_text(whole[:-5])
-    again(path)
-    with pytest.raises(UserError, match=r"some\.csv: not a whole table"):
-        tables(files(tmp_path, "some"))
-    path.write_text(whole)
-    made = path.with_suffix(".json")
-    write_json(made, json.loads(made.read_text()))
-    for altered in ("{", made.read_text().replace("machine", "computer")):
-        made.write_text(altered)
-        with pytest.raises(UserError, match=r"some\.json: .*restore it with `git checkout`"):
-            tables(files(tmp_path, "some"))
+def trials_of(table: Path, value: float) -> None:
+    write_table(table.with_suffix(".parquet"), pd.DataFrame({"line": [0], "value": [value]}), {})
 
 
-def test_a_table_or_trials_that_somebody_altered_are_no_evidence(tmp_path: Path) -> None:
-    table = record(tmp_path, "long")
-    trials = table.with_suffix(".parquet")
-    write_table(trials, pd.DataFrame({"line": [0], "value": [20.0]}), {})
+def replaced(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
+
+
+def cut_short(table: Path) -> None:
+    table.write_text(table.read_text()[:-5])
     again(table)
-    assert len(tables(files(tmp_path, "some"))) == 1
-    whole = table.read_text()
-    table.write_text(whole.replace("20.0", "29.0"))
-    with pytest.raises(UserError, match=r"some\.csv: is not the file that was recorded \(restore it"):
-        tables(files(tmp_path, "some"))
-    table.write_text(whole)
-    # Trials of another run are whole in themselves.
-    write_table(trials, pd.DataFrame({"line": [0], "value": [29.0]}), {})
-    with pytest.raises(UserError, match=r"some\.parquet: is not the file that was recorded"):
-        tables(files(tmp_path, "some"))
-    trials.unlink()
-    with pytest.raises(UserError, match=r"some\.parquet: is not the file that was recorded"):
-        tables(files(tmp_path, "some"))
 
 
-def test_a_record_without_digests_is_none(tmp_path: Path) -> None:
-    table = record(tmp_path, "long")
+def without_digests(table: Path) -> None:
     told = json.loads(table.with_suffix(".json").read_text())
-    del told["files"]
-    table.with_suffix(".json").write_text(json.dumps(told))
-    with pytest.raises(UserError, match=r"some\.json: files: Field required"):
-        tables(files(tmp_path, "some"))
+    write_json(table.with_suffix(".json"), {k: v for k, v in told.items() if k not in ("files", SEAL)})
 
 
-def test_a_record_that_somebody_altered_is_no_evidence(tmp_path: Path) -> None:
-    path = record(tmp_path, "long").with_suffix(".json")
-    write_json(path, json.loads(path.read_text()))
-    assert len(tables(files(tmp_path, "some"))) == 1
-    path.write_text(path.read_text().replace("the long", "another"))
-    with pytest.raises(UserError, match=r"some\.json: "):
+def without(*suffixes: str) -> Callable[[Path], None]:
+    return lambda table: [table.with_suffix(suffix).unlink() for suffix in suffixes] and None
+
+
+NOT_RECORDED = r": is not the file that was recorded \(restore it"
+FAULTS: list[tuple[Callable[[Path], object], str]] = [
+    (cut_short, r"some\.csv: not a whole table"),
+    (lambda table: table.with_suffix(".json").write_text("{"), r"json: .*restore it with `git checkout`"),
+    (
+        lambda table: replaced(table.with_suffix(".json"), "machine", "computer"),
+        r"some\.json: .*restore it with `git checkout`",
+    ),
+    (without_digests, r"some\.json: files: Field required"),
+    (lambda table: replaced(table, "20.0", "29.0"), rf"some\.csv{NOT_RECORDED}"),
+    # Trials of another run are whole in themselves.
+    (lambda table: trials_of(table, 29.0), rf"some\.parquet{NOT_RECORDED}"),
+    (without(".parquet"), rf"some\.parquet{NOT_RECORDED}"),
+    (without(".csv"), rf"some\.csv{NOT_RECORDED}"),
+    (without(".json"), r"some\.json: no such record"),
+    (without(".json", ".csv"), r"some\.json: no such record"),
+    *(
+        (
+            lambda table, suffix=suffix: table.with_suffix(suffix).touch(),
+            rf"some{suffix}: is not in the record beside it \(remove the file",
+        )
+        for suffix in (".npz", ".safetensors", EXHIBIT)
+    ),
+]
+
+
+@pytest.mark.parametrize(("fault", "told"), FAULTS, ids=[told for _, told in FAULTS])
+def test_what_somebody_altered_is_no_evidence(
+    fault: Callable[[Path], object], told: str, tmp_path: Path
+) -> None:
+    table = record(tmp_path, "long")
+    trials_of(table, 20.0)
+    again(table)
+    made = table.with_suffix(".json")
+    write_json(made, json.loads(made.read_text()))
+    assert len(tables(files(tmp_path, "*"))) == 1
+    fault(table)
+    with pytest.raises(UserError, match=told):
+        tables(files(tmp_path, "*"))
+
+
+def test_trials_that_no_record_lists_are_refused_and_what_else_lies_there_is_nobodys(tmp_path: Path) -> None:
+    table = record(tmp_path, "long")
+    trials_of(table, 20.0)
+    with pytest.raises(UserError, match=r"some\.parquet: is not in the record beside it \(remove the file"):
         tables(files(tmp_path, "some"))
+    for suffix in (".csv", ".json"):
+        table.with_suffix(suffix).unlink()
+    table.with_suffix(".parquet").rename(table.with_suffix(".txt"))
+    assert files(tmp_path, "*") == []
 
 
 def test_every_record_of_the_repository_has_a_digest_of_its_own() -> None:
     records = sorted((ROOT / "reference").glob("*/*.json"))
     assert records
     assert [path for path in records if SEAL not in json.loads(path.read_text())] == []
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".parquet", ".safetensors", EXHIBIT])
-def test_a_file_that_no_record_lists_is_refused(tmp_path: Path, suffix: str) -> None:
-    table = record(tmp_path, "long")
-    table.with_suffix(suffix).touch()
-    with pytest.raises(UserError, match=rf"some{suffix}: is not in the record beside it \(remove the file"):
-        tables(files(tmp_path, "some"))
-
-
-def test_a_record_of_which_a_part_is_gone_does_not_vanish(tmp_path: Path) -> None:
-    table = record(tmp_path, "long")
-    table.with_suffix(".parquet").touch()
-    again(table)
-    text = table.read_text()
-    table.unlink()
-    with pytest.raises(UserError, match=r"some\.csv: is not the file that was recorded \(restore it"):
-        tables(files(tmp_path, "some"))
-    table.write_text(text)
-    table.with_suffix(".json").unlink()
-    for _ in ("with its table", "the trials alone"):
-        with pytest.raises(UserError, match=r"some\.json: no such record"):
-            tables(files(tmp_path, "*"))
-        table.unlink(missing_ok=True)
-    # What else lies there is nobody's.
-    table.with_suffix(".parquet").rename(table.with_suffix(".txt"))
-    assert files(tmp_path, "*") == []
 
 
 def test_what_the_project_has_recorded_can_be_read() -> None:
