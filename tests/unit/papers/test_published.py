@@ -1,6 +1,5 @@
 import csv
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -66,16 +65,6 @@ def test_every_row_of_the_project_is_read() -> None:
             assert len(rows) == len(lines) + sum(bool(line.get("std")) for line in lines)
             assert all(row.published and row.item and row.metric for row in rows)
         assert unused_words(work) == []
-
-
-def test_ids_name_source_and_item() -> None:
-    for work in read_papers(PAPERS):
-        told = [(row.id, row.item, r"[1-9]\d*(-std)?") for rows in work.tables.values() for row in rows]
-        told += [(claim.id, claim.item, r"[a-z0-9]+(-[a-z0-9]+)*") for claim in work.claims.claims]
-        for key, item, tail in told:
-            assert re.fullmatch(rf"{work.paper.source}\.{re.escape(item.replace('.', '-'))}\.{tail}", key), (
-                key
-            )
 
 
 def test_every_figure_with_something_to_show_has_a_claim() -> None:
