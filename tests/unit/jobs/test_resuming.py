@@ -23,7 +23,7 @@ SPEC: dict[str, Any] = {
     "victim": {
         "module": "fcnn", "parameters": {},
         "training": {
-            "optimiser": "sgd", "lr": 0.1, "options": {}, "batch_size": 10, "epochs": 4, "checkpoints": [],
+            "optimiser": "sgd", "lr": 0.1, "options": {}, "batch_size": 10, "epochs": 4, "checkpoints": [4],
             "images": None, "settled": None,
         },
     },
@@ -49,7 +49,9 @@ def weights(folder: Path, seed: int, name: str = "out") -> dict[str, np.ndarray]
         None,
         folder / "scratch/train",
     )
-    return read_tensors(out)[0]
+    found = read_tensors(out)[0]
+    assert found
+    return found
 
 
 class Killed(Exception):

@@ -182,7 +182,7 @@ def compared_with(root: Path, scale: str, **more: Any) -> None:
     verify(root, scale, **{"tables": [root / "results/quick/tables/x.csv"]} | more)
 
 
-REFUSED: list[tuple[Callable[[Path], None], str]] = [
+MISTAKES: list[tuple[Callable[[Path], None], str]] = [
     *(
         (lambda root, column=column: verify(root, "quick", without(root, column)),
          rf"x\.csv: column '{column}' is missing \(give a table below")
@@ -203,7 +203,7 @@ REFUSED: list[tuple[Callable[[Path], None], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "says"), REFUSED, ids=[says for _, says in REFUSED])
+@pytest.mark.parametrize(("call", "says"), MISTAKES, ids=[says for _, says in MISTAKES])
 def test_what_cannot_be_compared_is_one_line(call: Callable[[Path], None], says: str, tmp_path: Path) -> None:
     write(tmp_path, "x", {"metric": "mse"})
     before = sorted(tmp_path.rglob("*"))
