@@ -29,7 +29,6 @@ from leakbench.base.artefacts import (
     write_json,
     write_table,
     write_tensors,
-    write_text,
 )
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.whole import whole
@@ -309,12 +308,6 @@ def test_a_damaged_csv_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(UserError, match=r"x\.csv: .*run its rule again\)"):
         read_csv(tmp_path / "x.csv")
-
-
-def test_a_whole_csv_is_read(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"a": [1, 2], "b": ["x", ""]})
-    write_text(tmp_path / "x.csv", frame.to_csv(index=False))
-    pd.testing.assert_frame_equal(read_csv(tmp_path / "x.csv", keep_default_na=False), frame)
 
 
 def test_json_has_one_form() -> None:

@@ -47,12 +47,6 @@ def test_a_cap_on_an_attack_may_tell_apart_what_it_runs_on(
     assert found.specs["attack/d/v/f/none/m/0"]["attack"]["parameters"]["iterations"] == steps
 
 
-def test_a_cap_never_raises(root: Callable[..., Path]) -> None:
-    found = planned(root(capping({"federations": {"f": {"rounds": 1000, "local.lr": 7}}})))
-    assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == 200
-    assert found.specs["capture/d/v/f/none/0"]["federation"]["local"]["lr"] == 0.1
-
-
 def test_the_lowest_of_several_caps_holds(root: Callable[..., Path]) -> None:
     found = planned(root(capping({"federations": {"*": {"rounds": 3}, "f": {"rounds": 50}}})))
     assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == 3

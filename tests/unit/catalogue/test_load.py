@@ -50,17 +50,6 @@ def test_a_point_of_a_grid_has_a_word_and_the_changes_of_each_axis(root: Callabl
     assert file_of(config, "victims", "v-narrow-tanh").name == "v.yaml"
 
 
-def test_defaults_of_a_part_are_written_out(root: Callable[..., Path]) -> None:
-    victim = load_kind(root() / "config", "victims")["v"]
-    assert isinstance(victim, Victim)
-    assert victim.parameters["activation"] == "relu"
-    assert victim.parameters["dropout"] == 0.0
-
-
-def test_a_part_without_module_is_the_file_of_its_name(root: Callable[..., Path]) -> None:
-    assert load_kind(root() / "config", "defences")["none"].module == "none"  # type: ignore[attr-defined]
-
-
 @given(MAPPINGS)
 def test_merging_nothing_changes_nothing(base: dict) -> None:
     assert merge(base, {}) == base

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from cell import STEM, Cell, make_cell, make_table, write_guesses
+from cell import STEM, Cell, make_cell, write_guesses
 
 from leakbench.base.artefacts import read_table, read_tensors, write_table
 from leakbench.base.errors import Altered
@@ -155,11 +155,3 @@ def test_a_flipped_bit_in_what_is_shown_is_noticed(kind: str, graded: Cell) -> N
     path.write_bytes(data)
     with pytest.raises(Altered, match=rf"{path.name}: its bytes have sha256"):
         show(graded, "first")
-
-
-def test_the_table_writes_the_panels_beside_it(graded: Cell) -> None:
-    shown = {"rule": "best", "rounds": 1, "reconstructions": 2}
-    made = make_table(graded, [STEM], [graded.scores], client=0, exhibit=shown)
-    assert set(made.tensors) == {f"0/{name}" for name in ("truth", "guess", "usable", "sample", "score")}
-    assert [panel["rule"] for panel in made.facts["panels"]] == ["best"]
-    assert made.tensors["0/guess"].shape == (2, 1, 8, 8)

@@ -91,25 +91,6 @@ def test_the_same_round_of_another_seed_is_another_update() -> None:
     assert np.isfinite(line(out, "pearson")["ci_low"])
 
 
-def test_each_condition_has_its_own_lines() -> None:
-    scored = pd.concat(
-        [
-            rows([[0.99]]),
-            rows([[0.1]], baseline="random-noise"),
-            rows([[0.2, 0.3]], client=1),
-            rows([[0.4]], checkpoint=5),
-            rows([[0.5]], victim="w"),
-        ]
-    )
-    out = tabled(scored, ["pearson", "mse"])
-    assert line(out, "pearson", baseline="random-noise")["mean"] == 0.1
-    assert line(out, "pearson", client=1)["mean"] == 0.25
-    assert line(out, "pearson", checkpoint=5)["mean"] == 0.4
-    assert line(out, "pearson", victim="w")["mean"] == 0.5
-    assert len(out[out["metric"] == "mse"]) == 5
-    assert not out.duplicated([*CONDITION, "metric"]).any()
-
-
 def test_a_metric_that_was_not_measured_has_no_line() -> None:
     out = tabled(rows([[0.5]]).assign(ssim=np.nan), ["mse", "ssim", "lpips_alex"])
     assert set(out["metric"]) == {"mse"}
