@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from planning import real
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue import costs
@@ -171,7 +172,7 @@ def test_no_plain_attacker_stands_without_the_adaptive_one(paid: Callable[..., P
 
 @pytest.mark.parametrize("scale", ["quick", "standard"])
 def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
-    found = plan(ROOT, scale, judges())
+    found = real(scale)
     budget = yaml.safe_load((ROOT / f"config/scales/{scale}.yaml").read_text())["budget"]
     works = costs.works(found.specs, counted(ROOT / "config"))
     jobs = len(works) + sum(name.startswith("score/") for name in found.specs)

@@ -1,25 +1,18 @@
 """The real catalogue's plans: every scale, the matrix, and that each defence meets an adaptive attacker."""
 
 import hashlib
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from planning import real
 from project import ROOT
 
 from leakbench.catalogue.cell import decays
-from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.spec import spec_of
-from leakbench.catalogue.workflow import judges
 
 SPECS = yaml.safe_load(Path(__file__).with_name("specs.yaml").read_text())
-
-
-@cache
-def real(scale: str) -> Plan:
-    return plan(ROOT, scale, judges())
 
 
 @pytest.mark.parametrize(("scale", "digest"), SPECS.items())
@@ -84,7 +77,7 @@ def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) 
 
 
 def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
-    experiments = plan(ROOT, "paper", judges()).experiments
+    experiments = real("paper").experiments
     cells = [cell for kind in ("", "-dense", "-deep") for cell in experiments[f"leakbench-matrix{kind}"]]
     names = {
         kind: {p.stem for p in (ROOT / "config" / kind).glob("*.yaml")} for kind in ("attacks", "defences")
