@@ -217,6 +217,12 @@ def test_a_table_names_each_file_once(flow: Workflow) -> None:
     assert several
 
 
+def test_an_unknown_experiment_is_answered_with_the_nearest(flow: Workflow) -> None:
+    for ask in (flow.scores, flow.paper):
+        with pytest.raises(UserError, match=r"no experiment 'dlg-lenett' \(did you mean 'dlg-lenet'\?\)"):
+            ask("dlg-lenett")
+
+
 def test_a_source_that_is_no_pattern_is_refused_with_its_file(root: Callable[..., Path]) -> None:
     sources = [{"folders": ["x"], "holding": ["/etc/*"]}]
     with pytest.raises(UserError, match=r"config/datasets/d.yaml: sources: holding: '/etc/\*'"):
