@@ -15,7 +15,7 @@ from torch.nn.functional import conv2d
 
 from bench.ceiling import flop, flop_of
 from bench.matching import HOME
-from bench.measure import BUSY, COLUMNS, Row, Side, alternate, compare, kept, load, quartiles, stated
+from bench.measure import BUSY, COLUMNS, Row, Side, alternate, compare, kept, load, stated
 from leakbench.attacks.matching.engines.products import product
 
 # Comparison → how many rows a try prints of it. Those of gradient matching have breaching where it is there.
@@ -81,11 +81,6 @@ def test_fewer_than_five_turns_are_refused(turns: int) -> None:
     assert clock.worked == []
 
 
-def test_quartiles_by_hand() -> None:
-    assert quartiles([5, 1, 4, 2, 3]) == (3, 2, 4)
-    assert quartiles([1, 1, 1, 1, 100]) == (1, 1, 1)
-
-
 def test_a_row_has_medians_quartiles_and_ratios_of_each_turn() -> None:
     clock = Clock()
     # Pairs: 10/1, 20/2, 30/3, 10/4, 10/5.
@@ -136,12 +131,6 @@ def test_the_load_is_read_around_the_work_and_not_during_it() -> None:
     )
     assert clock.worked[0] == clock.worked[-1] == "look"
     assert clock.worked.count("look") == 2
-
-
-def test_numbers_that_are_no_times_are_kept_on_any_machine() -> None:
-    row = stated("encryption", "sum", "bytes per value", 4, 10, "one by one")
-    assert (row["ours"], row["baseline"], row["ratio"]) == ("4.000e+00", "1.000e+01", "2.50")
-    assert kept([row]) == [row]
 
 
 def test_load_is_what_others_take_of_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,32 +17,8 @@ from leakbench.metrics.metric import Metric
 from leakbench.papers import reference
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-INDEX = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md")
-PARTS = sorted(
-    path.stem for room in ("attacks", "defences") for path in (ROOT / "config" / room).glob("*.yaml")
-)
 MANIFEST = (ROOT / "codecheck.yml").read_text(encoding="utf-8")
 FIGURES = sorted(set(re.findall(r"results/(quick|standard)/figures/([a-z0-9-]+)\.png", README + MANIFEST)))
-
-
-def test_the_index_sorts_pages_into_four_kinds() -> None:
-    assert re.findall(r"^## (.*)", INDEX, re.MULTILINE) == [
-        "Tutorial", "How-to guides", "Reference", "Explanation",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_page_has_one_place_in_the_index(page: str) -> None:
-    assert len(re.findall(rf"^\| \[{re.escape(page)}\]\({re.escape(page)}\)", INDEX, re.MULTILINE)) == 1
-
-
-@pytest.mark.parametrize("part", [part for part in PARTS if part != "none"])
-def test_the_readme_names_every_attack_and_defence(part: str) -> None:
-    """With a source, in a line of a table."""
-    lines = [line for line in README.splitlines() if line.startswith("|") and f"`{part}`" in line]
-    assert lines, f"README.md: add a line for `{part}`: title, authors, year and link of its paper"
-    assert any(re.search(r"\]\(http|\bours\b|20\d\d|docs/", line) for line in lines)
 
 
 @pytest.mark.parametrize("scale", ["quick", "standard"])

@@ -126,11 +126,7 @@ REFUSALS: list[tuple[Callable[[], object], type[Exception], str]] = [
         "has no dense layer",
     ),
     # Encryption.
-    (
-        lambda: build("ckks", {"grid_bits": 40}),
-        UserError,
-        "leave no room for weights that add up to 100",
-    ),
+    (lambda: build("ckks", {"grid_bits": 40}), UserError, "leave no room for weights that add up to 100"),
     (
         lambda: combined("ckks", {"grid_bits": 36}, [100, 64]),
         UserError,
@@ -172,11 +168,7 @@ REFUSALS: list[tuple[Callable[[], object], type[Exception], str]] = [
         Unavailable,
         "the installed matplotlib brings no no-such-folder",
     ),
-    (
-        lambda: record("FedAvg", "rounds"),
-        UserError,
-        "str has no configure_train and aggregate_train",
-    ),
+    (lambda: record("FedAvg", "rounds"), UserError, "str has no configure_train and aggregate_train"),
 ]
 
 

@@ -64,3 +64,18 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Project:
         project.path("paper.log").write_text(ran.text)
 
     return Project(made_once("everything", make, tmp_path_factory) / "tiny project", None)
+
+
+@pytest.fixture(scope="session")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the root of the small project where nothing has run. Do not change it."""
+    return tiny_project(tmp_path_factory.mktemp("sound")).root
+
+
+@pytest.fixture
+def catalogue(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the root of a sound catalogue: config/ and papers/ to spoil, and the notebooks they name."""
+    monkeypatch.delenv("LEAKBENCH_DATA", raising=False)
+    for part in ("config", "papers", "notebooks"):
+        shutil.copytree(sound / part, tmp_path / part)
+    return tmp_path

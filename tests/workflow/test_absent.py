@@ -102,11 +102,3 @@ def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -
     ran = project.snakemake("-n", score)
     assert "Nothing to be done" in ran.text, ran.text[-2000:]
     assert f"leakbench: LEAKBENCH_DATA: {offered} is no directory" in ran.text
-
-
-def test_a_new_scale_does_not_fetch_again(copied: Project) -> None:
-    copied.data = None
-    ran = copied.snakemake("-n", "--config", "scale=paper")
-    assert ran.rc == 0, ran.text[-2000:]
-    assert "fetch" not in ran.verbs
-    assert {"train", "capture", "attack", "score"} <= ran.verbs

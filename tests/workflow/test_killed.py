@@ -6,29 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from nightly import daily
-from project import CELL, VICTIM, Project, tiny_project
+from project import CELL, Project
 
-from leakbench.base.artefacts import read_facts, read_table, read_tensors
-
-VICTIM_FILE = "results/quick/victims/tiny/tiny/0.safetensors"
-# The command line itself, told to save after every epoch instead of every ten seconds, and to dawdle between
-# them.
-SAVE_OFTEN = """
-import functools, importlib, os, sys, time
-os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-loop = importlib.import_module("leakbench.federation.training.fit")
-verb = importlib.import_module("leakbench.jobs.train")
-whole = loop.stream
-loop.stream = lambda *names: (time.sleep(0.3), whole(*names))[1]
-verb.fit = functools.partial(loop.fit, save_every=0.0)
-from leakbench.jobs.cli import main
-sys.exit(main())
-"""
+from leakbench.base.artefacts import read_table
 
 
 def until(condition: Callable[[], object], job: subprocess.Popen[str]) -> None:
@@ -43,65 +27,6 @@ def start(project: Project, *command: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, cwd=project.root, env=project.variables(), stdout=pipe, stderr=pipe, text=True
     )
-
-
-@pytest.mark.nightly
-def test_a_killed_training_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    project = tiny_project(tmp_path)
-    training = VICTIM["training"] | {
-        "optimiser": "adam",
-        "lr": 0.005,
-        "epochs": 6,
-        "checkpoints": [0, 2, 5],
-    }
-    project.write("victims/tiny", VICTIM | {"training": training})
-    ran = project.snakemake("--printshellcmds", VICTIM_FILE)
-    assert ran.rc == 0, ran.text[-2000:]
-    whole = project.path(VICTIM_FILE).read_bytes()
-    assert read_facts(project.path(VICTIM_FILE))["checkpoints"] == [0, 2, 5, 6]
-    project.path(VICTIM_FILE).unlink()
-    scratch = project.path("scratch/train")
-    assert list(scratch.glob("*")) == []
-
-    project.path("run.log").write_text(ran.text)
-    words = project.logged("train", "/tiny/").split(" 2> ")[0].split()[3:]
-    job = start(project, sys.executable, "-c", SAVE_OFTEN, *words)
-    until(lambda: any(read_facts(p)["epoch"] >= 3 for p in scratch.glob("[!.]*.safetensors")), job)
-    job.kill()
-    assert job.wait() == -signal.SIGKILL
-    job.communicate()
-    assert not project.path(VICTIM_FILE).exists()
-    (saved,) = scratch.glob("[!.]*.safetensors")
-    assert 3 <= read_facts(saved)["epoch"] < 6
-
-    ran = project.snakemake(VICTIM_FILE)
-    assert ran.rc == 0, ran.text[-2000:]
-    assert project.path(VICTIM_FILE).read_bytes() == whole
-    assert project.leftovers() == []
-    assert list(scratch.glob("*")) == []
-
-
-@pytest.mark.nightly
-def test_a_resumed_training_does_start_from_the_checkpoint(finished: Project, tmp_path: Path) -> None:
-    """Guards the test above: a checkpoint of other weights leads to other weights."""
-    from leakbench.base.artefacts import write_tensors
-
-    project = finished.copy(tmp_path)
-    before, _ = read_tensors(project.path(VICTIM_FILE))
-    words = project.logged("train", "/tiny/").split(" 2> ")[0].split()[3:]
-    scratch = project.path("scratch/train")
-    job = start(project, sys.executable, "-c", SAVE_OFTEN, *words)
-    until(lambda: list(scratch.glob("[!.]*.safetensors")), job)
-    job.kill()
-    job.communicate()
-    (saved,) = scratch.glob("[!.]*.safetensors")
-    tensors, facts = read_tensors(saved)
-    write_tensors(saved, {name: value * 2 for name, value in tensors.items()}, facts)
-    ran = project.leakbench(*words)
-    assert ran.rc == 0, ran.text
-    after, _ = read_tensors(project.path(VICTIM_FILE))
-    assert before.keys() == after.keys()
-    assert (before["epoch-3/dense1.weight"] != after["epoch-3/dense1.weight"]).any()
 
 
 def dawdle(project: Project) -> str:

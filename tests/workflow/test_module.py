@@ -45,6 +45,7 @@ def test_another_workflow_plans_our_rules_behind_its_own(outer: tuple[Project, P
     assert "rule mine" in ran.text
 
 
+@pytest.mark.nightly
 def test_another_workflow_makes_results_in_its_own_folder(outer: tuple[Project, Project]) -> None:
     other, inner = outer
     scores = f"results/quick/scores/{CELL}/0.parquet"

@@ -88,6 +88,7 @@ def brightness(*, weight: float) -> Prior:
 '''
 
 
+@pytest.mark.nightly
 def test_new_parts_of_every_kind_are_rows_of_the_matrix_within_the_budget(composed: Project) -> None:
     """A term, a prior, an optimiser and a defence with its adaptive attacker, with no line in any scale."""
     add(composed, "objective", "my-term")

@@ -1,8 +1,6 @@
-"""The profiles for clusters: every line is commented, every rule has its requests, and Snakemake plans a run
-by them."""
+"""The profiles for clusters: every rule has its requests, and Snakemake plans a run by them."""
 
 import importlib.util
-import itertools
 import re
 import tomllib
 from typing import Any
@@ -23,15 +21,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def planned(project: Project, profile: str, *more: str) -> Ran:
     return project.run("snakemake", "--workflow-profile", profile, "--dry-run", *more)
-
-
-@pytest.mark.parametrize("name", ["slurm", "kubernetes"])
-def test_every_key_of_a_profile_has_a_comment_above_it(name: str) -> None:
-    lines = (PROFILES / name / "config.yaml").read_text().splitlines()
-    assert isinstance(yaml.safe_load("\n".join(lines)), dict)
-    for above, line in itertools.pairwise(lines):
-        if line.strip() and not line.lstrip().startswith("#"):
-            assert above.lstrip().startswith("#"), line
 
 
 @pytest.mark.parametrize("name", ["slurm", "kubernetes"])

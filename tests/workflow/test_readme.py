@@ -35,10 +35,6 @@ COMMANDS = [
 PARTS = 3
 
 
-def test_the_readme_shows_commands() -> None:
-    assert len(shown(PAGES[0])) > 5
-
-
 @pytest.mark.parametrize("words", COMMANDS)
 def test_config_comes_last_since_it_takes_every_word_behind_it(words: list[str]) -> None:
     behind = words[words.index("--config") + 1 :] if "--config" in words else []

@@ -1,4 +1,7 @@
-"""`--config seed=K`: the whole chain with every seed raised by K, beside the finished run."""
+"""`--config seed=K`: the whole chain with every seed raised by K, beside the finished run.
+
+By day a plan shows what it changes (tests/unit/catalogue/test_resolve.py).
+"""
 
 import json
 from pathlib import Path
@@ -6,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from project import Project
+
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

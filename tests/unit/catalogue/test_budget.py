@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from planning import real
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue import costs
@@ -13,7 +14,6 @@ from leakbench.catalogue.budget import counted
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.workflow import judges
-from leakbench.papers.verdicts.verdict import SHORTEST
 from tests.unit.catalogue.conftest import ENTRIES
 
 ROOT = Path(__file__).parents[3]
@@ -96,26 +96,6 @@ def test_a_victim_that_trains_too_long_takes_its_cells_along(paid: Callable[...,
         paid(training=0.99 * once)
 
 
-@pytest.mark.parametrize(
-    ("key", "budget"),
-    [
-        ("trials", {"trials": {5: 1e-9}}),
-        ("experiment", {"experiment": 1e-9}),
-        ("total", {"total": 0.001}),
-        ("total", {"total": 0.001, "experiment": 1e-9}),
-        # A cell that is too dear by itself is not what the budget fails for.
-        ("total", {"total": 0.001, "trials": {5: 1}}),
-    ],
-)
-def test_a_budget_that_pays_for_nothing_names_the_key_that_is_too_small(
-    key: str, budget: dict[str, Any], paid: Callable[..., Plan]
-) -> None:
-    with pytest.raises(
-        UserError, match=rf"scales/quick\.yaml: budget\.{key}: pays for no cell \(raise it\)$"
-    ):
-        paid(**budget)
-
-
 def test_published_lengths_count_where_a_work_states_them(
     root: Callable[..., Path], paid: Callable[..., Plan]
 ) -> None:
@@ -190,17 +170,9 @@ def test_no_plain_attacker_stands_without_the_adaptive_one(paid: Callable[..., P
     assert reasons(found)["d/v/f/clip/m/0"].startswith("would flatter the defence")
 
 
-def test_no_scale_is_shorter_than_a_verdict_takes(paid: Callable[..., Plan]) -> None:
-    assert paid(length=SHORTEST).cells
-    with pytest.raises(
-        UserError, match=rf"scales/quick\.yaml: budget\.length: .* equal to {SHORTEST}, got 0\.4"
-    ):
-        paid(length=0.4)
-
-
 @pytest.mark.parametrize("scale", ["quick", "standard"])
 def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
-    found = plan(ROOT, scale, judges())
+    found = real(scale)
     budget = yaml.safe_load((ROOT / f"config/scales/{scale}.yaml").read_text())["budget"]
     works = costs.works(found.specs, counted(ROOT / "config"))
     jobs = len(works) + sum(name.startswith("score/") for name in found.specs)

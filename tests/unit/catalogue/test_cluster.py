@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from planning import real_flow
 
 from leakbench.catalogue import costs
 from leakbench.catalogue.workflow import Workflow
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def paper() -> Workflow:
-    return Workflow(ROOT, "paper")
+    return real_flow("paper")
 
 
 # Megabytes of runs on one core, from their records.

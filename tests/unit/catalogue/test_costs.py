@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from planning import real_flow
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakbench.attacks.inverter import Inverter
@@ -27,7 +28,7 @@ PARTS = {"train": "victim", "generator": "generator"}
 
 @pytest.fixture(scope="module")
 def paper() -> Workflow:
-    return Workflow(ROOT, "paper")
+    return real_flow("paper")
 
 
 def networks() -> dict[str, costs.Network]:

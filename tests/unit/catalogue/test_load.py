@@ -50,28 +50,6 @@ def test_a_point_of_a_grid_has_a_word_and_the_changes_of_each_axis(root: Callabl
     assert file_of(config, "victims", "v-narrow-tanh").name == "v.yaml"
 
 
-@pytest.mark.parametrize("grid", [3, {}, [3], [[]], [{"a": {}}], [[3]], [[{"a": 3}]]])
-def test_what_is_no_grid_is_refused(grid: Any, root: Callable[..., Path]) -> None:
-    with pytest.raises(UserError, match=r"v\.yaml: grid: must list .* \(see config/README\.md\)$"):
-        load_kind(root({"victims/v": {"grid": grid}}) / "config", "victims")
-
-
-def test_a_point_of_a_grid_may_not_have_the_name_of_another_entry(root: Callable[..., Path]) -> None:
-    with pytest.raises(UserError, match=r"v\.yaml: grid: raw: 'v-raw' exists already \(rename the variant\)"):
-        load_kind(root({"victims/v": {"grid": [[{"raw": {}}, {"": {}}]]}}) / "config", "victims")
-
-
-def test_defaults_of_a_part_are_written_out(root: Callable[..., Path]) -> None:
-    victim = load_kind(root() / "config", "victims")["v"]
-    assert isinstance(victim, Victim)
-    assert victim.parameters["activation"] == "relu"
-    assert victim.parameters["dropout"] == 0.0
-
-
-def test_a_part_without_module_is_the_file_of_its_name(root: Callable[..., Path]) -> None:
-    assert load_kind(root() / "config", "defences")["none"].module == "none"  # type: ignore[attr-defined]
-
-
 @given(MAPPINGS)
 def test_merging_nothing_changes_nothing(base: dict) -> None:
     assert merge(base, {}) == base

@@ -9,9 +9,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel
 
-from leakbench.catalogue.load import files_of, load_kind, read_yaml
+from leakbench.catalogue.load import files_of, read_yaml
 from leakbench.catalogue.schema import KINDS
 from leakbench.jobs.manual import manual as write
 from leakbench.jobs.manual import texts
@@ -55,17 +55,6 @@ def test_every_file_keeps_the_schema_that_editors_use(kind: str) -> None:
         assert list(check.iter_errors(value | {"sumary": "x"})), "a misspelt key must be an error"
 
 
-def test_the_manual_lists_each_part_with_its_parameters() -> None:
-    text = texts(ROOT)["config/README.md"]
-    for module in {entry.module for entry in load_kind(ROOT / "config", "attacks").values()}:  # type: ignore[attr-defined]
-        assert f"#### {module}\n" in text
-    # A key of a mapping, one of a list's entries, a range, a part's parameter with its default.
-    assert "| `training.epochs` | whole number from 0 | **required** |" in text
-    assert "| `faults[].kind` | `absent` or `malformed` or `other-key` | **required** |" in text
-    assert "| `validation` | number from 0 below 1 | `0.15` |" in text
-    assert "| `dropout` | number from 0 below 1 | `0.0` |" in text
-
-
 def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config", ignore=shutil.ignore_patterns("*.md", "schemas"))
     (tmp_path / "papers").symlink_to(ROOT / "papers")
@@ -84,14 +73,6 @@ def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
     write(tmp_path)
     assert (tmp_path / "config/README.md").read_text() == (ROOT / "config/README.md").read_text()
     assert schema.stat().st_mtime_ns == before
-
-
-def test_a_parameter_described_in_its_annotation_has_a_column_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    described = create_model("clip", norm=(float, Field(gt=0, description="The largest length.")))
-    monkeypatch.setattr("leakbench.jobs.manual.parameters_model", lambda room, module: described)
-    assert (
-        "| `norm` | number above 0 | **required** | The largest length. |" in texts(ROOT)["config/README.md"]
-    )
 
 
 def test_every_parameter_of_a_part_has_its_meaning() -> None:

@@ -1,16 +1,12 @@
 """What an optimiser takes is what torch's takes, at planning and in a spec."""
 
 import inspect
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from planning import planned
 from torch import nn
 
-from leakbench.base.errors import UserError
 from leakbench.catalogue.regime import TAKEN
 from leakbench.catalogue.schema import Training
 from leakbench.federation.training.fit import OPTIMISERS
@@ -57,26 +53,3 @@ def test_an_option_fits_where_torch_takes_it(optimiser: str, options: dict[str, 
         Training(**TRAINING | {"optimiser": optimiser, "options": options})
     with pytest.raises((ValueError, TypeError)):
         OPTIMISERS[optimiser](parameters, lr=0.1, **options)
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"victims/v": {"training": TRAINING | {"options": {"momentun": 0.9}}}},
-         r"v\.yaml: training\.options: momentun: .*did you mean 'momentum'\?\)$"),
-        ({"victims/v": {"variants": {"tanh": {"training": {"options": {"momentum": -1}}}, "raw": {}}}},
-         r"v\.yaml: variants\.tanh: training\.options: momentum: "),
-        ({"trainings/t": {"summary": "x", "optimiser": "adadelta", "lr": 1, "batch_size": 1, "rounds": 1,
-                          "options": {"roh": 0.5}}},
-         r"t\.yaml: options: roh: .*did you mean 'rho'\?\)$"),
-        ({"generators/g": {"summary": "x", "module": "cvae", "reads": "latent",
-                           "auxiliary": {"split": "train", "start": 0, "stop": 50},
-                           "training": TRAINING | {"options": {"nesterov": True}}}},
-         r"g\.yaml: training\.options: nesterov: needs momentum and no dampening \("),
-    ],
-)  # fmt: skip
-def test_a_plan_refuses_an_option_that_torch_would(
-    changes: dict[str, Any], says: str, root: Callable[..., Path]
-) -> None:
-    with pytest.raises(UserError, match=says):
-        planned(root(changes))

@@ -1,25 +1,18 @@
 """The real catalogue's plans: every scale, the matrix, and that each defence meets an adaptive attacker."""
 
 import hashlib
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from planning import real
 from project import ROOT
 
 from leakbench.catalogue.job_specs import decays
-from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.spec import spec_of
-from leakbench.catalogue.workflow import judges
 
 SPECS = yaml.safe_load(Path(__file__).with_name("specs.yaml").read_text())
-
-
-@cache
-def real(scale: str) -> Plan:
-    return plan(ROOT, scale, judges())
 
 
 @pytest.mark.parametrize(("scale", "digest"), SPECS.items())
@@ -84,7 +77,7 @@ def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) 
 
 
 def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
-    experiments = plan(ROOT, "paper", judges()).experiments
+    experiments = real("paper").experiments
     cells = [cell for kind in ("", "-dense", "-deep") for cell in experiments[f"leakbench-matrix{kind}"]]
     names = {
         kind: {p.stem for p in (ROOT / "config" / kind).glob("*.yaml")} for kind in ("attacks", "defences")
@@ -124,12 +117,3 @@ def test_a_step_size_that_decays_does_so_before_the_last_iteration() -> None:
     scored = [spec["attacks"] for name, spec in real("paper").specs.items() if name.startswith("score/")]
     found = {name: entry["decays"] for attacks in scored for name, entry in attacks.items()}
     assert (found["invg"], found["invg-single"], found["grnn"]) == (True, True, False)
-
-
-def test_a_keyword_that_came_later_changes_no_recorded_setting() -> None:
-    specs = real("paper").specs
-    attacks = {
-        name: specs[f"attack/cifar10/lenet-dlg/grnn/none/{name}/0"] for name in ("grnn", "grnn-released")
-    }
-    unknowns = {name: spec["attack"]["unknowns"]["generator"] for name, spec in attacks.items()}
-    assert unknowns == {"grnn": {"collapsed": True}, "grnn-released": {"collapsed": True, "latent": 1024}}

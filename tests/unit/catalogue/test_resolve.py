@@ -1,10 +1,8 @@
 """From experiments and a scale to cells and their specs."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from planning import METRICS, planned
@@ -41,20 +39,6 @@ def test_a_cell_asked_for_twice_is_one_row(root: Callable[..., Path]) -> None:
     assert len(found.specs["table/e"]["cells"]) == 2
 
 
-def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., Path]) -> None:
-    from_e = {
-        "item": "i",
-        "title": "t",
-        "shows": "s",
-        "figure": {"drawing": "dots", "metrics": ["mse"]},
-    }
-    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]
-    found = planned(root({"experiments/g": {**from_e, "cells": cells, "metrics": ["pearson"]}}))
-    assert found.specs["score/d/v/f/none/0"]["attacks"]["a"]["metrics"] == ["mse", "pearson"]
-    assert found.specs["score/d/v/f/none/0"]["attacks"]["b"]["metrics"] == ["mse"]
-    assert len(found.cells) == 8
-
-
 def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: Callable[..., Path]) -> None:
     found = planned(root({"experiments/other": OTHER}))
     own, beside = found.needed("other"), found.run_for("other")
@@ -74,38 +58,6 @@ def test_only_one_experiment_runs_as_it_does_among_all(root: Callable[..., Path]
     assert alone.specs["table/e"]["left_out"].startswith("another experiment")
     with pytest.raises(UserError, match=r"--config only: no experiment 'othre' \(did you mean 'other'"):
         plan(place, "quick", METRICS, only=["othre"])
-
-
-def test_a_judge_is_trained_on_the_cells_data_though_no_cell_attacks_it(root: Callable[..., Path]) -> None:
-    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "b"]}]
-    more = {"cells": cells, "metrics": ["mse", "told"]}
-    found = planned(
-        root({"experiments/e": more, "scales/quick": {"caps": {"victims": {"v-*": {"training.epochs": 3}}}}})
-    )
-    assert {cell.victim for cell in found.cells} == {"v"}
-    assert found.specs["score/d/v/f/none/1"]["judges"] == ["v-tanh"]
-    own, judge = found.specs["train/d/v/1"], found.specs["train/d/v-tanh/1"]
-    assert judge["victim"]["training"]["epochs"] == 3
-    assert judge["victim"]["parameters"]["activation"] == "tanh"
-    assert judge["dataset"] == own["dataset"]
-
-
-def test_without_a_metric_that_asks_there_is_no_judge(root: Callable[..., Path]) -> None:
-    found = planned(root())
-    assert all(spec["judges"] == [] for name, spec in found.specs.items() if name.startswith("score/"))
-
-
-def test_a_judge_must_be_trained(root: Callable[..., Path]) -> None:
-    with pytest.raises(UserError, match=r"e\.yaml: metrics: judge 'v-raw' is not trained"):
-        planned(root({"experiments/e": {"metrics": ["asked"]}}))
-
-
-def test_what_does_not_change_a_result_is_not_in_a_spec(root: Callable[..., Path]) -> None:
-    specs = planned(root()).specs
-    # A figure's page shows titles and summaries.
-    others = json.dumps({name: spec for name, spec in specs.items() if name != "figure/e"})
-    assert "summary" not in others
-    assert '"title"' not in others
 
 
 def test_no_attack_spec_tells_the_truth(root: Callable[..., Path]) -> None:
@@ -158,34 +110,11 @@ def test_cells_can_be_left_out_and_say_why(root: Callable[..., Path]) -> None:
     assert "score/d/v/f/none/0" not in found.specs
 
 
-def test_an_unknown_experiment_cannot_be_left_out(root: Callable[..., Path]) -> None:
-    with pytest.raises(UserError, match="left_out: 'x' matches no experiment"):
-        planned(root({"scales/quick": {"left_out": {"x": "y"}}}))
-
-
-@pytest.mark.parametrize("pattern", ["e/d/w/*", "e/*/b/5", "e*/x"])
-def test_a_pattern_that_no_cell_has_is_refused(pattern: str, root: Callable[..., Path]) -> None:
-    place = root({"scales/quick": {"left_out": {pattern: "y"}}})
-    with pytest.raises(UserError, match=r"left_out: '.*' matches no cell \(drop or mend it\)"):
-        planned(place)
-
-
 def test_patterns_are_of_the_catalogue_whatever_else_is_left_out(root: Callable[..., Path]) -> None:
     place = root({"scales/quick": {"left_out": {"e": "x", "e/*/v/*": "y", "e/*/b/1": "z"}}})
     assert planned(place).experiments == {"e": []}
     # Cells are those of the experiment's own seeds, in a run with other seeds too.
     assert plan(place, "quick", METRICS, seed=7).experiments == {"e": []}
-
-
-def test_what_is_left_out_has_a_reason(root: Callable[..., Path]) -> None:
-    with pytest.raises(UserError, match="left_out: 'e' has no reason"):
-        planned(root({"scales/quick": {"left_out": {"e": " "}}}))
-
-
-def test_an_unknown_experiment_cannot_be_paid_first(root: Callable[..., Path]) -> None:
-    budget = {"length": 1, "trials": {5: 60}, "training": 60, "total": 60, "first": ["ee"]}
-    with pytest.raises(UserError, match=r"budget.first: no experiment 'ee' \(did you mean|there are: e"):
-        planned(root({"scales/quick": {"budget": budget}}))
 
 
 @pytest.mark.parametrize("closed", ["papers", "papers/own", "papers/own/experiments"])
@@ -196,12 +125,6 @@ def test_no_experiment_is_missing_because_a_folder_may_not_be_read(
     monkeypatch.setattr(os, "access", lambda path, _: path != place / closed)
     with pytest.raises(UserError, match=rf"{closed}: may not be read \(make the folder readable\)"):
         planned(place)
-
-
-def test_leaving_an_experiment_out_hides_no_mistake_in_it(root: Callable[..., Path]) -> None:
-    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["typo"]}]
-    with pytest.raises(UserError, match="attack 'typo'"):
-        planned(root({"experiments/e": {"cells": cells}, "scales/quick": {"left_out": {"e": "y"}}}))
 
 
 def test_all_is_every_file_but_some(root: Callable[..., Path]) -> None:
@@ -218,46 +141,6 @@ def test_all_is_every_file_but_some(root: Callable[..., Path]) -> None:
     assert {cell.defence for cell in found.cells} == {"none"}
 
 
-def test_what_is_no_file_cannot_be_left_out_of_all(root: Callable[..., Path]) -> None:
-    cells = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["all"], "but": ["bb"]}
-    with pytest.raises(UserError, match="but: 'bb' is no file"):
-        planned(root({"experiments/e": {"cells": [cells]}}))
-
-
-@pytest.mark.parametrize(
-    ("keys", "told"),
-    [
-        ({}, "give either weights, or auxiliary and training"),
-        ({"weights": "d", "auxiliary": {"split": "train", "stop": 5}}, "give either weights"),
-        ({"weights": "nowhere"}, "dataset 'nowhere' is not in"),
-        (
-            {
-                "auxiliary": {"split": "test", "stop": 30},
-                "training": {"optimiser": "adam", "lr": 0.1, "batch_size": 5, "epochs": 1},
-            },
-            "auxiliary images overlap the private ones",
-        ),
-    ],
-)
-def test_a_generator_of_latents_that_cannot_be_made_is_told(
-    root: Callable[..., Path], keys: dict[str, Any], told: str
-) -> None:
-    generator = {"summary": "x", "module": "cvae", "reads": "latent", **keys}
-    attack = {"summary": "x", "module": "fidel", "generator": {"d": "g"}}
-    with pytest.raises(UserError, match=told) as refused:
-        planned(root({"generators/g": generator, "attacks/a": attack}))
-    assert "\n" not in str(refused.value)
-
-
-def test_a_generator_of_latents_is_planned_once_for_all_victims(root: Callable[..., Path]) -> None:
-    generator = {"summary": "x", "module": "cvae", "reads": "latent", "weights": "d"}
-    attack = {"summary": "x", "module": "fidel", "generator": {"d": "g"}}
-    found = planned(root({"generators/g": generator, "attacks/a": attack}))
-    made = [name for name in found.specs if name.startswith("generator/")]
-    assert made == ["generator/d/_any/g/0", "generator/d/_any/g/1"]
-    assert "victim" not in found.specs[made[0]]
-
-
 def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callable[..., Path]) -> None:
     place = root({"experiments/e": {"seeds": [0, 2]}})
     own, other = plan(place, "quick", METRICS), plan(place, "quick", METRICS, seed=5)
@@ -270,12 +153,6 @@ def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callabl
     write(other, place)
     assert [path.name for path in (place / "results").iterdir()] == ["quick-seed5"]
     assert run_name("quick", 0) == "quick-seed0"
-
-
-def test_captures_alone_are_told_the_salt(root: Callable[..., Path]) -> None:
-    place = root()
-    told = {name for name, spec in planned(place).specs.items() if "00000000" in json.dumps(spec)}
-    assert told == {name for name in planned(place).specs if name.startswith("capture/")}
 
 
 @pytest.mark.parametrize(

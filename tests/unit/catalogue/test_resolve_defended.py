@@ -2,50 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from planning import planned
 
-from leakbench.base.errors import UserError
 from leakbench.base.parts import parts_of
 from leakbench.catalogue.spec import spec_of
-
-
-def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Callable[..., Path]) -> None:
-    more = {
-        "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
-        "attacks/a": {"adaptive": True},
-        "experiments/e": {
-            "cells": [
-                {
-                    "dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "b"],
-                    "defence": ["none", "clip"],
-                }
-            ]
-        },
-    }  # fmt: skip
-    specs = planned(root(more)).specs
-    told = {
-        name.split("/")[4:6][0] + name.split("/")[5]: spec
-        for name, spec in specs.items()
-        if name.startswith("attack/")
-    }
-    assert told["clipa"]["adaptation"] == {"module": "clip"}
-    assert all("adaptation" not in told[name] for name in ("noneb", "clipb"))
-    # Without a defence it would be the other attack again.
-    assert "nonea" not in told
-
-
-def test_a_victim_that_defends_itself_has_its_adaptive_attacker(root: Callable[..., Path]) -> None:
-    cells = {"dataset": ["d"], "victim": ["v", "precode"], "federation": ["f"], "attack": ["a"]}
-    more = {
-        "victims/precode": {"summary": "x"}, "attacks/a": {"adaptive": True},
-        "experiments/e": {"cells": [cells]},
-    }  # fmt: skip
-    specs = planned(root(more)).specs
-    assert specs["attack/d/precode/f/none/a/0"]["adaptation"] == {"module": "precode"}
-    assert "attack/d/v/f/none/a/0" not in specs
 
 
 def test_an_attack_that_plays_clients_is_told_their_defence(root: Callable[..., Path]) -> None:
@@ -76,61 +37,8 @@ def test_an_attack_that_plays_clients_is_told_their_defence(root: Callable[..., 
     assert spec_of("attack", told["g/c"] | {"seed": 0}, "x").attack.parameters["defence"] == noisy
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("noise_multiplier", 0.0), ("noise_multiplier", -1.0), ("noise_multiplier", float("nan")),
-        ("sample_rate", 0.0), ("sample_rate", 1.5), ("delta", 0.0), ("delta", 1.0), ("clip", 0.0),
-        ("noise", "global"),
-    ],
-)  # fmt: skip
-def test_settings_of_dp_sgd_that_are_out_of_range_name_the_file_and_the_key(
-    root: Callable[..., Path], key: str, value: object
-) -> None:
-    parameters = {"noise_multiplier": 1.0, "clip": 1.0, key: value}
-    entry = {"summary": "x", "module": "dp-sgd", "parameters": parameters}
-    with pytest.raises(UserError, match=rf"defences/dp\.yaml: parameters\.{key}"):
-        planned(root({"defences/dp": entry}))
-
-
-SERVER = {
-    "summary": "x",
-    "module": "robbing-the-fed",
-    "threat": "G",
-    "auxiliary": {"split": "train", "stop": 60},
-}
-
-
-def test_what_a_malicious_server_does_stands_in_the_capture_s_spec(root: Callable[..., Path]) -> None:
-    found = planned(root({"servers/s": SERVER, "federations/f": {"malicious": "s"}}))
-    spec = found.specs["capture/d/v/f/none/0"]
-    assert spec["malicious"]["module"] == "robbing-the-fed"
-    assert spec["malicious"]["parameters"] == {"bins": "quantiles", "gain": 1.0, "unsure": True}
-    assert "malicious" not in spec["federation"]
-
-
 def test_what_watching_clients_find_hangs_on_the_detectors(root: Callable[..., Path]) -> None:
     spec = planned(root({"federations/f": {"watched": True}})).specs["capture/d/v/f/none/0"]
     looking = {"leakbench.federation.detectors.isolation", "leakbench.federation.detectors.rows_alike"}
     assert looking <= set(parts_of(spec))
     assert not looking & set(parts_of(spec | {"federation": spec["federation"] | {"watched": False}}))
-
-
-@pytest.mark.parametrize(
-    ("server", "federation", "told"),
-    [
-        ({}, {"malicious": "t"}, r"federations/f\.yaml: malicious: .*'t'"),
-        ({}, {"malicious": "s", "server": "fedavg"}, "malicious: the server writes the weights anew"),
-        ({}, {"malicious": "s", "begins": 3}, "begins: only clients that look remember rounds"),
-        ({"auxiliary": {"split": "test", "stop": 30}}, {}, "overlap the private ones"),
-        ({"auxiliary": {"split": "train", "stop": 61}}, {}, "end at 61, beyond the 60 of d/train"),
-        ({"parameters": {"bins": "many"}}, {}, r"servers/s\.yaml: parameters\.bins"),
-        ({"threat": "Z"}, {}, r"servers/s\.yaml: threat"),
-    ],
-)
-def test_a_malicious_server_that_does_not_fit_is_told(
-    root: Callable[..., Path], server: dict[str, Any], federation: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(UserError, match=told) as refused:
-        planned(root({"servers/s": SERVER | server, "federations/f": {"malicious": "s", **federation}}))
-    assert "\n" not in str(refused.value)

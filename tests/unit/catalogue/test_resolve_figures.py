@@ -24,21 +24,12 @@ def test_a_figure_knows_the_title_of_each_part(root: Callable[..., Path]) -> Non
     assert [part["title"] for part in parts["dataset"]] == ["d"]
 
 
-@pytest.mark.parametrize("title", ["{none}", "{activation.x}", "{", "{training[0]}"])
-def test_a_title_that_cannot_be_filled_in_is_one_line(title: str, root: Callable[..., Path]) -> None:
-    with pytest.raises(UserError, match=r"v\.yaml: title: cannot be filled in for 'v'"):
-        planned(root({"victims/v": {"title": title}}))
-
-
 def test_a_figure_knows_the_parts_in_the_order_of_the_experiment_at_full_size(
     root: Callable[..., Path],
 ) -> None:
     cells = [{"dataset": ["d"], "victim": ["v-tanh", "v"], "federation": ["f"], "attack": ["b", "a"]}]
     place = root(
-        {
-            "experiments/e": {"cells": cells},
-            "attacks/b": MATCHING | {"parameters": {"iterations": 70}},
-        }
+        {"experiments/e": {"cells": cells}, "attacks/b": MATCHING | {"parameters": {"iterations": 70}}}
     )
     (place / "config/scales/quick.yaml").write_text(
         "summary: x\nnull_rounds: 2\ncaps: {attacks: {b: {parameters.iterations: 7}}}\n"

@@ -26,21 +26,6 @@ CHANGES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def test_every_combination_is_a_study_with_a_spec(root: Callable[..., Path]) -> None:
-    out = plan(root(CHANGES), "quick", {"mse": ()})
-    assert [study.stem for study in out.studies["s"]] == [
-        f"d/{victim}/t/none/{seed}" for victim in ("v", "v-tanh") for seed in (0, 1)
-    ]
-    assert out.experiments["s"] == []
-    assert out.studies["e"] == []
-    spec = out.spec("study/d/v-tanh/t/none/1")
-    assert spec["victim"]["parameters"]["activation"] == "tanh"
-    assert (spec["training"]["augmentation"], spec["seed"]) == ("flip-crop", 1)
-    assert spec["training"]["options"]["nesterov"] is True
-    assert out.spec("table/s")["studies"] == [study.stem for study in out.studies["s"]]
-    assert "studies" not in out.spec("table/e")
-
-
 def test_a_scale_caps_and_leaves_out_studies(root: Callable[..., Path]) -> None:
     scale = {
         "caps": {"trainings": {"d/t": {"rounds": 2, "images": 40}}}, "left_out": {"s/*/v-tanh/*": "too long"},
@@ -96,72 +81,6 @@ def test_images_of_several_data_sets_count_together(
         plan(root(changes), "quick", {"mse": ()})
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"trainings/r": READING | {"task": "classification"}},
-        "is about classes, and dataset 'w' is of words"),
-        ({"trainings/t": TRAINING,
-        "experiments/s": CHANGES["experiments/s"] | {"trainings": [STUDIES | {"training": ["r"]}]}},
-         "is about words, and dataset 'd' is of classes"),
-        ({"trainings/r": READING | {"clients": 3}}, "3 clients cannot have one each of 2 data sets"),
-        ({"trainings/r": READING | {"tested_on": ["d"]}},
-        "tested_on: dataset 'd' has other images or labels"),
-        ({"trainings/r": READING | {"beside": {"w": ["w3"]}}},
-        "beside: dataset 'w3' has other images or labels, or none in the split train"),
-        ({"trainings/r": READING | {"tested_on": ["w4"]}}, "tested_on: dataset 'w4' is not in"),
-        ({"trainings/r": READING | {"split": "dirichlet", "alpha": 0.5}},
-        "divides classes, which words are not"),
-        ({"experiments/e": {"cells": [{"dataset": ["w"], "victim": ["v"], "federation": ["f"],
-        "attack": ["a"]}]}},
-         "dataset 'w' holds no images of classes"),
-    ],
-)  # fmt: skip
-def test_words_and_classes_do_not_mix(
-    root: Callable[..., Path], changes: dict[str, dict[str, Any]], says: str
-) -> None:
-    with pytest.raises(UserError, match=says) as told:
-        plan(root(READ | changes), "quick", {"mse": ()})
-    assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"trainings/t": {"split": "dirichlet"}}, "alpha is for split: dirichlet"),
-        ({"trainings/t": {"alpha": 0.5}}, "alpha is for split: dirichlet"),
-        ({"trainings/t": {"clients": 40}},
-        "training 't': 60 images give 6 for validation and 54 to 40 clients"),
-        ({"experiments/s": {"metrics": ["mse"]}}, "trainings take none"),
-        ({"experiments/s": {"trainings": [STUDIES | {"training": ["tt"]}]}}, "training 'tt' is not in"),
-        ({"experiments/s": {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"],
-        "attack": ["a"]}]}}, "one of the two"),
-        ({"trainings/t": {"hold_out": 0.1}}, "hold_out is for an aggregation that is named"),
-        ({"trainings/t": {"encryption": {"module": "paillier"}}}, "encryption is for an aggregation"),
-        ({"trainings/t": BOOSTED | {"hold_out": None}},
-        "aggregation 'fedboosting-code' has clients validate"),
-        ({"trainings/t": BOOSTED | {"hold_out": None, "fusion": 0.9}},
-        "fusion: fused models are for validation"),
-        ({"trainings/t": BOOSTED | {"poisoned": {"client": 3}}}, "client 3 is beyond the 3 clients"),
-        ({"trainings/t": BOOSTED | {"faults": [{"client": 5, "round": 1, "kind": "absent"}]}},
-        "client 5 is beyond"),
-        ({"trainings/t": BOOSTED | {"aggregation": {"module": "fedboost-code"}}},
-        "aggregation.module: no file fedboost_code.py"),
-        ({"trainings/t": BOOSTED | {"encryption": {"module": "paillier", "parameters": {"bits": 1024}}}},
-        "encryption.parameters.bits"),
-        ({"trainings/t": BOOSTED | {"privacy": {"noise": 1.0}}}, "privacy.clip"),
-        ({"datasets/d": {"counts": {"test": 40}}}, "not one to train and test on"),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_one_line(
-    root: Callable[..., Path], changes: dict[str, dict[str, Any]], says: str
-) -> None:
-    every = {name: CHANGES.get(name, {}) | changes.get(name, {}) for name in CHANGES.keys() | changes.keys()}
-    with pytest.raises(UserError, match=says) as told:
-        plan(root(every), "quick", {"mse": ()})
-    assert "\n" not in str(told.value)
-
-
 def test_a_study_depends_on_its_network_its_defence_and_how_it_trains(root: Callable[..., Path]) -> None:
     flow = Workflow(root(CHANGES), "quick")
     code = {Path(name).name for name in flow.train_code("study/d/v/t/none/0")}
@@ -169,15 +88,6 @@ def test_a_study_depends_on_its_network_its_defence_and_how_it_trains(root: Call
     assert not {"federated.py", "study.py"} & {Path(n).name for n in flow.train_code("train/d/v/0")}
     assert flow.scores("s")[0] == "results/quick/studies/d/v/t/none/0.parquet"
     assert flow.costs("s")[0] == "results/quick/records/study/d/v/t/none/0.json"
-
-
-def test_what_a_training_does_not_name_is_not_in_its_spec(root: Callable[..., Path]) -> None:
-    spec = plan(root(CHANGES), "quick", {"mse": ()}).spec("study/d/v/t/none/0")
-    assert not {"aggregation", "encryption"} & spec.keys()
-    assert (
-        not {"aggregation", "encryption", "hold_out", "fusion", "privacy", "poisoned", "faults"}
-        & spec["training"].keys()
-    )
 
 
 def test_rules_have_their_parameters_filled_and_their_files_are_inputs(root: Callable[..., Path]) -> None:

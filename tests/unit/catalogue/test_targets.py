@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from planning import real_flow
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue.run import _OF_CELLS, _PAGES, _SHOWN
@@ -16,7 +17,7 @@ STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
 
 @pytest.fixture(scope="module")
 def flow() -> Workflow:
-    return Workflow(ROOT, "paper")
+    return real_flow("paper")
 
 
 @pytest.mark.parametrize(

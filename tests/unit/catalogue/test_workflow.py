@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from planning import real_flow
 
 from leakbench.base.artefacts import write_tensors
 from leakbench.base.digest import file_digest
@@ -27,7 +28,7 @@ CAPTURE = "mnist/cnn-relu/fidel-demo/none/0"
 
 @pytest.fixture(scope="module")
 def flow() -> Workflow:
-    return Workflow(ROOT, "paper")
+    return real_flow("paper")
 
 
 def test_metrics_read_from_the_source_are_those_that_are_declared() -> None:
@@ -94,8 +95,7 @@ def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:
                    for path in flow.train_code(f"generator/{name}"))  # fmt: skip
 
 
-def test_published_weights_are_a_generators_data() -> None:
-    flow = Workflow(ROOT, "paper")
+def test_published_weights_are_a_generators_data(flow: Workflow) -> None:
     name = "imagenet/_any/biggan-deep-256/0"
     assert flow.auxiliary(name) == "data/biggan-deep-256.safetensors"
     assert "src/leakbench/networks/generators/biggan_deep.py" in flow.train_code(f"generator/{name}")
@@ -177,7 +177,7 @@ def test_a_stamp_changes_with_its_files_and_not_otherwise(root: Callable[..., Pa
 
 def test_what_is_fetched_has_one_stamp_for_every_scale(flow: Workflow) -> None:
     files = flow.fetch_code("mnist")
-    assert flow.stamp(files, fetched=True) == Workflow(ROOT, "paper").stamp(files, fetched=True)
+    assert flow.stamp(files, fetched=True) == real_flow("quick").stamp(files, fetched=True)
     assert flow.stamp(files, fetched=True).startswith("data/specs/code/")
 
 
@@ -254,7 +254,7 @@ def test_another_folder_gets_the_results_and_names_the_checkout_whole(
 
 
 def test_what_a_scale_leaves_out_whole_has_files_only_where_it_is_recorded() -> None:
-    quick = Workflow(ROOT, "quick")
+    quick = real_flow("quick")
     recorded = {Path(file).stem for file in quick.recorded()}
     shown = {Path(file).stem for file in quick.each("tables", "csv")}
     run = {name for name in quick.plan.experiments if quick.scores(name)}

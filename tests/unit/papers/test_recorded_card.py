@@ -31,14 +31,6 @@ def test_every_recorded_statement_that_differs_is_explained(card: pd.DataFrame) 
     assert rows.loc[rows["examined"] == "Not examined yet.", "id"].tolist() == []
 
 
-def test_what_was_tested_says_what_came_out(works: list[Work]) -> None:
-    explained = {key: why for work in works for key, why in work.differs.items()}
-    assert len(explained) >= 4
-    for key, why in explained.items():
-        for words in (why.hypothesis, why.variant, why.outcome):
-            assert not words.rstrip().endswith("."), f"{key}: the scorecard adds the full stop"
-
-
 def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_length(
     works: list[Work], card: pd.DataFrame
 ) -> None:

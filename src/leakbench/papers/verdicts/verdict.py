@@ -2,7 +2,7 @@
 
 No verdict is made in any other place. docs/verdicts.md explains the rule to readers and has its operating
 characteristic. The simulations that hold the rule to its promise are in
-tests/unit/scorecard/test_verdict_simulation.py.
+tests/unit/papers/test_verdict_simulation.py.
 """
 
 import math

@@ -1,0 +1,400 @@
+"""Artefacts are whole or not there, say what they are, and refuse damage in one line."""
+
+import hashlib
+import json
+import mmap
+import os
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from leakbench.base.artefacts import (
+    creating,
+    open_tensors,
+    read_csv,
+    read_facts,
+    read_json,
+    read_table,
+    read_tensors,
+    to_json,
+    write_json,
+    write_table,
+    write_tensors,
+)
+from leakbench.base.errors import Altered, UserError
+from leakbench.base.whole import whole
+from leakbench.base.yamls import read_yaml
+
+DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
+FACTS = {"source": "here", "seed": 3, "nested": {"ü": [1, 2.5, None]}}
+
+
+def with_header(path: Path, header: bytes, body: bytes = b"") -> Path:
+    path.write_bytes(struct.pack("<Q", len(header)) + header + body)
+    return path
+
+
+def entry(**changes: Any) -> bytes:
+    return json.dumps({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes}).encode()
+
+
+@given(
+    arrays.arrays(
+        st.sampled_from(DTYPES), arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+    ),
+    st.dictionaries(
+        st.text(max_size=5), st.one_of(st.none(), st.integers(), st.text(max_size=5)), max_size=3
+    ),
+)
+@settings(max_examples=100, deadline=None)
+def test_tensors_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, array: np.ndarray, facts: dict
+) -> None:
+    path = tmp_path_factory.mktemp("with a space") / "a file.safetensors"
+    write_tensors(path, {"a/b": array, "again": array}, facts)
+    tensors, found = read_tensors(path)
+    assert found == facts == read_facts(path)
+    assert tensors.keys() == {"a/b", "again"}
+    for value in tensors.values():
+        assert value.dtype == array.dtype
+        assert value.shape == array.shape
+        np.testing.assert_array_equal(value, array)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_other_readers_agree(tmp_path: Path, dtype: str) -> None:
+    from safetensors.numpy import load_file
+
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    write_tensors(tmp_path / "x.safetensors", {"x": array, "empty": array[:0]}, FACTS)
+    found = load_file(tmp_path / "x.safetensors")
+    np.testing.assert_array_equal(found["x"], array)
+    assert found["empty"].shape == (0, 3)
+
+
+def test_an_opened_file_is_mapped_and_cannot_be_written_through(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "x.safetensors", {"x": np.zeros(3)}, {})
+    tensors, _ = open_tensors(tmp_path / "x.safetensors")
+    assert isinstance(tensors["x"].base, mmap.mmap)
+    with pytest.raises(ValueError, match="read-only"):
+        tensors["x"][0] = 1
+
+
+def test_a_file_filled_in_pieces_is_the_file_written_at_once(tmp_path: Path) -> None:
+    array = np.arange(12, dtype=np.float32).reshape(4, 3)
+    write_tensors(tmp_path / "one", {"x": array, "none": array[:0]}, FACTS)
+    with creating(tmp_path / "two", {"x": ((4, 3), "float32"), "none": ((0, 3), "float32")}, FACTS) as out:
+        out["x"][2:] = array[2:]
+        out["x"][:2] = array[:2]
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_equal_content_is_equal_bytes_whatever_the_order(tmp_path: Path) -> None:
+    a, b = np.ones(2), np.zeros(3)
+    write_tensors(tmp_path / "one", {"a": a, "b": b}, {"x": 1, "y": 2})
+    write_tensors(tmp_path / "two", {"b": b, "a": a}, {"y": 2, "x": 1})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("problem", [RuntimeError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("old", [None, b"the old file"])
+def test_a_failing_writer_leaves_what_was_there(
+    tmp_path: Path, problem: type[BaseException], old: bytes | None
+) -> None:
+    path = tmp_path / "deep" / "out.safetensors"
+    path.parent.mkdir()
+    if old:
+        path.write_bytes(old)
+
+    def fail() -> None:
+        with creating(path, {"x": ((1000,), "float64")}, {}) as out:
+            out["x"][:10] = 1
+            assert list(path.parent.glob(".*.part"))
+            raise problem
+
+    with pytest.raises(problem):
+        fail()
+    assert [p.name for p in path.parent.iterdir()] == ([path.name] if old else [])
+    assert not old or path.read_bytes() == old
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 20, 200, -1])
+def test_a_file_cut_short_is_refused(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, {"x": np.arange(100.0)}, FACTS)
+    path.write_bytes(path.read_bytes()[:size])
+    for read in (read_tensors, open_tensors, read_facts):
+        with pytest.raises(UserError, match=r"x\.safetensors: .*run its rule again\)"):
+            read(path)
+
+
+def test_a_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "x", {"x": np.arange(3.0)}, {})
+    with (tmp_path / "x").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UserError, match="bytes of"):
+        read_tensors(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"not json",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b'{"x": 3}',
+        b'{"x": {}}',
+        b'{"x": null}',
+        b'{"__metadata__": []}',
+        b'{"__metadata__": {"leakbench": 5}}',
+        b'{"__metadata__": {"leakbench": "[]"}}',
+        b'{"__metadata__": {"leakbench": "{"}}',
+        b"[" * 50_000,
+        b'{"__metadata__": {"leakbench": "' + b"[" * 50_000 + b'"}}',
+        entry(dtype="F8_E4M3"),
+        entry(dtype=None),
+        entry(shape=[3]),
+        entry(shape=[-1, -2]),
+        entry(shape=[10**30]),
+        entry(shape=[2**32, 2**32]),
+        entry(shape=None),
+        entry(shape=["a"]),
+        b'{"x": {"dtype": "F32", "shape": [Infinity], "data_offsets": [0, 8]}}',
+        b'{"x": {"dtype": "F32", "shape": [NaN], "data_offsets": [0, 8]}}',
+        entry(data_offsets=[0]),
+        entry(data_offsets=[0, "8"]) + b"x",
+        entry(data_offsets=[8, 0]),
+        entry(data_offsets=[-8, 0]),
+        entry(data_offsets=[4, 12]),
+        entry(data_offsets=[10**30, 10**30 + 8]),
+        entry(data_offsets={}),
+    ],
+)
+def test_an_evil_header_is_refused_in_one_line(tmp_path: Path, header: bytes) -> None:
+    path = with_header(tmp_path / "x.safetensors", header, bytes(8))
+    for read in (read_tensors, read_facts):
+        with pytest.raises(UserError) as refusal:
+            read(path)
+        assert str(path) in str(refusal.value)
+        assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_header_longer_than_the_file_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(struct.pack("<Q", 2**62) + b"{}")
+    with pytest.raises(UserError, match="not a whole safetensors file"):
+        read_tensors(path)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, bytes]:
+    folder = tmp_path_factory.mktemp("fuzz")
+    write_tensors(
+        folder / "a.safetensors",
+        {"x": np.arange(4, dtype=np.float32), "y/z": np.ones((2, 3), np.uint8)},
+        FACTS,
+    )
+    write_table(folder / "a.parquet", pd.DataFrame({"n": [1, 2], "s": ["a", None]}), FACTS)
+    return folder, (folder / "a.safetensors").read_bytes(), (folder / "a.parquet").read_bytes()
+
+
+def refused(read: Callable[[Path], Any], path: Path) -> str:
+    """Return the refusal of a file, or nothing if it is read; any other exception is a crash."""
+    try:
+        read(path)
+    except UserError as refusal:
+        return str(refusal)
+    return ""
+
+
+def mutate(data: bytes, edits: list[tuple[int, int]], cut: int | None) -> bytes:
+    out = bytearray(data)
+    for place, value in edits:
+        out[place % len(out)] = value
+    return bytes(out if cut is None else out[: cut % len(out)])
+
+
+MUTATIONS = (
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
+    st.one_of(st.none(), st.none(), st.integers(0, 10_000)),
+)
+FUZZ = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(*MUTATIONS)
+@FUZZ
+def test_mutated_tensors_are_read_or_refused(
+    sound: tuple[Path, bytes, bytes], edits: list, cut: int | None
+) -> None:
+    path = sound[0] / "mutated.safetensors"
+    path.write_bytes(mutate(sound[1], edits, cut))
+    refusal = refused(read_tensors, path)
+    assert len(refusal.splitlines()) <= 1
+    if not refusal:
+        tensors, facts = read_tensors(path)
+        assert isinstance(facts, dict)
+        assert sum(array.nbytes for array in tensors.values()) <= path.stat().st_size * len(tensors)
+
+
+@given(*MUTATIONS)
+@settings(FUZZ, max_examples=200)
+def test_mutated_tables_are_read_or_refused(
+    sound: tuple[Path, bytes, bytes], edits: list, cut: int | None
+) -> None:
+    path = sound[0] / "mutated.parquet"
+    path.write_bytes(mutate(sound[2], edits, cut))
+    for read in (read_table, read_facts):
+        assert len(refused(read, path).splitlines()) <= 1
+
+
+def test_tables_come_back_as_they_were(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"n": [1, 2], "x": [0.1, np.nan], "s": ["a", "b"], "ok": [True, False]})
+    write_table(tmp_path / "a table.parquet", frame, FACTS)
+    found, facts = read_table(tmp_path / "a table.parquet")
+    pd.testing.assert_frame_equal(found, frame, check_dtype=False)
+    assert facts == FACTS == read_facts(tmp_path / "a table.parquet")
+
+
+@pytest.mark.parametrize("read", [read_tensors, read_facts, read_table, read_csv])
+@pytest.mark.parametrize("suffix", [".safetensors", ".parquet"])
+def test_a_missing_file_is_named(tmp_path: Path, read: Any, suffix: str) -> None:
+    with pytest.raises(UserError, match=r"gone.*: no such file"):
+        read(tmp_path / f"gone{suffix}")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_json(path, "a spec", "plan it")
+
+
+READERS = {
+    "x.safetensors": (read_tensors, read_facts, whole), "x.parquet": (read_table, read_facts),
+    "x.csv": (read_csv,), "x.json": (_json,), "x.yaml": (read_yaml,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize(("name", "read"), [(name, read) for name in READERS for read in READERS[name]])
+def test_what_is_no_regular_file_is_named_and_not_waited_for(
+    tmp_path: Path, name: str, read: Any, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / name)
+    with pytest.raises(UserError, match=rf"{name}: not a regular file"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("NaN", "a"), ("-Infinity", "a"), ("1e999", "a"), ("[0, [NaN]]", "a"), ('{"b": NaN}', "b")],
+)
+def test_json_without_a_finite_number_is_refused_by_its_key(tmp_path: Path, text: str, key: str) -> None:
+    (tmp_path / "x.json").write_text(f'{{"a": {text}}}')
+    with pytest.raises(UserError, match=rf"x\.json: not a spec: {key}: -?(nan|inf) is no finite number"):
+        _json(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("content", [b"", b"a,b\n1,2", b"\xff\xfe\n", b'a,b\n"1,2\n', b"a\n1,2\n3\n1,2,3\n"])
+def test_a_damaged_csv_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.csv: .*run its rule again\)"):
+        read_csv(tmp_path / "x.csv")
+
+
+def test_json_has_one_form() -> None:
+    assert to_json({"b": 1, "a": {"d": 2, "c": "é"}}) == to_json({"a": {"c": "é", "d": 2}, "b": 1})
+    assert "é" in to_json({"c": "é"})
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = tmp_path / "x.safetensors", tmp_path / "longer.safetensors"
+    write_tensors(path, {"a": np.zeros(3, np.float32)}, {"turn": 1})
+    write_tensors(other, {"a": np.zeros(300, np.float32)}, {"turn": 2})
+    opened = Path.open
+
+    def replaced(self: Path, *arguments: Any, **options: Any) -> Any:
+        file = opened(self, *arguments, **options)
+        if self == path and other.exists():
+            os.replace(other, path)
+        return file
+
+    monkeypatch.setattr(Path, "open", replaced)
+    assert read_facts(path) == {"turn": 1}
+    assert not other.exists()
+    assert read_facts(path) == {"turn": 2}
+
+
+def _tensors(path: Path) -> None:
+    write_tensors(path, {"x": np.arange(40.0), "y": np.arange(3)}, {"a": "b"})
+
+
+def _table(path: Path) -> None:
+    write_table(path, pd.DataFrame({"n": [1, 2], "s": ["a", None], "x": [0.5, np.nan]}), {"a": "b"})
+
+
+def _record(path: Path) -> None:
+    write_json(path, {"seconds": 1.5, "verb": "attack"})
+
+
+KINDS: list[tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = [
+    ("x.safetensors", _tensors, read_tensors),
+    ("x.parquet", _table, read_table),
+    ("x.json", _record, lambda path: read_json(path, "a record", "mend")),
+]
+
+
+@pytest.mark.parametrize(("name", "write", "read"), KINDS)
+def test_every_flipped_bit_is_noticed(
+    name: str, write: Callable[[Path], None], read: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    """But in the name of the digest's own place: then the file has none, and says what it said."""
+    path = tmp_path / name
+    write(path)
+    sound = path.read_bytes()
+    own = sound.index(b"leakbench-sha256")
+    for place in range(len(sound)):
+        if not own <= place < own + 16:
+            path.write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+            with pytest.raises(Altered, match=re.escape(str(path))):
+                read(path)
+    path.write_bytes(sound)
+    read(path)
+
+
+@pytest.mark.parametrize(("name", "write", "read"), KINDS)
+def test_a_digest_is_of_all_bytes_but_its_own(
+    name: str, write: Callable[[Path], None], read: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    write(path)
+    data, digest = path.read_bytes(), whole(path)
+    assert data.count(digest.encode()) == 1
+    assert hashlib.sha256(data.replace(digest.encode(), b"0" * 64)).hexdigest() == digest
+
+
+def test_shapes_that_no_array_has_and_more_tensors_than_files_may_be_open(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    head = '{"x": {"dtype": "F32", "shape": %s, "data_offsets": [%s]}%s}'
+    for shape, places, more in (
+        ("[0, 1099511627776, 1099511627776]", "0, 0", ""),
+        ("[1.9]", "0, 4", ""),
+        ('"1"', "0, 4", ""),
+        ("[1]", "0, 4", ', "x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}'),
+        ("[1]", "0, 4", ', "y": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}'),
+    ):
+        with_header(path, (head % (shape, places, more)).encode(), b"\0" * (4 if "4" in places else 0))
+        with pytest.raises(UserError, match="run its rule again"):
+            open_tensors(path)
+    write_tensors(path, {str(number): np.zeros(1, np.float32) for number in range(5000)}, {})
+    assert len(open_tensors(path)[0]) == 5000

@@ -1,0 +1,81 @@
+"""What an audit is asked is checked before its budget is spent."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakbench.audit.report import write
+from leakbench.base.errors import UserError
+from leakbench.jobs import audit as verb
+from leakbench.jobs.cli import main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("app.py").write_text("def client():\n    raise ValueError('ran')\n")
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return the one line with which an audit is refused, before its code runs."""
+    assert main(["audit", *words]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "ran" not in line
+    return line
+
+
+@pytest.mark.parametrize("out", ["app.py", "app.py/below", "a" * 256, "with-a-folder"])
+def test_a_report_that_cannot_be_written_is_told_first(out: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("with-a-folder/report.html").mkdir(parents=True)
+    before = sorted(Path().rglob("*"))
+    assert f"audit: {out}" in refused(capsys, "app.py:client", "--out", out)
+    assert sorted(Path().rglob("*")) == before
+    with pytest.raises(UserError, match="cannot hold the report"):
+        write(Path(out), {"found": [], "version": "0"} | _empty(), [])
+
+
+def _empty() -> dict[str, Any]:
+    from leakbench.audit.audit import Audit
+    from leakbench.audit.look import Look
+
+    return Audit(1, {}, Look()).to_dict()
+
+
+def test_a_probe_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "app.py:client", "--out", "new/below", "--budget", "1s"]) == 2
+    assert "ValueError: ran" in capsys.readouterr().err
+    assert [path.name for path in Path().iterdir()] == ["app.py"]
+
+
+def test_the_demo_is_a_flag_and_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("demo").mkdir()
+    assert "demo: --model is missing" in refused(capsys, "demo")
+
+
+def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def supervised(work: Any, tell: Any, *more: Any) -> dict[str, Any]:
+        tell("batch × 2")
+        return {"audit": _empty(), "pictures": []}
+
+    raw = io.BytesIO()
+    monkeypatch.setattr(verb, "supervised", supervised)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    assert main(["audit", "app.py:client", "--out", "ü"]) == 0
+    assert raw.getvalue() == b"batch \\xd7 2\nreport: \\xfc/report.html\n"
+    assert Path("ü/report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [([], 0), (["--fail-if", "exposed > 0"], 3), (["--fail-if", "exposed > 0", "--allow-unmeasured"], 0)],
+)
+def test_a_gate_that_measured_nothing_fails(
+    more: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "supervised", lambda *_: {"audit": _empty(), "pictures": []})
+    assert main(["audit", "app.py:client", *more]) == code

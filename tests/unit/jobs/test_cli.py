@@ -1,0 +1,185 @@
+"""The command line: a subcommand for every verb, one line for a user's mistake, help for everything."""
+
+import errno
+import inspect
+import os
+import re
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from leakbench.base.errors import UserError
+from leakbench.jobs import cli
+from leakbench.jobs.parser import JOBS, parser
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = parser().verbs
+
+
+def shells() -> list[tuple[str, str]]:
+    """Return (rule, command) of every shell command in the workflow."""
+    found = []
+    for path in (ROOT / "workflow" / "rules").glob("*.smk"):
+        for block in re.split(r"^(?=rule |use rule )", path.read_text(), flags=re.MULTILINE):
+            name = re.match(r"rule (\w+):", block)
+            if name and (shell := re.search(r"shell:\n((?:\s+\".*\"\n)+)", block)):
+                found.append((name[1], "".join(re.findall(r'"(.*)"', shell[1]))))
+    return found
+
+
+def test_every_rule_calls_the_subcommand_of_its_name() -> None:
+    rules = dict(shells())
+    assert set(rules) == {*JOBS, "verify", "train_generator", "train_study"}
+    for rule, command in rules.items():
+        assert command.startswith(f"python -m leakbench {rule.partition('_')[0]} ")
+
+
+@pytest.mark.parametrize(("rule", "command"), shells())
+def test_rules_and_subcommands_agree_on_options(rule: str, command: str) -> None:
+    options = {
+        option for action in COMMANDS[rule.partition("_")[0]]._actions for option in action.option_strings
+    }
+    assert set(re.findall(r"--[a-z-]+", command)) <= options
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_a_verb_is_a_function_that_takes_the_options(verb: str) -> None:
+    function = getattr(import_module(f"leakbench.jobs.{verb}"), verb)
+    parameters = set(inspect.signature(function).parameters)
+    options = {action.dest for action in COMMANDS[verb]._actions} - {"help", "threads"}
+    assert parameters - {"scratch", "seal", "place"} <= options
+    # A Flower app's updates are taken by a function of their own, on which no capture that is played depends.
+    assert options - {"root", "from_flower"} <= parameters
+    assert function.__doc__ or verb in ("fetch",)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        ("compare a b c", "old", Path("a")), ("compare a b c", "new", [Path("b"), Path("c")]),
+        ("recheck --scale s --only a b --only c", "only", ["a", "b", "c"]), ("enter", "file", None),
+        ("audit --fail-if x --fail-if y t", "fail_if", ["x", "y"]), ("audit", "out", Path("audit")),
+        ("audit --local-steps 03", "local_steps", 3), ("audit --lr 1e-3", "lr", 0.001),
+        ("plan", "scale", "quick"), ("plan --seed 0", "seed", 0), ("plan --headlines", "headlines", True),
+        ("record --scale s --device two", "device", "two"), ("verify --tables", "tables", []),
+    ],
+)  # fmt: skip
+def test_an_argument_is_read_as_the_signature_of_the_verb_says(words: str, name: str, value: object) -> None:
+    assert getattr(parser().parse_args(words.split(" ")), name) == value
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main([verb, "--help"])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: leakbench {verb}")
+    assert "--root" in text
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--help"])
+    assert end.value.code == 0
+    listed = re.findall(r"^    (\w+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
+    assert listed == list(COMMANDS)
+
+
+def test_a_users_mistake_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: object) -> None:
+        raise UserError("config/x.yaml: key: wrong (mend it)")
+
+    monkeypatch.setattr(cli, "_run", refuse)
+    assert cli.main(["plan"]) == 2
+    assert capsys.readouterr().err == "leakbench plan: config/x.yaml: key: wrong (mend it)\n"
+
+
+def test_a_mistake_of_ours_is_no_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "_run", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["plan"])
+
+
+@pytest.mark.parametrize("number", [errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ELOOP])
+def test_a_place_where_nothing_can_be_is_one_line(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError(number, os.strerror(number), "results/.x.part", None, "results/x")
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert cli.main(["plan"]) == 2
+    line = f"leakbench plan: results/x: {os.strerror(number).lower()} (name another path)\n"
+    assert capsys.readouterr().err == line
+
+
+def test_a_part_that_is_no_python_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "part.py"
+    path.write_text("x = 1\ndef class(): ...\n")
+    monkeypatch.setattr(cli, "_run", lambda _: compile(path.read_text(), str(path), "exec"))
+    assert cli.main(["plan"]) == 2
+    assert capsys.readouterr().err == f"leakbench plan: {path}: line 2: invalid syntax (mend the file)\n"
+
+
+def test_success_is_0_and_fixes_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    for name in names:
+        monkeypatch.setenv(name, "7")
+    monkeypatch.setattr(cli, "_run", lambda _: seen.update({name: os.environ[name] for name in names}) or 0)
+    assert cli.main(["plan"]) == 0
+    assert set(seen.values()) == {"1"}
+    assert cli.main(["plan", "--threads", "3"]) == 0
+    assert set(seen.values()) == {"3"}
+
+
+def test_a_terminated_command_ends_as_an_exception() -> None:
+    """So that what it was writing is removed (tests/workflow/test_killed.py shows that)."""
+    script = (
+        "import os, signal, sys; from leakbench.jobs import cli\n"
+        "def end(_):\n"
+        "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    finally: print('cleaned')\n"
+        "cli._run = end; sys.exit(cli.main(['plan']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stdout == "cleaned\n"
+    assert done.stderr == ""
+
+
+def test_the_package_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "leakbench", "fetch", "--spec", "no such spec.json", "--out", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("leakbench fetch: no such spec.json: no such spec")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_who_reads_only_the_first_line_of_a_plan_is_told_nothing_of_pipes() -> None:
+    job = subprocess.Popen(
+        [sys.executable, "-m", "leakbench", "plan"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert job.stdout is not None
+    assert job.stderr is not None
+    job.stdout.close()
+    assert job.stderr.read() == b""
+    job.wait()
+
+
+def test_a_command_that_a_warm_process_runs_loads_no_library_itself() -> None:
+    loaded = "any(name in sys.modules for name in ('numpy', 'torch', 'pydantic'))"
+    code = f"import sys, leakbench.jobs.cli; sys.exit({loaded})"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

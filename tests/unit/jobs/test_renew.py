@@ -1,0 +1,205 @@
+"""A record gets new lines for the cells whose numerics have changed, and keeps its other lines."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from cell import ORIGIN, STEM, Cell, make_table
+from recording import record_table
+
+from leakbench.base.artefacts import (
+    open_tensors,
+    read_table,
+    read_tensors,
+    write_table,
+    write_tensors,
+)
+from leakbench.base.errors import UserError
+from leakbench.jobs import again
+from leakbench.jobs import renew as module
+from leakbench.jobs.record import outdated
+from leakbench.jobs.renew import renew
+from leakbench.papers.reference import kept_digests, read_record
+from leakbench.results.tables.lines import Lines, of_seeds
+
+OTHER = STEM.replace("/attack/", "/zero/")
+METRICS = ["mse", "pearson"]
+
+
+def folder_of(cell: Cell) -> Path:
+    return cell.root / "reference/quick"
+
+
+@pytest.fixture
+def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Record a table of two attacks, and return the numerics of today of the second, which a test may
+    raise."""
+    shutil.copytree(
+        (cell.results / f"guesses/{STEM}.safetensors").parent,
+        cell.results / f"guesses/{OTHER}".rpartition("/")[0],
+    )
+    knows = {STEM: {}, OTHER: {"labels": "guessed"}}
+    _, today = record_table(cell, [STEM, OTHER], METRICS, module, monkeypatch, knows=knows)
+    monkeypatch.setattr(again, "modules_of", lambda asked, names: {n for n in names if "/zero/" in n})
+    monkeypatch.setattr(again, "numerics", lambda modules: today if modules else {})
+    monkeypatch.setattr(module, "numerics", lambda modules: {})
+    return today
+
+
+def better(cell: Cell) -> None:
+    """Let today's code give other guesses for the second cell."""
+    path = cell.results / f"guesses/{OTHER}.safetensors"
+    tensors, facts = open_tensors(path)
+    changed = {name: value * 0.5 if name == "images" else value for name, value in tensors.items()}
+    write_tensors(path, changed, facts)
+
+
+def lines(cell: Cell) -> pd.DataFrame:
+    return pd.read_csv(folder_of(cell) / "x.csv", dtype=str, keep_default_na=False)
+
+
+def test_changed_cells_get_new_lines_and_others_keep_theirs(cell: Cell, recorded: dict[str, int]) -> None:
+    recorded["zero"] = 2
+    before, first = lines(cell), read_table(folder_of(cell) / "x.parquet")[0]
+    better(cell)
+    renew(cell.root, "x", "quick")
+    after, (trials, facts) = lines(cell), read_table(folder_of(cell) / "x.parquet")
+    old, new = before["attack"] == "attack", after["attack"] == "attack"
+    pd.testing.assert_frame_equal(before[old].reset_index(drop=True), after[new].reset_index(drop=True))
+    assert facts["made"] == "first"
+    own = trials["attack"] == "attack"
+    assert (trials[own]["value"].to_numpy() == first[first["attack"] == "attack"]["value"].to_numpy()).all()
+    # A trial names the line that it stands behind.
+    for row in trials.itertuples():
+        line = after.iloc[row.line]
+        assert (line["attack"], line["metric"], line["baseline"]) == (row.attack, row.metric, row.baseline)
+    images = (trials["baseline"] == "") & (trials["metric"] == "mse")
+    means = trials[images & ~own].groupby("line", observed=True)["value"].mean()
+    assert [f"{value:.6g}" for value in means] == list(after.iloc[means.index]["mean"])
+    errors = [
+        frame[(frame["attack"] == "zero") & (frame["metric"] == "mse")]["mean"] for frame in (before, after)
+    ]
+    assert list(errors[0]) != list(errors[1])
+    made = read_record(folder_of(cell) / "x.csv")
+    (again,) = made["renewed"]
+    assert (again["cells"], again["commit"]) == ([OTHER], "now")
+    assert (made["commit"], made["date"], made["numerics"]) == ("abc", "2026-01-01", {"zero": 2})
+    assert outdated(cell.root, "quick", "x", made) == ""
+
+
+def test_a_renewed_record_is_the_table_that_a_whole_run_makes(cell: Cell, recorded: dict[str, int]) -> None:
+    recorded["zero"] = 2
+    before, trials = (folder_of(cell) / "x.csv").read_bytes(), read_table(folder_of(cell) / "x.parquet")[0]
+    renew(cell.root, "x", "quick")
+    assert (folder_of(cell) / "x.csv").read_bytes() == before
+    pd.testing.assert_frame_equal(read_table(folder_of(cell) / "x.parquet")[0], trials)
+
+
+def test_what_must_be_made_first_is_listed(
+    cell: Cell, recorded: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded["zero"] = 2
+    renew(cell.root, "x", "quick", targets=True)
+    only, *files = capsys.readouterr().out.split()
+    assert only == "only=x"
+    assert set(files) == {
+        f"results/quick/guesses/{OTHER}.safetensors", f"results/quick/records/attack/{OTHER}.json",
+        f"results/quick/truth/{ORIGIN}.safetensors", "results/quick/victims/made/victim/0.safetensors",
+        "data/made.safetensors",
+    }  # fmt: skip
+
+
+def test_pictures_of_renewed_cells_are_new_and_others_stay(cell: Cell, recorded: dict[str, int]) -> None:
+    recorded["zero"] = 2
+    shown = {"reconstructions": 2, "rounds": 1, "rule": "best"}
+    module.planned(cell.root, "quick").specs["table/x"]["experiment"]["exhibit"] = shown
+    whole = make_table(cell, [STEM, OTHER], [cell.scores], metrics=METRICS, exhibit=shown)
+    path = folder_of(cell) / "x.exhibit.safetensors"
+    write_tensors(path, whole.tensors, whole.facts)
+    made = json.loads((folder_of(cell) / "x.json").read_text())
+    made["files"] = kept_digests(folder_of(cell) / "x.csv")
+    (folder_of(cell) / "x.json").write_text(json.dumps(made))
+    better(cell)
+    renew(cell.root, "x", "quick")
+    tensors, facts = read_tensors(path)
+    assert [panel["attack"] for panel in facts["panels"]] == ["attack", "zero"]
+    np.testing.assert_array_equal(tensors["0/guess"], whole.tensors["0/guess"])
+    np.testing.assert_array_equal(tensors["1/truth"], whole.tensors["1/truth"])
+    np.testing.assert_allclose(tensors["1/guess"], whole.tensors["1/guess"] / 2)
+    assert set(tensors) == set(whole.tensors)
+
+
+def study_lines(accuracy: dict[str, list[float]], seconds: float = 1.0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the table of studies of two defences and the trials behind it, one accuracy for each seed."""
+    lines, beside = (
+        Lines("quick"),
+        {"client": np.nan, "key": "", "tested": "t", "baseline": "", "round": np.nan},
+    )
+    for defence, values in accuracy.items():
+        condition = {"dataset": "d", "victim": "v", "training": "t", "defence": defence} | beside
+        seeds = pd.DataFrame({"seed": range(len(values))})
+        lines.add(
+            condition, ("accuracy", "standard"), np.array(values), of_seeds(seeds), "run", seeds["seed"]
+        )
+    return pd.DataFrame(lines.lines), lines.trials()
+
+
+def test_a_study_takes_the_place_of_its_recorded_lines(tmp_path: Path) -> None:
+    old, trials = study_lines({"clip": [0.1, 0.2], "none": [0.5, 0.6], "prune": [0.3, 0.4]})
+    table = tmp_path / "x.csv"
+    table.write_text(old.to_csv(index=False, float_format="%.6g"))
+    write_table(tmp_path / "x.parquet", trials, {})
+    # The renewal ran beside other work, so that its times say nothing.
+    new = study_lines({"none": [0.7, 0.8]}, seconds=9.0)
+    text, after = module._spliced(table, *new, {"d/v/t/none"})
+    whole, expected = study_lines({"clip": [0.1, 0.2], "none": [0.7, 0.8], "prune": [0.3, 0.4]})
+    assert text == whole.to_csv(index=False, float_format="%.6g")
+    pd.testing.assert_frame_equal(after, expected)
+
+
+def lose_the_guesses(cell: Cell, today: dict[str, int]) -> None:
+    (cell.results / f"guesses/{OTHER}.safetensors").unlink()
+
+
+def say_absent(cell: Cell, today: dict[str, int]) -> None:
+    write_tensors(cell.results / f"guesses/{OTHER}.safetensors", {}, {"absent": "no such layer"})
+
+
+def change_the_settings(cell: Cell, today: dict[str, int]) -> None:
+    made = json.loads((folder_of(cell) / "x.json").read_text())
+    (folder_of(cell) / "x.json").write_text(json.dumps(made | {"specs": "other"}))
+
+
+def change_nothing(cell: Cell, today: dict[str, int]) -> None:
+    today.clear()
+
+
+def take_numerics_back(cell: Cell, today: dict[str, int]) -> None:
+    today.clear()
+    made = json.loads((folder_of(cell) / "x.json").read_text())
+    (folder_of(cell) / "x.json").write_text(json.dumps(made | {"numerics": {"zero": 2}}))
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (lose_the_guesses, r"0\.safetensors: missing \(run `make renew ONLY=x`"),
+        (say_absent, rf"x\.json: {OTHER}: is absent today"),
+        (change_the_settings, r"x\.json: recorded with other settings \(run it"),
+        (take_numerics_back, r"measured with numerics 2 of zero, today's is 1 \(run it"),
+        (change_nothing, r"x\.json: is valid today \(nothing is to be renewed\)"),
+    ],
+)
+def test_a_record_that_cells_alone_do_not_mend_is_refused_and_stays(
+    cell: Cell, recorded: dict[str, int], fault: Callable[[Cell, dict[str, int]], None], told: str
+) -> None:
+    recorded["zero"] = 2
+    fault(cell, recorded)
+    before = {path.name: path.read_bytes() for path in folder_of(cell).iterdir()}
+    with pytest.raises(UserError, match=told):
+        renew(cell.root, "x", "quick")
+    assert {path.name: path.read_bytes() for path in folder_of(cell).iterdir()} == before

@@ -1,0 +1,133 @@
+import csv
+import math
+from pathlib import Path
+
+import pytest
+from tests_world import unused_words
+
+from leakbench.base.errors import UserError
+from leakbench.papers.join import published_convention
+from leakbench.papers.printed import Printed, parse_printed, read_tables
+from leakbench.papers.work import read_papers
+
+PAPERS = Path(__file__).parents[3] / "papers"
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "value", "bound", "rounding"),
+    [
+        ("31.341", "psnr", 31.341, "", 0.0005),
+        ("20", "fully_revealed_mean", 20, "", 0.5),
+        ("+2.94", "psnr_difference_db", 2.94, "", 0.005),
+        ("-2.01", "psnr_difference_db", -2.01, "", 0.005),
+        ("1e-4", "lr", 1e-4, "", 0.5e-4),
+        ("1e32", "factor", 1e32, "", 0.5e32),
+        ("2/3", "fully_revealed_fraction", 2 / 3, "", 0),
+        (">1", "fully_revealed_mean_min", 1, ">", 0.5),
+        (">1", "anything", 1, ">", 0.5),
+        ("<= 7", "anything", 7, "<", 0.5),
+        ("13", "fully_revealed_mean_min", 13, ">", 0.5),
+        ("10", "training_minutes_max", 10, "<", 0.5),
+        ("50%", "psnr_gain_max", 50, "<", 0.5),
+        ("2.0%", "psnr_gain", 2, "", 0.05),
+        ("5x", "speedup", 5, "", 0.5),
+        ("approximately 28", "psnr_as_printed", 28, "", 1),
+        ("about 3", "percent", 3, "", 1),
+        ("within 0.5", "percent", 0.5, "<", 0.05),
+        ("35 to 50", "psnr_as_printed", 42.5, "", 7.5),
+    ],
+)
+def test_printed_values(text: str, metric: str, value: float, bound: str, rounding: float) -> None:
+    printed = parse_printed(text, metric)
+    assert printed.value == pytest.approx(value)
+    assert printed.bound == bound
+    assert printed.rounding == pytest.approx(rounding)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "failure", "not run", "success", "nan", "inf", "55/45", "8/2", "2/3", "6689/9030",
+        "0.27/1.6", "2x2,2",
+        "0.231 to 0.180", "0.40/0.39 to 0.47/0.46", "87.62 to about 85", "56.89 vs 56.61",
+        "+5.52/+29.22/+36.54",
+    ],
+)  # fmt: skip
+def test_what_is_no_single_number(text: str) -> None:
+    assert parse_printed(text, "accuracy_percent").value != parse_printed(text, "accuracy_percent").value
+
+
+def test_every_row_of_the_project_is_read() -> None:
+    for work in read_papers(PAPERS):
+        for stem, rows in work.tables.items():
+            with (work.folder / "tables" / f"{stem}.csv").open(newline="", encoding="utf-8") as handle:
+                lines = list(csv.DictReader(handle))
+            assert len(rows) == len(lines) + sum(bool(line.get("std")) for line in lines)
+            assert all(row.published and row.item and row.metric for row in rows)
+        assert unused_words(work) == []
+
+
+def test_every_figure_with_something_to_show_has_a_claim() -> None:
+    works = read_papers(PAPERS)
+    claimed = {(work.paper.source, claim.item) for work in works for claim in work.claims.claims}
+    for path in sorted(PAPERS.glob("*/figures.csv")):
+        with path.open(newline="", encoding="utf-8") as handle:
+            shown = [row for row in csv.DictReader(handle) if row["kind"] != "schematic"]
+        assert [row["id"] for row in shown if (row["source"], row["figure"]) not in claimed] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "published"),
+    [
+        ("thesis.table-5-6.1", True),
+        ("thesis.table-3-4.1", True),
+        ("thesis.table-3-16.1", True),
+        ("thesis.table-3-11.1", False),
+        ("thesis.table-3-13.2-std", True),
+        ("thesis.text-5-3-3.6", False),
+        ("agic.table-4.1", False),
+        ("fidel.text-abstract.1", False),
+    ],
+)
+def test_numbers_that_are_not_the_standard_metric_of_their_name(key: str, published: bool) -> None:
+    found = {
+        row.id: (work, row) for work in read_papers(PAPERS) for rows in work.tables.values() for row in rows
+    }
+    assert published_convention(*found[key]) == published
+
+
+def test_a_layer_row_keeps_only_its_stated_cells() -> None:
+    rows = {row.id: row for row in read_tables(PAPERS / "fidel" / "tables")["tables-1-4"]}
+    assert rows["fidel.table-4.5"].published == (
+        "layer=conv2d transpose; size=5,5 x 64; stride=1,1; padding=same; activation=relu"
+    )
+    assert rows["fidel.table-1.1"].published == "layer=input"
+    assert (rows["fidel.table-1.6"].metric, rows["fidel.table-1.6"].number.value) == ("learning_rate", 0.01)
+
+
+GOOD = "id,source,table,metric,value,std,note\nx.t.1,x,t,psnr,1.0,,\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD.replace("id,", "key,", 1), r"a\.csv: line 1: id: the column is missing"),
+        (GOOD + "x.t.2,x,t,psnr\n", r"a\.csv: line 3: x\.t\.2: 4 cells for 7 columns"),
+        (GOOD + ",x,t,psnr,2.0,,\n", r"a\.csv: line 3: id: is empty"),
+        (GOOD + "x.t.2,x,t,psnr,,,\n", r"a\.csv: line 3: value: is empty"),
+        (GOOD + "x.t.2,x,,psnr,1,,\n", r"a\.csv: line 3: table: is empty"),
+        (GOOD.replace("metric", "metrics"), r"a\.csv: line 2: metric: is missing"),
+        ("", r"a\.csv: line 1: id: the column is missing"),
+        ("\udcff", r"a\.csv: not a UTF-8 CSV file"),
+    ],
+)
+def test_a_bad_file_is_named_with_line_and_key(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UserError, match=message) as problem:
+        read_tables(tmp_path)
+    assert "\n" not in str(problem.value)
+
+
+def test_nothing_printed_is_nan() -> None:
+    assert math.isnan(parse_printed("").value)
+    assert parse_printed("7") == Printed(7.0, "", 0.5)

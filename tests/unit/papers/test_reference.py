@@ -1,0 +1,229 @@
+"""Recorded results: read with what made them, refused where their record is missing or says too little."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from project import ROOT
+
+from leakbench.base.artefacts import write_json, write_table
+from leakbench.base.errors import UserError
+from leakbench.base.whole import SEAL
+from leakbench.papers.reference import EXHIBIT, files, fuller, kept_digests, run_of, tables
+
+ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
+OUTSIDE = {"difference": 0.1, "low": -0.1, "high": 0.3, "n": 10, "bound": 0.2}
+EQUIVALENT = {"numerics": {"peel": 2}, "sampled": "a/b/c/d/e/0"}
+
+
+def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> Path:
+    folder = root / "reference" / scale
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame([ROW | {"scale": scale}]).to_csv(folder / f"{experiment}.csv", index=False)
+    told = {
+        "device": f"the {scale} machine",
+        "commit": "abc",
+        "date": "2026-01-01",
+        "specs": "1",
+        "versions": {},
+        "absent": {},
+    } | changes
+    table = folder / f"{experiment}.csv"
+    table.with_suffix(".json").write_text(json.dumps({"files": kept_digests(table)} | told))
+    return table
+
+
+def again(table: Path, **changes: Any) -> None:
+    """Write the record of what now lies beside a table."""
+    told = json.loads(table.with_suffix(".json").read_text()) | {"files": kept_digests(table)} | changes
+    table.with_suffix(".json").write_text(json.dumps({key: v for key, v in told.items() if key != SEAL}))
+
+
+def test_a_recorded_run_is_read_with_its_scale_and_device(tmp_path: Path) -> None:
+    for scale in ("long", "paper"):
+        record(tmp_path, scale)
+    found = tables(files(tmp_path, "some"))
+    assert [(kept.name, kept.scale, kept.record["device"]) for kept in found] == [
+        ("some", "long", "the long machine"),
+        ("some", "paper", "the paper machine"),
+    ]
+    assert [kept.rows["baseline"].tolist() for kept in found] == [[""], [""]]
+    assert tables(files(tmp_path, "other")) == []
+
+
+def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> None:
+    table = record(tmp_path, "long")
+    record(tmp_path, "long", "other")
+    assert [path.name for path in files(tmp_path, "some")] == ["some.csv", "some.json"]
+    write_table(table.with_suffix(".parquet"), pd.DataFrame({"line": [0], "value": [20.0]}), {})
+    assert [path.name for path in files(tmp_path, "*")] == [
+        "other.csv",
+        "other.json",
+        "some.csv",
+        "some.json",
+        "some.parquet",
+    ]
+    again(table)
+    (other, some) = tables(files(tmp_path, "*"))
+    assert (other.name, other.trials(), some.name) == ("other", None, "some")
+    trials = some.trials()
+    assert trials is not None
+    assert trials["value"].tolist() == [20.0]
+
+
+@pytest.mark.parametrize("key", ["device", "commit", "date", "specs"])
+def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> None:
+    record(tmp_path, "long", **{key: None})
+    with pytest.raises(UserError, match=rf"some\.json: {key}: Input should be a valid string, got None"):
+        tables(files(tmp_path, "some"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("files", 5, "files: Input should be a valid dictionary, got 5"),
+        ("files", {".csv": 5}, r"files\.\.csv: Input should be a valid string, got 5"),
+        ("files", {".csv": "ab"}, r"files\.\.csv: String should match pattern"),
+        ("files", {"csv": "a" * 64}, r"files\.csv.*: String should match pattern"),
+        ("files", {"/../../x": "a" * 64}, r"files\./\.\./\.\./x.*: String should match pattern"),
+        ("files", {}, r"files: has no digest of some\.csv"),
+        ("absent", "x", "absent: Input should be a valid dictionary, got 'x'"),
+        ("falls", {"a": ["x"]}, r"falls\.a\.0: Input should be a valid number, got 'x'"),
+        ("shares", {"a": {"victim": math.nan}}, "some.csv's record: victim: nan is no finite number"),
+        ("knows", {"a": 1}, r"knows\.a: Input should be a valid dictionary, got 1"),
+        ("numerics", {"peel": 1}, r"numerics\.peel: Input should be greater than 1, got 1"),
+        ("numerics", {"peel": 2.5}, r"numerics\.peel: Input should be a valid integer, got 2\.5"),
+        ("equivalent", {}, r"equivalent: Input should be a valid list, got {}"),
+        ("equivalent", [EQUIVALENT | {"differences": {}}], r"equivalent\.0\.differences: "),
+        (
+            "equivalent",
+            [EQUIVALENT | {"differences": {"a, mse": OUTSIDE}}],
+            r"equivalent\.0\.differences\.a, mse: .*-0\.1 to 0\.3 does not lie within 0\.2 of 0",
+        ),
+        (
+            "equivalent",
+            [EQUIVALENT | {"differences": {"a, mse": OUTSIDE | {"high": 0.1, "n": 9}}}],
+            r"equivalent\.0\.differences\.a, mse\.n: Input should be greater than or equal to 10, got 9",
+        ),
+    ],
+)
+def test_a_strangers_record_is_one_line_with_file_and_key(
+    key: str, value: Any, told: str, tmp_path: Path
+) -> None:
+    record(tmp_path, "long", **{key: value})
+    with pytest.raises(UserError, match=rf"some\.json: .*{told}"):
+        tables(files(tmp_path, "some"))
+
+
+def trials_of(table: Path, value: float) -> None:
+    write_table(table.with_suffix(".parquet"), pd.DataFrame({"line": [0], "value": [value]}), {})
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
+
+
+def cut_short(table: Path) -> None:
+    table.write_text(table.read_text()[:-5])
+    again(table)
+
+
+def without_digests(table: Path) -> None:
+    told = json.loads(table.with_suffix(".json").read_text())
+    write_json(table.with_suffix(".json"), {k: v for k, v in told.items() if k not in ("files", SEAL)})
+
+
+def without(*suffixes: str) -> Callable[[Path], None]:
+    return lambda table: [table.with_suffix(suffix).unlink() for suffix in suffixes] and None
+
+
+NOT_RECORDED = r": is not the file that was recorded \(restore it"
+FAULTS: list[tuple[Callable[[Path], object], str]] = [
+    (cut_short, r"some\.csv: not a whole table"),
+    (lambda table: table.with_suffix(".json").write_text("{"), r"json: .*restore it with `git checkout`"),
+    (
+        lambda table: replaced(table.with_suffix(".json"), "machine", "computer"),
+        r"some\.json: .*restore it with `git checkout`",
+    ),
+    (without_digests, r"some\.json: files: Field required"),
+    (lambda table: replaced(table, "20.0", "29.0"), rf"some\.csv{NOT_RECORDED}"),
+    # Trials of another run are whole in themselves.
+    (lambda table: trials_of(table, 29.0), rf"some\.parquet{NOT_RECORDED}"),
+    (without(".parquet"), rf"some\.parquet{NOT_RECORDED}"),
+    (without(".csv"), rf"some\.csv{NOT_RECORDED}"),
+    (without(".json"), r"some\.json: no such record"),
+    (without(".json", ".csv"), r"some\.json: no such record"),
+    *(
+        (
+            lambda table, suffix=suffix: table.with_suffix(suffix).touch(),
+            rf"some{suffix}: is not in the record beside it \(remove the file",
+        )
+        for suffix in (".npz", ".safetensors", EXHIBIT)
+    ),
+]
+
+
+@pytest.mark.parametrize(("fault", "told"), FAULTS, ids=[told for _, told in FAULTS])
+def test_what_somebody_altered_is_no_evidence(
+    fault: Callable[[Path], object], told: str, tmp_path: Path
+) -> None:
+    table = record(tmp_path, "long")
+    trials_of(table, 20.0)
+    again(table)
+    made = table.with_suffix(".json")
+    write_json(made, json.loads(made.read_text()))
+    assert len(tables(files(tmp_path, "*"))) == 1
+    fault(table)
+    with pytest.raises(UserError, match=told):
+        tables(files(tmp_path, "*"))
+
+
+def test_trials_that_no_record_lists_are_refused_and_what_else_lies_there_is_nobodys(tmp_path: Path) -> None:
+    table = record(tmp_path, "long")
+    trials_of(table, 20.0)
+    with pytest.raises(UserError, match=r"some\.parquet: is not in the record beside it \(remove the file"):
+        tables(files(tmp_path, "some"))
+    for suffix in (".csv", ".json"):
+        table.with_suffix(suffix).unlink()
+    table.with_suffix(".parquet").rename(table.with_suffix(".txt"))
+    assert files(tmp_path, "*") == []
+
+
+def test_every_record_of_the_repository_has_a_digest_of_its_own() -> None:
+    records = sorted((ROOT / "reference").glob("*/*.json"))
+    assert records
+    assert [path for path in records if SEAL not in json.loads(path.read_text())] == []
+
+
+def test_what_the_project_has_recorded_can_be_read() -> None:
+    root = Path(__file__).parents[3]
+    for table in sorted((root / "reference").glob("*/*.csv")):
+        (kept,) = tables([table])
+        assert {"metric", "mean", "n", "scale", "ci_low", "ci_high"} <= set(kept.rows)
+        assert set(kept.rows["scale"]) == {run_of(kept.scale)[0]}
+
+
+def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
+    record(tmp_path, "long")
+    kept = record(tmp_path, "paper")
+    more = pd.DataFrame([ROW, ROW | {"metric": "ssim"}])
+    more.to_csv(kept, index=False)
+    again(kept)
+    runs, one = tables(files(tmp_path, "some")), pd.DataFrame([ROW])
+    found = fuller(one, runs, "quick", pictured=False)
+    assert found is not None
+    assert (found.scale, found.table, len(found.rows)) == ("paper", kept, 2)
+    assert found.said() == "recorded on the paper machine, 2026-01-01, commit abc"
+    assert fuller(one, runs, "paper", pictured=False) is None
+    assert fuller(more, runs, "quick", pictured=False) is None
+    assert fuller(one, runs, "quick", pictured=True) is None
+    kept.with_suffix(EXHIBIT).touch()
+    assert fuller(one, runs, "quick", pictured=True) is not None
+    # Null baselines and snapshots are not what an experiment is about.
+    nulls = pd.concat([one, one.assign(baseline="random-noise")])
+    assert fuller(nulls, runs, "quick", pictured=False) is not None
+    assert fuller(pd.DataFrame(), [], "quick", pictured=False) is None

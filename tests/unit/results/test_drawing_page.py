@@ -1,0 +1,250 @@
+"""The page of an experiment: what stands around the figure, and the notebook that makes it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from drawings import cell, drawn, panel, result, texts
+
+from leakbench.base.artefacts import read_csv, read_facts, write_table, write_tensors
+from leakbench.base.errors import UserError
+from leakbench.jobs.figure import figure, fullest
+from leakbench.papers.reference import EXHIBIT, TEXT, kept_digests
+from leakbench.results.figures import page
+from leakbench.results.figures.result import read_result
+
+NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
+PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"iterations": 2000}}]}
+
+
+def _record(root: Path, rows: list[dict], **more: Any) -> list[Path]:
+    """Record a run of the experiment t at the standard scale below a folder; return its files."""
+    folder = root / "reference/standard"
+    folder.mkdir(parents=True)
+    pd.DataFrame(rows).assign(seeds="3").to_csv(folder / "t.csv", index=False)
+    made = {"device": "cpu: another", "commit": "abc", "date": "2026-01-02", "specs": "", "code": ""}
+    made |= {"versions": {}, "absent": {}, "seeds": [3], "knows": {"cell": {"labels": "given"}}} | more
+    (folder / "t.json").write_text(json.dumps(made))
+    return _recorded(folder / "t.csv")
+
+
+def _recorded(table: Path) -> list[Path]:
+    """Give a record the digests of the files beside it; return all its files."""
+    made = json.loads(table.with_suffix(".json").read_text())
+    table.with_suffix(".json").write_text(json.dumps(made | {"files": kept_digests(table)}))
+    return sorted(table.parent.iterdir())
+
+
+def _files(folder: Path, rows: list[dict], spec: dict, **facts: object) -> dict[str, Path]:
+    table, exhibit, written = folder / "t.csv", folder / "t.safetensors", folder / "t.json"
+    frame = pd.DataFrame(rows) if rows else pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
+    frame.to_csv(table, index=False)
+    write_tensors(exhibit, {}, {"panels": [], "seeds": [0], "knows": {}} | facts)
+    written.write_text(json.dumps(spec))
+    return {"table": table, "exhibit": exhibit, "spec": written}
+
+
+def test_a_claim_names_its_paper(tmp_path: Path) -> None:
+    paper = tmp_path / "paper.yaml"
+    paper.write_text(
+        "title: On leaks\nauthors: A. Author\nyear: 2023\nlink: https://example.org\nclaims: It leaks.\n"
+    )
+    text = page.claim(result(), [str(paper)])
+    assert text.startswith("# A title\n\n**Claimed (fig-1):** One sentence.")
+    assert "*A. Author, On leaks, 2023.* https://example.org" in text
+    assert "It leaks." in text
+    assert "Author" not in page.claim(result())
+
+
+def test_the_protocol_says_how_long_attacks_ran() -> None:
+    facts = {"device": "cpu", "code": "c" * 64, "spec": "d" * 64, "absent_cells": {"a": "too long"}}
+    text = page.protocol(result([cell(), cell(attack="grnn", metric="ssim")], parts=PARTS, facts=facts))
+    assert "  - GRNN: A generator; after 1,000 iterations of 2,000" in text
+    assert "- n behind each number: 3 images" in text
+    assert "`cccccccccccccccc`" in text
+    assert "- Not measured: too long" in text
+
+
+def test_a_threat_model_is_a_list() -> None:
+    text = page.threat_model(result(facts={"knows": {"labels": "unknown"}}))
+    assert text == "## Threat model\n\n- labels: unknown"
+    assert "Nothing is attacked" in page.threat_model(result())
+
+
+def test_the_table_has_a_line_for_each_condition_and_a_column_for_each_metric() -> None:
+    rows = [cell(attack=a, metric=m) for a in ("dlg", "grnn") for m in ("psnr", "ssim")]
+    shown = page.table(result([*rows, cell(baseline="random-noise")]))
+    assert shown.index.tolist() == ["DLG", "GRNN"]
+    assert shown.columns.tolist() == ["PSNR (dB)", "SSIM"]
+    assert shown.iloc[0, 0] == "20 [18, 22] (n = 3)"
+    assert page.table(result([cell(baseline="random-noise")])).empty
+
+
+def test_verdicts_are_a_table_in_plain_columns(tmp_path: Path) -> None:
+    card = tmp_path / "verdicts.csv"
+    pd.DataFrame([("a.1", "grnn", "differs")], columns=["id", "work", "verdict"]).to_csv(card, index=False)
+    text = page.verdicts(result(), [str(card)])
+    assert "a.1" in text
+    assert "differs" in text
+    assert "grnn" not in text
+    pd.DataFrame(columns=["id", "work", "verdict"]).to_csv(card, index=False)
+    assert page.verdicts(result(), [str(card)]) == "No statement is about this experiment alone."
+    assert "once the whole scale has run" in page.verdicts(result())
+
+
+def test_the_origin_is_a_command_with_the_target_first(tmp_path: Path) -> None:
+    given = result()
+    assert (
+        "    snakemake --cores 1 results/quick/figures/t.png\n"
+        in page.origin(given, "results/quick/tables/t.csv") + "\n"
+    )
+    given.spec["scale"] = "paper"
+    assert "figures/t.png --config scale=paper" in page.origin(given, "x/t.csv")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_stripped_and_short(path: Path) -> None:
+    notebook = nbformat.read(path, 4)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert "parameters" in cells[0].metadata.tags
+    assert all(not cell.outputs and cell.execution_count is None for cell in cells)
+    assert all(len(cell.source.splitlines()) <= 8 for cell in cells)
+    assert notebook.metadata.kernelspec.name == "python3"
+
+
+@pytest.mark.parametrize("metric", ["psnr", "other"])
+def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(
+    metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = {"absent_cells": {"c": "too long"}, "scale": "quick"}
+    files = _files(tmp_path, [cell(metric=metric)], result().spec, **facts)
+    trials, papers = tmp_path / "t.parquet", Path(__file__).parents[3] / "papers"
+    write_table(trials, pd.DataFrame({"metric": [metric]}), {})
+    out, executed = tmp_path / "out.png", tmp_path / "out.ipynb"
+    figure(NOTEBOOKS[0], **files, out=out, executed=executed, trials=trials, papers=papers)
+    assert out.read_bytes()[:4] == (b"\x89PNG" if metric == "psnr" else b"")
+    text = executed.read_text()
+    assert ("image/png" in text) == (metric == "psnr")
+    outputs = str([cell.get("outputs") for cell in nbformat.reads(text, 4).cells])
+    assert ("measures nothing that could be drawn" in outputs) == (metric != "psnr")
+    assert "# A title" in text
+    said = capsys.readouterr().out
+    assert ("out.png: empty, because scale quick measures nothing" in said) == (metric != "psnr")
+    assert ("that could be drawn: too long (see" in said) == (metric != "psnr")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("metric,mean,n\n", "column 'baseline' is missing"), ("", "not a whole table"), (None, "no such file")],
+)
+def test_a_bad_table_is_one_sentence(text: str | None, message: str, tmp_path: Path) -> None:
+    files = _files(tmp_path, [cell()], result().spec)
+    files["table"].unlink()
+    if text is not None:
+        files["table"].write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_result(*(str(path) for path in files.values()))
+
+
+def test_the_fullest_recorded_run_is_drawn_in_place_of_a_slice(tmp_path: Path) -> None:
+    ran = [cell(attack="dlg"), cell(attack="dlg", baseline="random-noise")]
+    files = [str(path) for path in _files(tmp_path, ran, result().spec).values()]
+    recorded = [str(path) for path in _record(tmp_path, [cell(attack=name) for name in ("dlg", "grnn")])]
+    shown = read_result(*files, recorded=recorded)
+    assert list(shown.rows["attack"]) == ["dlg", "grnn"]
+    assert shown.spec["scale"] == "standard"
+    assert shown.facts["seeds"] == [3]
+    small = " ".join(texts(drawn(shown)))
+    assert "Scale standard · recorded on cpu: another, 2026-01-02, commit abc · seed 3" in small
+    assert "Threat model: labels: given" in small
+    assert "a longer one, recorded on cpu: another" in page.protocol(shown)
+    assert page.beyond(shown, "x/results/quick/tables/t.csv").startswith(
+        "All numbers, with nulls and snapshots: `reference/standard/t.csv`"
+    )
+    assert "recorded" not in page.protocol(read_result(*files))
+
+
+def test_the_fullest_recorded_run_is_chosen_where_it_has_more_than_the_table(tmp_path: Path) -> None:
+    ran = [cell(attack=name) for name in ("dlg", "grnn")]
+    recorded = _record(tmp_path, [*ran, cell(baseline="random-noise")])
+
+    def chosen(rows: list[dict], scale: str) -> Path | None:
+        files = _files(tmp_path, rows, result().spec, scale=scale)
+        kept = fullest(read_csv(files["table"], dtype=TEXT), read_facts(files["exhibit"]), recorded)
+        return kept.table if kept else None
+
+    assert chosen(ran[:1], "quick") == tmp_path / "reference/standard/t.csv"
+    assert chosen(ran, "quick") is None
+    assert chosen(ran[:1], "standard") is None
+
+
+def test_recorded_pictures_are_the_median_of_their_cells(tmp_path: Path) -> None:
+    drawing = {"drawing": "side-by-side"}
+    files = [str(path) for path in _files(tmp_path, [], result(drawing=drawing).spec).values()]
+    recorded = _record(tmp_path, [cell()])
+    pair = np.stack([np.arange(48), np.arange(48)[::-1]]).reshape(2, 4, 4, 3).astype(np.uint8)
+    pictures = recorded[0].with_name("t.safetensors")
+    write_tensors(pictures, {"mnist-32/lenet-dlg/grnn/none/grnn": pair}, {})
+    recorded = _recorded(recorded[0])
+    shown = read_result(*files, recorded=[str(path) for path in recorded])
+    (only,) = shown.panels
+    assert only.truth.shape == (1, 3, 4, 4)
+    assert only.score[0] == pytest.approx(-1)
+    assert {"private", "−1.000", "MNIST at 32×32 · DLG's LeNet · GRNN"} <= set(texts(drawn(shown)))
+
+
+def test_a_recorded_exhibit_is_drawn_rather_than_pictures_at_the_median(tmp_path: Path) -> None:
+    drawing = {"drawing": "grid"}
+    files = [str(path) for path in _files(tmp_path, [], result(drawing=drawing).spec).values()]
+    recorded = _record(tmp_path, [cell()])
+    given = panel(k=2, m=3)
+    arrays = {f"0/{name}": getattr(given, name) for name in ("truth", "guess", "usable", "sample", "score")}
+    exhibit, medians = (recorded[0].with_name(name) for name in (f"t{EXHIBIT}", "t.safetensors"))
+    write_tensors(exhibit, arrays, {"panels": [given.about], "classes": {"mnist-32": 10}})
+    write_tensors(medians, {"mnist-32/lenet-dlg/grnn/none/grnn": np.zeros((2, 4, 4, 1), np.uint8)}, {})
+    recorded = _recorded(recorded[0])
+    shown = read_result(*files, recorded=[str(path) for path in recorded])
+    assert [len(each.guess) for each in shown.panels] == [3]
+    assert (shown.facts["classes"], shown.facts["seeds"]) == ({"mnist-32": 10}, [3])
+    assert "private samples" in texts(drawn(shown))
+    write_tensors(exhibit, dict(list(arrays.items())[:2]), {"panels": [given.about]})
+    _recorded(recorded[0])
+    with pytest.raises(UserError, match=r"t\.exhibit\.safetensors: tensor '0/usable' is missing"):
+        read_result(*files, recorded=[str(path) for path in recorded])
+
+
+def test_the_verb_judges_the_recorded_run_that_it_draws(tmp_path: Path) -> None:
+    facts = {"absent_cells": {"c": "too long"}, "scale": "quick"}
+    files = _files(tmp_path, [], result().spec, **facts)
+    trials, papers = tmp_path / "t.parquet", Path(__file__).parents[3] / "papers"
+    write_table(trials, pd.DataFrame({"metric": []}), {})
+    out, executed = tmp_path / "out.png", tmp_path / "out.ipynb"
+    beside = {"out": out, "executed": executed, "trials": trials, "papers": papers}
+    figure(NOTEBOOKS[0], **files, **beside, recorded=_record(tmp_path, [cell()]))
+    assert out.read_bytes()[:4] == b"\x89PNG"
+    assert "recorded on cpu: another" in executed.read_text()
+
+
+def test_an_interval_ends_where_its_metric_does(tmp_path: Path) -> None:
+    wide = [cell(metric=metric, ci_low=-0.2, ci_high=1.4) for metric in ("ssim", "accuracy", "made_up")]
+    files = [str(path) for path in _files(tmp_path, wide, result().spec).values()]
+    for shown in (read_result(*files), read_result(*files, recorded=[*map(str, _record(tmp_path, wide))])):
+        ends = shown.rows[["ci_low", "ci_high"]].to_numpy().tolist()
+        assert ends == [[-0.2, 1], [0, 1], [-0.2, 1.4]]
+
+
+def test_printed_numbers_are_read_and_an_empty_file_is_none(tmp_path: Path) -> None:
+    files = [str(path) for path in _files(tmp_path, [cell()], result().spec).values()]
+    marks = tmp_path / "marks.csv"
+    marks.write_text("")
+    assert read_result(*files, marks=[str(marks)]).marks.empty
+    marks.write_text("id,metric,value\na,psnr,12.5\n")
+    assert read_result(*files, marks=[str(marks)]).marks["value"].tolist() == [12.5]
+    marks.write_text("id,metric\na,psnr\n")
+    with pytest.raises(UserError, match="column 'value' is missing"):
+        read_result(*files, marks=[str(marks)])
