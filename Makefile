@@ -33,9 +33,8 @@ help:
 	@echo "make lock        resolve requirements.in into requirements.lock"
 	@echo "make clean       remove results, logs and scratch files"
 
-# By the rule's name: behind the default target, a job of its own, Snakemake waits for its timer up to ten seconds more.
 reproduce: env
-	snakemake --cores $(CORES) report
+	snakemake --cores $(CORES)
 	@echo "open results/quick/report.html"
 
 # Many tests wait for other processes, so that three workers keep two cores busy. One of the tests is `make lint`.

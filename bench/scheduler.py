@@ -1,6 +1,6 @@
 """How much of the processor Snakemake itself takes to plan and run chains of jobs that do nothing.
 
-One comparison is between this project's profile and Snakemake's own settings. In the other one, jobs depend
+One comparison is between this project's settings and Snakemake's own. In the other one, jobs depend
 on a large data set by its digest or directly. The chains have the shape of the workflow: four jobs one after
 another, and one report after all chains.
 
@@ -39,6 +39,12 @@ rule first:
     output: "{{chain}}/1"
     shell: "touch {{output}}"
 {rules}
+{start}
+"""
+# As in workflow/rules/start.smk.
+START = """
+onstart:
+    workflow.scheduler.job_rate_limiter = None
 """
 RULE = """
 rule step{step}:
@@ -53,7 +59,7 @@ def chains(folder: Path, jobs: int, ours: bool, reads: str = "") -> list[str]:
 
     folder: the folder to write to.
     jobs: the number of jobs, about.
-    ours: whether Snakemake uses this project's profile instead of its own settings.
+    ours: whether Snakemake uses this project's settings instead of its own.
     reads: the inputs of the first job of each chain, as they stand in a rule.
     """
     with (folder / "data").open("wb") as data:
@@ -61,7 +67,9 @@ def chains(folder: Path, jobs: int, ours: bool, reads: str = "") -> list[str]:
     (folder / "digest").touch()
     rules = "".join(RULE.format(step=step, before=step - 1) for step in range(2, STEPS + 1))
     (folder / "Snakefile").write_text(
-        SNAKEFILE.format(chains=jobs // STEPS, steps=STEPS, rules=rules, reads=reads)
+        SNAKEFILE.format(
+            chains=jobs // STEPS, steps=STEPS, rules=rules, reads=reads, start=START if ours else ""
+        )
     )
     settings = ["--workflow-profile", str(ROOT / "profiles/default")] if ours else []
     return [sys.executable, "-m", "snakemake", "--cores", "2", "--quiet", "all", *settings]
@@ -71,7 +79,7 @@ def taken(jobs: int, ours: bool, *options: str, reads: str = "") -> float:
     """Return the processor's seconds that Snakemake and its jobs take in a new folder.
 
     jobs: the number of jobs, about.
-    ours: whether Snakemake uses this project's profile instead of its own settings.
+    ours: whether Snakemake uses this project's settings instead of its own.
     options: further options of the command.
     reads: the inputs of the first job of each chain, as they stand in a rule.
     """
