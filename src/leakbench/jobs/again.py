@@ -21,10 +21,7 @@ from leakbench.results.tables.pictures import Files
 
 
 def affected(asked: Plan, experiment: str, names: Mapping[str, int]) -> list[str]:
-    """Return the path stems of an experiment's cells or studies that follow from files with numerics.
-
-    names: the names of these files.
-    """
+    """Return the path stems of an experiment's cells or studies that follow from files with numerics."""
 
     def behind(stem: str) -> list[str]:
         return [Cell.parse(stem).path(kind) for kind in ("attack", "capture", "train")]
@@ -36,10 +33,7 @@ def affected(asked: Plan, experiment: str, names: Mapping[str, int]) -> list[str
 
 
 def files_behind(asked: Plan, experiment: str, stems: list[str]) -> list[str]:
-    """Return the files from which the results of cells or studies follow, relative to the checkout.
-
-    stems: the path stems of cells or studies.
-    """
+    """Return the files, relative to the checkout, from which the results of cells or studies follow."""
     if asked.studies[experiment]:
         return [str(path) for paths in _of_studies(asked, stems) for path in paths]
     every = (path for capture in _captures(stems) for path in _files(asked, capture, stems).values())
@@ -49,14 +43,9 @@ def files_behind(asked: Plan, experiment: str, stems: list[str]) -> list[str]:
 def measured(
     root: Path, asked: Plan, experiment: str, stems: list[str], scores: Path, pictures: bool = False
 ) -> Found:
-    """Return the results of cells or studies alone.
+    """Return the results of cells or studies alone, with the pictures that the experiment shows if asked for.
 
-    root: the checkout.
-    asked: the plan of the run.
-    experiment: the name of the experiment to which they belong.
-    stems: their path stems. What `files_behind` names of them is there.
-    scores: an empty folder, for the scores of each capture.
-    pictures: whether the pictures that the experiment shows are made too.
+    The files that `files_behind` names are there. `scores` is an empty folder for the scores of each capture.
     """
     table = asked.spec(f"table/{experiment}")
     if asked.studies[experiment]:

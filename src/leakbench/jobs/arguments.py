@@ -72,10 +72,7 @@ def _check_place(path: Path, name: str) -> None:
 
 
 def _spec(verb: str, values: Mapping[str, Any]) -> Any:
-    """Return a verb's spec. Raises UserError for a mistake in it, or if it needs other files than are given.
-
-    The spec of `fetch` is returned as its path.
-    """
+    """Return a verb's spec, for `fetch` its path. Raises UserError if it needs other files than given."""
     from leakbench.base.provenance import read_spec
     from leakbench.catalogue.jobs import GeneratorSpec
     from leakbench.catalogue.spec import opened

@@ -160,9 +160,7 @@ def _checked(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterat
     """Yield pieces that can be scored, with what follows from the updates about them.
 
     A round that an attack leaves out would be missing from every mean. Each piece goes into one file, so all
-    are of one form.
-
-    Raises Unfit, which names the field, for a piece that does not fit the observation or the first piece.
+    are of one form. Raises Unfit for a piece that does not fit the observation or the first piece.
     """
     form: dict[str, Any] = {}
     for rounds, found in pieces:
@@ -221,10 +219,7 @@ def _named(device: str) -> str:
 
 
 def _layout(prefix: str, piece: attacks.Piece, rounds: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return name → (shape, dtype) of the tensors of all `rounds`.
-
-    piece: the first piece, or the whole reconstruction.
-    """
+    """Return name → (shape, dtype) of the tensors of all `rounds`, from one piece of them."""
     return {
         prefix + name: (
             tuple(tensor.shape) if piece[0] is ... else (rounds, *tensor.shape[1:]),

@@ -75,10 +75,8 @@ def _layout(
 ) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return name → (shape, dtype) of an observation's tensors.
 
-    model: the one that clients train. Its secret tensors are left out, except those that the defence shows.
-    rounds: the number of updates of each client.
-    sent: the number of models that were sent.
-    each: the tensors [clients, *shape] of which every client was sent its own.
+    Of the secret tensors of `model`, which clients train, it has only those that the defence shows.
+    `each` are the tensors [clients, *shape] of which every client was sent its own.
     """
     state, secret = model.state_dict(), defence.secret(model)
     layout = {
@@ -100,12 +98,7 @@ def _layout(
 
 
 def _added(sums: Mapping[str, np.ndarray], part: slice, shares: torch.Tensor, update: Tensors) -> None:
-    """Add one client's update to weighted sums of updates.
-
-    sums: name → [rounds, groups, *shape].
-    shares: [groups], the weight of the client in each sum.
-    update: parameter → [rounds, *shape].
-    """
+    """Add one client's update to sums [rounds, groups, *shape], weighted by `shares` [groups]."""
     for name, tensor in update.items():
         for group, share in enumerate(shares.tolist()):
             torch.from_numpy(sums[f"updates/{name}"][part, group]).add_(tensor, alpha=share)
@@ -114,10 +107,7 @@ def _added(sums: Mapping[str, np.ndarray], part: slice, shares: torch.Tensor, up
 def _looked_at(
     view: View, updates: Mapping[str, np.ndarray], tensors: Mapping[str, Any], rng: torch.Generator
 ) -> None:
-    """Write into `tensors` what `view` shows of each round of `updates`.
-
-    updates: "updates/" and a parameter → [rounds, clients, *shape].
-    """
+    """Write into `tensors` what `view` shows of each round of `updates` [rounds, clients, *shape]."""
     for number in range(len(next(iter(updates.values())))):
         one = {name: torch.from_numpy(value[number]) for name, value in updates.items()}
         for name, tensor in view.seen(one, rng).items():
@@ -125,20 +115,16 @@ def _looked_at(
 
 
 def _seen_of(values: list[np.ndarray], view: View) -> list[np.ndarray]:
-    """Return what clients hold, [rounds, k] each, for each group that is seen together.
-
-    The samples of the clients of a group are side by side.
-    """
+    """Return what clients hold, [rounds, k] each, side by side for each group that is seen together."""
     return [np.hstack([values[i] for i in group]) for group in view.groups]
 
 
 def _evaluation(
     federation: dict[str, Any], arrays: Mapping[str, np.ndarray], dataset: str
 ) -> tuple[list[float], Moved]:
-    """Return a list, and a function that adds to it the accuracy of each model that it is given.
+    """Return a list, and a function that adds each model's accuracy to it if the federation asks for it.
 
-    Where the federation does not ask for accuracies, the function adds nothing. Raises Unfit where all
-    available test images are private.
+    Raises Unfit where all available test images are private.
     """
     found: list[float] = []
     if not federation["evaluate"]:
@@ -160,11 +146,7 @@ def _sent_out(
     arrays: Mapping[str, np.ndarray],
     names: tuple[str | int, ...],
 ) -> tuple[Tensors, Written]:
-    """Return what the server sends out of a victim, and what else a malicious server did.
-
-    An honest server sends the victim's state, a malicious one what it makes of that state. Raises UserError,
-    which names the spec, where that server does not fit the victim.
-    """
+    """Return what the server sends out of a victim, and what else a malicious server did."""
     cheat, written = spec.malicious, Written()
     if cheat:
         rows, columns, channels = spec.dataset.shape
@@ -197,11 +179,7 @@ def _checked(
     federation: Mapping[str, Any],
     origins: int,
 ) -> tuple[nn.Module, Facts | None]:
-    """Return the network that clients train, for its names and shapes alone, and what the defence certifies.
-
-    Raises UserError, which names the spec, where the defence does not fit the victim, the federation or the
-    samples.
-    """
+    """Return the network that clients train, for its names and shapes, and what the defence certifies."""
     with _naming(spec):
         if defence.inputs is not None:
             rows, columns, channels = spec.dataset.shape

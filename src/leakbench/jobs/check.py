@@ -14,30 +14,20 @@ from leakbench.base.yamls import read_yaml, validated
 
 
 class _Out(BaseModel):
-    """An output that DVC recorded.
-
-    path: where it lies below the checkout.
-    md5: its digest.
-    """
+    """An output that DVC recorded, with its path below the checkout."""
 
     path: Annotated[str, Field(pattern=r"^[\w-][\w .-]*(/[\w-][\w .-]*)*$")]
     md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]
 
 
 class _Stage(BaseModel):
-    """A stage of dvc.lock, of which only the outputs matter here.
-
-    outs: its outputs.
-    """
+    """A stage of dvc.lock, of which only the outputs matter here."""
 
     outs: Annotated[list[_Out], Field(min_length=1)]
 
 
 class _Lock(BaseModel):
-    """dvc.lock, which may hold further keys.
-
-    stages: name → stage.
-    """
+    """dvc.lock, which may hold further keys."""
 
     stages: dict[str, _Stage]
 
@@ -64,10 +54,7 @@ def check(root: Path) -> None:
 
 
 def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
-    """Yield a line for each file of an output that is not as DVC recorded it.
-
-    The name of a folder's digest ends in `.dir`.
-    """
+    """Yield a line for each file of an output (a folder's digest ends in `.dir`) that is not as recorded."""
     if not md5.endswith(".dir"):
         raise_unless_file(root / name, mend="run `dvc pull`")
         if file_digest(root / name, "md5") != md5:

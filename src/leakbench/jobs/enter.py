@@ -160,10 +160,7 @@ def _run(
 
 
 def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
-    """Yield an entry of each defence in the recorded table of the agreed cells.
-
-    Raises UserError where nothing is recorded, or where the cells have changed since.
-    """
+    """Yield an entry of each defence in the recorded table of the agreed cells."""
     table = root / "reference" / scale / f"{EXPERIMENT}.csv"
     if not table.is_file():
         raise UserError(f"{table}: not recorded (run {EXPERIMENT}, then `leakbench record {EXPERIMENT}`)")
@@ -255,10 +252,7 @@ def _summary(source: str, name: str) -> str:
 
 
 def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:
-    """Run the agreed cells of a copy.
-
-    Raises UserError, which calls the copy's files by the names in `given`.
-    """
+    """Run the agreed cells of a copy. Messages call the copy's files by the names in `given`."""
     files = ("tables", "csv"), ("exhibits", "safetensors")
     targets = [f"results/{scale}/{kind}/{EXPERIMENT}.{suffix}" for kind, suffix in files]
     command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--config", f"scale={scale}", "--"]
@@ -291,10 +285,7 @@ def _checked(root: Path, file: Path, cores: int) -> int:
 
 
 def _write_board(root: Path) -> int:
-    """Write entries/README.md from the valid entries; print why the others are not valid.
-
-    Returns the exit code: 2 if any entry is not valid.
-    """
+    """Write entries/README.md from the valid entries and print why others are not; return the exit code."""
     entries, today, refused = [], agreed(root), 0
     for path in sorted((root / "entries").glob("*.json")):
         try:

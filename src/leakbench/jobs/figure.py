@@ -100,11 +100,7 @@ def figure(
 
 
 def _without_picture(out: Path, facts: Facts) -> str:
-    """Return why a figure's file is empty, and what the user can do.
-
-    out: the file of the figure.
-    facts: the facts of the experiment's exhibit.
-    """
+    """Return why a figure's file is empty, and what the user can do."""
     reasons = list(dict.fromkeys(facts["absent_cells"].values()))
     first = f": {reasons[0]}" if reasons else ""
     others = len(reasons) - 1
@@ -122,10 +118,6 @@ def _statements(
     """Write what the works print of an experiment, in our words and unit, and the experiment's own verdicts.
 
     Its own verdicts are those that rest on it alone, and on the recorded run that is drawn in its place.
-
-    lines: the lines of its table.
-    facts: the facts of its exhibit.
-    attacks: attack -> its parameters and parts at full size.
     """
     works, name = read_papers(papers), lines.name
     run = Evidence(
@@ -144,11 +136,6 @@ def _statements(
 
 
 def fullest(table: pd.DataFrame, facts: Facts, recorded: Sequence[Path]) -> Kept | None:
-    """Return the recorded run that is drawn in place of the table, or None where the table is drawn.
-
-    table: the table of the experiment.
-    facts: the facts of its exhibit.
-    recorded: as for `figure`.
-    """
+    """Return the recorded run that is drawn in place of the table, or None where the table is drawn."""
     rows = table.fillna({"baseline": ""})
     return fuller(rows, recorded_tables(recorded), facts["scale"], pictured=bool(facts["panels"]))

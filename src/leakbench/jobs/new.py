@@ -78,13 +78,7 @@ def checked_name(name: str) -> str:
 
 
 def _check_free(config: Path, name: str, path: Path, template: str) -> None:
-    """Raise UserError if a file of a new part could not be written or would not work.
-
-    config: the folder of the catalogue.
-    name: the part's name.
-    path: the file.
-    template: the text of its template.
-    """
+    """Raise UserError if `path`, with the text of its template, could not be written or would not work."""
     if path.exists():
         raise UserError(f"{path}: exists already (choose another name)")
     if not path.parent.is_dir():

@@ -157,11 +157,7 @@ def measure(
 def _images(what: str, value: Any, beyond: float) -> np.ndarray:
     """Return images as an array [n, channels, rows, columns].
 
-    what: what the images are, for the message.
-    value: the images.
-    beyond: how far their values may lie outside [0, 1].
-
-    Raises UserError unless they are real numbers of this form and range.
+    Raises UserError unless they are real numbers of this form, at most `beyond` outside [0, 1].
     """
     try:
         images = np.asarray(value)

@@ -111,10 +111,7 @@ def recheck(
 def _meant(
     root: Path, scale: str, only: Sequence[str] | None, equivalent: bool
 ) -> Iterator[tuple[Path, Plan]]:
-    """Yield the table and the plan of each record that is meant.
-
-    Raises UserError for a record that is not valid or, with `equivalent`, of other specs than today's.
-    """
+    """Yield the table and the plan of each record that is meant and may be sampled."""
     scales = [folder.name for folder in (root / "reference").glob("*/") if folder.is_dir()]
     if scale not in scales:
         raise UserError(f"--scale {scale}: nothing is recorded at it ({suggest(scale, scales)})")
@@ -172,10 +169,7 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
 
 
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
-    """Return how many numbers of the sample are identical to the recorded ones, near them, different or new.
-
-    Beside the counts, returns a line for each different number.
-    """
+    """Return word → count of the sample's numbers beside recorded ones, and a line for each other one."""
     # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
     recorded = read_csv(table, dtype=str, keep_default_na=False)
     filled = set(found.table.columns[found.table.notna().any()]) | {"baseline"}
@@ -203,10 +197,7 @@ def _trials(table: Path) -> pd.DataFrame:
 
 
 def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
-    """Return attack and metric → the paired difference of today's trials from the recorded ones.
-
-    The bound is half the metric's tolerance.
-    """
+    """Return attack and metric → the paired difference of today's trials, and half the metric's tolerance."""
     key = [name for name in found if name in kept and name not in ("line", "cluster", "value", "failed")]
     both = found[found["baseline"] == ""].merge(kept, on=key, suffixes=("", "_kept"))
     differences = {}

@@ -125,10 +125,7 @@ def _take_away(kept: Path, experiment: str) -> None:
 
 
 def _summed_up(results: Path, asked: Plan, experiment: str) -> list[dict[str, Any]]:
-    """Return the facts of the guesses, scores and studies behind a table, except absent ones.
-
-    They may be of another machine than the table.
-    """
+    """Return the facts of the guesses, scores and studies behind a table, except absent ones."""
     cells = asked.experiments[experiment]
     captures = {cell.capture for cell in cells}
     deleted = {name for name in captures if not asked.specs[f"capture/{name}"]["federation"]["keep"]}
@@ -148,32 +145,20 @@ def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 @cache
 def planned(root: Path, run: str) -> Plan:
-    """Return the plan of a run as it stands.
-
-    Planning takes seconds, and is done once for all experiments of a run.
-
-    root: the checkout.
-    run: a scale, or its name with a raised seed, such as standard-seed1.
-    """
+    """Return the plan of a run, such as standard-seed1, as it stands. It is made once for all experiments."""
     scale, seed = run_of(run)
     return plan(root, scale, judges(), seed=seed)
 
 
 def specs_digest(asked: Plan, experiment: str) -> str:
-    """Return the digest of all specs on which an experiment's table depends.
-
-    asked: the plan of the run.
-    experiment: the experiment's name.
-    """
+    """Return the digest of all specs on which an experiment's table depends."""
     return digest({name: asked.specs[name] for name in asked.needed(experiment)})
 
 
 def numerics_of(asked: Plan, experiment: str, absent: Collection[str] = ()) -> dict[str, int]:
     """Return name → numerics version, where it is above 1, of the files from which a table follows.
 
-    asked: the plan of the run.
-    experiment: the experiment's name.
-    absent: cells that gave no number, so that nothing follows from their attacks.
+    Nothing follows from the attacks of cells that are `absent`, because these gave no number.
     """
     names = asked.needed(experiment) - {f"attack/{cell}" for cell in absent}
     measured = asked.definitions[experiment].metrics or []
@@ -191,11 +176,6 @@ def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str
 
     A record is valid while its specs and the numerics of the parts that it follows from are today's. Other
     numerics count as today's where the record holds that they give the same (`verbs.equivalent`).
-
-    root: the checkout.
-    run: the folder of the record below reference/.
-    experiment: the experiment's name.
-    made: the record of the table.
     """
     try:
         asked = planned(root, run)

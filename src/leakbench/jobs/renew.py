@@ -122,13 +122,10 @@ def _cells(asked: Plan, experiment: str, made: dict[str, Any]) -> list[str]:
 def _spliced(
     table: Path, lines: pd.DataFrame, trials: pd.DataFrame, renewed: Collection[str]
 ) -> tuple[str, pd.DataFrame]:
-    """Return the text of a recorded table and its trials, with new lines for the renewed cells.
+    """Return the text of a recorded table and its trials, with new lines and trials for the renewed cells.
 
-    lines: the new lines.
-    trials: the trials behind them.
-    renewed: the cells without their seeds.
-
-    Times stay as recorded, for they follow from no numerics, and a renewal may run beside other work.
+    Cells are named without their seeds. Times stay as recorded, for they follow from no numerics, and a
+    renewal may run beside other work.
     """
     text = lines.to_csv(index=False, float_format="%.6g")
     kept, new = (read_csv(table, **_TEXT), pd.read_csv(io.StringIO(text), **_TEXT))

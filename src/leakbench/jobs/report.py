@@ -117,10 +117,7 @@ def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:
 
 
 def _of_run(name: str, scale: str, made: str) -> dict[str, Any]:
-    """Return where a section's figure and table are from, for an experiment of this run.
-
-    made: the commit of the run.
-    """
+    """Return where the figure and table of an experiment of this run, made at a commit, are from."""
     setting = "" if scale == "quick" else f" --config scale={scale}"
     return {
         "table_file": f"tables/{name}.csv",
@@ -132,10 +129,7 @@ def _of_run(name: str, scale: str, made: str) -> dict[str, Any]:
 
 
 def _of_record(kept: Kept, folder: Path) -> dict[str, Any]:
-    """Return where a section's figure and table are from, for a recorded run that is drawn in its place.
-
-    folder: the folder of the report, from which its links lead to the record.
-    """
+    """Return where figure and table are from for a recorded run, with links from the report's folder."""
     trials = kept.beside(".parquet")
     return {
         "table_file": os.path.relpath(kept.table, folder),
@@ -155,13 +149,7 @@ def _found(papers: Path, name: str) -> str:
 def _left_out(
     specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]], made: str, papers: Path
 ) -> Iterator[Section]:
-    """Yield a section without figure or table for each experiment that was left out.
-
-    specs: the specs of these experiments' figures.
-    reasons: experiment → cell → why it is left out.
-    made: the commit of the run.
-    papers: the folder of works.
-    """
+    """Yield a section without figure or table for each experiment that was left out, with the reasons."""
     for spec in specs:
         shown = read_spec(spec)
         yield Section(

@@ -120,10 +120,7 @@ def scorecard(
 
 
 def _named(device: str) -> str:
-    """Return the device of a run in words, as records name it.
-
-    device: torch's name of the device. The name of a GPU that this machine lacks is returned as it is.
-    """
+    """Return torch's device in words, as records name it. A GPU that this machine lacks keeps its name."""
     if device == "cpu":
         return machine()
     import torch
@@ -173,12 +170,7 @@ def longest_first(
 def _recorded(
     records: Sequence[Kept], root: Path, known: frozenset[str], attacks: Mapping[str, Any]
 ) -> Iterator[Evidence]:
-    """Yield the recorded evidence of each scale, or of each of its seeds.
-
-    A record that is not valid today is no evidence.
-
-    attacks: what the catalogue says of each attack.
-    """
+    """Yield the recorded evidence of each scale, or of each of its seeds, from the records valid today."""
     scales: dict[str, list[Kept]] = {}
     for kept in records:
         scales.setdefault(kept.scale, []).append(kept)

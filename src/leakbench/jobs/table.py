@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def _files(cells: Sequence[Cell], *given: Sequence[Path]) -> list[Files]:
-    """Return the files of each cell.
-
-    given: the files of each kind, each file once, in the order in which cells first need it.
-    """
+    """Return the files of each cell from those of each kind, which are given once, in the cells' order."""
     names = [tuple(map(cell.path, PICTURED)) for cell in cells]
     kinds = zip(zip(*names, strict=True), given, strict=False)
     found = [dict(zip(dict.fromkeys(kind), files, strict=True)) for kind, files in kinds]

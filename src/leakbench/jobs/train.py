@@ -36,12 +36,7 @@ def to_images(array: np.ndarray) -> Tensor:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the share of images that `model` classifies correctly.
-
-    model: the network.
-    images: [n, channels, rows, columns].
-    labels: [n].
-    """
+    """Return the share of images [n, channels, rows, columns] that `model` classifies correctly."""
     right = sum(
         int((model(x).argmax(1) == y).sum())
         for x, y in zip(images.split(1000), labels.split(1000), strict=True)
@@ -50,15 +45,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path) -> Facts:
-    """Fit a victim on the train split and write epoch-<n>/<parameter> for each checkpoint.
-
-    spec: the spec of the job.
-    data: the data set.
-    out: the file of the victim.
-    scratch: the file from which a killed run resumes.
-
-    Returns the file's facts.
-    """
+    """Fit a victim on the train split, write epoch-<n>/<parameter> for each checkpoint, return the facts."""
     entry, image, plain = spec.victim, spec.dataset, spec.plain()
     arrays, _ = open_tensors(data)
     training = plain["victim"]["training"]
@@ -113,14 +100,6 @@ def train_generator(
     so one forward pass makes the pairs. A generator that reads a latent and a class has a `learner`
     (`generators.cvae`). A generator that reads nothing keeps the images themselves. The last `validation`
     share of the auxiliary images is held out. If training is to see fewer images, the others are left unused.
-
-    spec: the spec of the job.
-    data: the data set of the auxiliary images, or the published weights.
-    victim: the victim, for a generator that reads features.
-    out: the file of the generator.
-    scratch: the file from which a killed run resumes.
-
-    Returns the file's facts.
     """
     entry, image, plain = spec.generator, spec.dataset, spec.plain()
     training, seed = plain["generator"]["training"], stream("generator", image.name, spec.seed)
@@ -207,14 +186,7 @@ def _refuse_private(auxiliary: "specs.OwnImages", data: Path, private: Path) -> 
 
 
 def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    """Load published weights into `network`.
-
-    network: the generator.
-    state: parameter → value.
-    path: the file of the weights, for the message.
-
-    Raises UserError if the weights are those of another network.
-    """
+    """Load published weights from `path`. Raises UserError if they are those of another network."""
     try:
         network.load_state_dict(state)
     except RuntimeError as problem:
@@ -225,11 +197,7 @@ def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> No
 
 
 def _lacking(spec: "specs.TrainSpec", data: Path, further: Sequence[Path]) -> str | None:
-    """Return why the data sets of a job lack the images that it trains on, or tests a study on.
-
-    Returns None where they lack none. A network that is not trained needs no images, and a network whose
-    weights are published has none.
-    """
+    """Return why the data sets of a job lack the images that it trains on, or tests a study on, or None."""
     if spec.kind == "study":
         reasons = [lacking(data, "train", "test"), *(lacking(path, "train") for path in further)]
         return next((why for why in reasons if why), None)
@@ -243,13 +211,6 @@ def train_study(
     spec: "specs.StudySpec", data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
 ) -> float:
     """Train and measure as a regime says; write a row per round, client, key and test set.
-
-    spec: the spec of the job.
-    data: the data set.
-    further: the other data sets of the study.
-    out: the file of the rows.
-    scratch: the folder from which a killed run resumes.
-    device: where the study trains.
 
     Returns the seconds of a round.
     """

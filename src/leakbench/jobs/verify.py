@@ -50,10 +50,7 @@ class _Tree(BaseModel):
 
 
 def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return the numbers of a recorded tree and what made them.
-
-    Raises UserError, which names the file and the key.
-    """
+    """Return the numbers of a recorded tree and what made them."""
     facts = read_json(made, f"{csv.name}'s record", _AGAIN)
     validated(_Tree, facts, f"{made}: ", "reference/README.md")
     hold(csv, facts["files"], f"{made}: ", _AGAIN)
@@ -110,11 +107,7 @@ def _place(path: Path, scale: str) -> tuple[Path, Path]:
 def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
     """Keep the numbers of a finished tree, and what made them, in reference/<scale>.csv and .json.
 
-    root: the checkout.
-    scale: the scale that was run.
-    device: what it ran on, in words.
-    twin: another checkout with the results of a second run from scratch on the same machine. Its tables are
-    compared byte by byte.
+    `twin` is a checkout with the results of a second run, whose tables are compared byte by byte.
     """
     tables = _tables(root, scale)
     again = {} if twin is None else {path.stem: table_digest(path) for path in _tables(twin, scale)}
@@ -142,13 +135,7 @@ def _tables(root: Path, run: str) -> list[Path]:
 
 
 def status(measured: float, known: float, low: float, high: float) -> str:
-    """Return in one word how a measured mean compares with a recorded one.
-
-    measured: the measured mean.
-    known: the recorded mean.
-    low: the lower end of the recorded interval, NaN where there is none.
-    high: the upper end of the recorded interval, NaN where there is none.
-    """
+    """Return in one word how a mean compares with a recorded one and its interval (NaN where it has none)."""
     if measured == known or (np.isnan(measured) and np.isnan(known)):
         return IDENTICAL
     near = abs(measured - known) <= TOLERANCE * abs(known)
@@ -156,11 +143,7 @@ def status(measured: float, known: float, low: float, high: float) -> str:
 
 
 def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
-    """Return every number of either side with its status, and `difference`, measured minus recorded.
-
-    found: the measured numbers, as from `numbers`.
-    known: the recorded numbers, in the same form.
-    """
+    """Return every number of either side with its status, and `difference`, measured minus recorded."""
     # A table may have several lines with the same keys, for a condition that no column states. The turn
     # distinguishes them.
     for frame in (found, known):

@@ -35,10 +35,7 @@ _LOOKS = 0.5
 
 
 def serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> NoReturn:
-    """Fork the job, stay as its parent, answer with its exit code; end the job if the caller is gone.
-
-    stream: the connection to the caller, which sends the job.
-    run: called with the job's arguments; returns an exit code.
+    """Fork the job that the caller sends, answer with its exit code, and end the job if the caller is gone.
 
     A verb that works apart forks by itself. This process then is the job, which saves a fork.
     """
@@ -89,10 +86,7 @@ def _work(
 ) -> NoReturn:
     """Take on the caller's folder, environment and streams, run the job and end with its exit code.
 
-    order: the job's arguments, folder and environment.
-    files: descriptors of the caller's standard streams.
-    run: called with the job's arguments; returns an exit code.
-    answer: called with the exit code before the process ends.
+    `answer` gets the exit code before the process ends.
     """
     for target, file in enumerate(files):
         os.dup2(file, target)
@@ -136,12 +130,8 @@ def serve(
 ) -> None:  # fmt: skip
     """Load libraries, then fork a process for every job that asks, until the run's owner is gone.
 
-    owner: the process that owns the run.
-    address: the socket on which jobs ask.
-    run: called with a job's arguments; returns an exit code.
-    libraries: the modules to load; one that is not installed is left out.
-    more: the modules that a second process loads in addition, in a run of many jobs. The second process
-    listens beside `address` (`leakbench.base.processes.warm.loaded`) and ends with this one.
+    In a run of many jobs a second process loads `more` modules in addition. It listens beside `address`
+    (`leakbench.base.processes.warm.loaded`) and ends with this one.
     """
     begun, guard = born(owner), _guard(owner, address)
     for library in libraries:
