@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -316,9 +316,15 @@ class Workflow:
         """Return every file of config/, from which the cost of what did not run is estimated."""
         return sorted(map(self.seen, (self.root / "config").glob("*/*.yaml")))
 
-    def recorded(self, experiment: str = "*") -> list[str]:
+    @cached_property
+    def _records(self) -> list[Path]:
+        return reference.files(self.root, "*")
+
+    def recorded(self, experiment: str = "") -> list[str]:
         """Return recorded tables of an experiment, or of all, with the facts beside them."""
-        return sorted(set(map(self.seen, reference.files(self.root, experiment))))
+        return sorted(
+            self.seen(file) for file in self._records if experiment in ("", file.name.partition(".")[0])
+        )
 
     def seeded(self) -> list[str]:
         """Return recorded tables of raised seeds, with the facts beside them."""
