@@ -16,6 +16,8 @@ from leakbench.catalogue.run import checked
 from leakbench.catalogue.workflow import Workflow
 from leakbench.base.errors import UserError
 
+# A plan's values live as long as the process, so Python's collector need not visit them (start.smk goes on with it).
+gc.disable()
 try:
     settings = checked(config)
     flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd(), settings.only)
@@ -24,8 +26,6 @@ try:
 except UserError as mistake:
     print(f"leakbench: {mistake}", file=sys.stderr)
     sys.exit(2)
-# A plan's values live as long as the process, so Python's collector need not visit them again and again.
-gc.freeze()
 R, LOGS, DEVICE = flow.results, flow.logs, settings.device
 
 

@@ -1,5 +1,7 @@
 from leakbench.base.processes.warm import lead
 
+gc.freeze()
+gc.enable()
 lead(workflow.is_main_process)
 # A start with `--touch` is to mark results as current, so it must not let them be made again.
 if workflow.is_main_process and not {"--touch", "-t"} & set(sys.argv):
