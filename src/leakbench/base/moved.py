@@ -1,7 +1,6 @@
 """Where rooms of version 0.1, and what its documents named, lie now. This file goes with version 0.3."""
 
 import sys
-from importlib.abc import MetaPathFinder
 from typing import Any
 
 _MOVED = {
@@ -49,7 +48,8 @@ _MOVED = {
 }
 
 
-class _Moved(MetaPathFinder):
+# Without importlib's base class, which loads modules that take longer than a job's own start.
+class _Moved:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         top, _, rest = name.partition(".")
         if top != "leakbench":

@@ -1,6 +1,9 @@
-"""The command line: one subcommand for each verb. The rules of the workflow call the same subcommands."""
+"""The command line: one subcommand for each verb. The rules of the workflow call the same subcommands.
 
-import argparse
+The process of a job that the warm process runs loads no more than the top of this file. What the verbs need
+is therefore imported in functions.
+"""
+
 import errno
 import os
 import signal
@@ -9,13 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakbench.base.errors import Altered, UserError, raise_if_unwritable
 from leakbench.base.processes.process import end_with, owner_of_the_run, prepare, stop
 from leakbench.base.processes.warm import run_warm
-from leakbench.jobs.arguments import check
-from leakbench.jobs.parser import parser
+
+if TYPE_CHECKING:
+    import argparse
 
 # The verb that works in a child process of its job (`leakbench.base.processes.blinding.apart`).
 APART = "attack"
@@ -117,9 +121,11 @@ def _told(verb: str, root: Path, work: Callable[[], int | None]) -> int:
         return 2
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: "argparse.Namespace") -> int:
     """Call the function of the verb's own file with the arguments that it takes, and return its exit code."""
     import inspect
+
+    from leakbench.jobs.arguments import check
 
     verb = arguments.verb
     values = {key: value for key, value in vars(arguments).items() if key not in ("verb", "threads")}
@@ -147,6 +153,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def run(argv: Sequence[str]) -> int:
     """Run one verb in this process and return its exit code: 2 after one line for a user's mistake."""
+    from leakbench.jobs.parser import parser
+
     arguments = parser().parse_args(argv)
     prepare(arguments.threads)
     # A scheduler ends a job with SIGTERM, a person with SIGINT, which a process in the background of a shell

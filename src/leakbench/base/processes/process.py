@@ -3,7 +3,6 @@
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -129,6 +128,8 @@ def ended(run: Callable[[], int], answer: Callable[[int], object] = bool) -> NoR
 
 def commit(root: Path = Path()) -> str:
     """Return the short name of the commit that is checked out at `root`; an empty text if there is none."""
+    import subprocess
+
     call = ["git", "-C", str(root), "rev-parse", "--short=10", "HEAD"]
     try:
         return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -96,6 +95,8 @@ def _leave_behind(owner: int, address: Path) -> None:
     The job that creates the marker starts the process. The marker names the process that loads, because that
     process may be killed before it can serve.
     """
+    import subprocess
+
     marker = address.parent / "starting"
     try:
         marker.touch(exist_ok=False)
