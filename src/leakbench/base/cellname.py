@@ -16,4 +16,5 @@ def named(row: Mapping[Any, Any]) -> str:
 
 def of_lines(table: "pd.DataFrame", columns: Sequence[str] = CELL) -> "pd.Series":
     """Return the cell of every line of a table that has the columns, in the form of the cell's path."""
-    return table[list(columns)].astype(str).agg("/".join, axis=1)
+    first, *others = columns
+    return table[first].astype(str).str.cat(table[others].astype(str), sep="/").rename(None)

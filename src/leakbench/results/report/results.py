@@ -63,8 +63,10 @@ def results(table: pd.DataFrame) -> Results:
     keys = [*varying, "metric", "convention"]
     baselines = [name for name in NULLS if name in set(table["baseline"])]
     baselines += [n for n in table["baseline"].unique() if n and n not in (*NULLS, "snapshot")]
-    nulls = table[table["baseline"] != ""].to_dict("records")
-    means = {(row["baseline"], *(row[key] for key in keys)): row["mean"] for row in nulls}
+    beside = table[table["baseline"] != ""]
+    means = dict(
+        zip(zip(*(beside[key] for key in ("baseline", *keys)), strict=True), beside["mean"], strict=True)
+    )
     order = [*FIRST, *(m for m in table["metric"].unique() if m not in FIRST)]
     own = table[table["baseline"] == ""]
     own = own.assign(order=own["metric"].map(order.index)).sort_values("order", kind="stable")
