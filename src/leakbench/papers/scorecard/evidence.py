@@ -7,7 +7,7 @@ interval and n.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -52,11 +52,18 @@ class Lines:
         self.name, self.frame = name, frame
         self._trials = trials if trials is not None and len(trials) else None
         self._columns: dict[str, tuple[np.ndarray, dict[str, int]]] = {}
+        # A statement is judged by every scale, so that lines are read many times.
+        self.columns = frozenset(map(str, frame.columns))
+        self.row: Callable[[int], Any] = cache(lambda line: frame.iloc[line])
+        self.values: Callable[[str], np.ndarray] = cache(lambda column: frame[column].to_numpy())
+        self.trials = cache(self._trials_of)
 
     def _has(self, name: str, wanted: object) -> np.ndarray:
         if name not in self._columns:
-            codes, texts = pd.factorize(self.frame[name].map(as_text))
-            self._columns[name] = codes, {text: code for code, text in enumerate(texts)}
+            codes, values = pd.factorize(self.frame[name], use_na_sentinel=False)
+            texts: dict[str, int] = {}
+            of_values = [texts.setdefault(as_text(value), len(texts)) for value in values.tolist()]
+            self._columns[name] = np.array(of_values, int)[codes], texts
         codes, numbers = self._columns[name]
         return codes == numbers.get(as_text(wanted), len(numbers))
 
@@ -66,7 +73,7 @@ class Lines:
         for key, wanted in {**DEFAULTS, **where}.items():
             if wanted is None:
                 continue
-            if key not in self.frame.columns:
+            if key not in self.columns:
                 if key in where and as_text(wanted) != "":
                     known = ", ".join(map(str, self.frame.columns))
                     raise UserError(f"table {self.name}: no column {key!r} (columns: {known})")
@@ -94,12 +101,14 @@ class Lines:
     def _places(self) -> Mapping[Any, Any]:
         return self._trials.groupby("line").indices if self._trials is not None else {}
 
-    def trials(self, line: int) -> Trials | None:
+    def _trials_of(self, line: int) -> Trials | None:
         """Return the single trials behind a line, failed ones included; None where they are not kept."""
         if self._trials is None or line not in self._places:
             return None
-        rows = self._trials.iloc[self._places[line]]
-        trials, clusters, values = (rows[name].tolist() for name in ("trial", "cluster", "value"))
+        kept, places = self._trials, self._places[line]
+        trials, clusters, values = (
+            kept[name].iloc[places].tolist() for name in ("trial", "cluster", "value")
+        )
         if len(set(trials)) < len(trials):
             return None
         return Trials(dict(zip(trials, values, strict=True)), dict(zip(trials, clusters, strict=True)))
@@ -185,7 +194,7 @@ class Evidence:
             others = self.why(experiment)
             words = f"{missing} ({others})" if others else str(missing)
             raise self.missing(experiment, words, where) from None
-        row = lines.frame.iloc[line]
+        row = lines.row(line)
         mean, low, high, n = (float(row[key]) for key in ("mean", "ci_low", "ci_high", "n"))
         if math.isnan(mean):
             raise NotMeasured(f"table {experiment} has no value for {metric}")
@@ -206,7 +215,7 @@ class Evidence:
         """Return another experiment's table that has the same cell, None without one: one cell is one job."""
         if experiment in self.lines or not (where.keys() >= CELL or where.keys() >= STUDY):
             return None
-        able = (each for each in self.lines.values() if where.keys() <= {*each.frame})
+        able = (each for each in self.lines.values() if where.keys() <= each.columns)
         return next((each for each in able if len(each.select(where)) == 1), None)
 
     def _length(
@@ -219,7 +228,7 @@ class Evidence:
         settled. A run that is shown to have settled counts as whole, and its schedule as at its end, where it
         is else too short or its step size falls again.
         """
-        row = lines.frame.iloc[line]
+        row = lines.row(line)
         shares, words = [1.0], []
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
         attack, steps, schedule = str(row.get("attack", "")), row.get("iterations"), None
@@ -254,11 +263,11 @@ class Evidence:
 
     def _settled(self, lines: Lines, line: int, where: Mapping[str, object], names: set[str]) -> bool:
         """Return whether the run behind a line is shown to have settled, by losses and kept images."""
-        row, of_cells = lines.frame.iloc[line], self.falls.get(lines.name, {}).items()
+        row, of_cells = lines.row(line), self.falls.get(lines.name, {}).items()
         losses = [fall for stem, found in of_cells if names <= set(stem.split("/")) for fall in found]
         asked = {key: value for key, value in where.items() if key != "iterations"} | {"baseline": SNAPSHOT}
         kept = lines.select(asked)
-        steps = lines.frame["iterations"].to_numpy()[kept]
+        steps = lines.values("iterations")[kept]
         early = steps[steps <= row["iterations"] / 2].max(initial=0)
         first = [lines.trials(int(place)) for place in kept[steps == early]]
         last = lines.trials(line)
@@ -280,21 +289,21 @@ class Evidence:
             return None, ()
         dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
         places = lines.select({**dropped, "baseline": None})
-        rows = lines.frame.iloc[places]
-        measured, null = rows["mean"].notna(), rows["baseline"].isin(NULLS)
-        known = tuple(map(float, rows.loc[measured & (null | rows["baseline"].isin(CONSTANTS)), "mean"]))
-        beaten = rows.loc[measured & null, "mean"]
+        names, means = (lines.values(column)[places] for column in ("baseline", "mean"))
+        measured = [pair for pair in zip(names, map(float, means), strict=True) if not math.isnan(pair[1])]
+        known = tuple(value for name, value in measured if name in (*NULLS, *CONSTANTS))
+        beaten = [value for name, value in measured if name in NULLS]
         declared = METRICS.get(metric)
-        if declared is None or declared.of not in ("images", "candidates") or beaten.empty:
+        if declared is None or declared.of not in ("images", "candidates") or not beaten:
             return None, known
         sign = 1 if declared.higher_is_better else -1
-        for line in places[(rows["baseline"] == OTHER_UPDATE).to_numpy()]:
+        for line in places[[name == OTHER_UPDATE for name in names]]:
             theirs = lines.trials(int(line))
             if trials and theirs and (both := trials.values.keys() & theirs.values.keys()):
                 gain = sum(trials.values[key] - theirs.values[key] for key in both) / len(both)
                 if sign * gain <= tolerance_of(metric, mean)[0]:
                     return False, known
-        return sign * mean > float((sign * beaten).max()), known
+        return sign * mean > max(sign * value for value in beaten), known
 
 
 def _unknown(what: str) -> Any:
