@@ -29,8 +29,8 @@ onstart:
         else:
             flow.confirm(workflow.dag.needrun_jobs(), settings.confirm)
             # On one machine `--cores` limits the jobs. Snakemake's limit of jobs for each timespan starts a timer
-            # whenever it looks for jobs, and looks again at the end of each timer. That takes most of a core by
-            # the end of a run.
+            # whenever it looks for jobs, and looks again at the end of each timer. That takes much of a core
+            # by the end of a long run.
             if workflow.local_exec:
                 workflow.scheduler.job_rate_limiter = None
     except UserError as mistake:
