@@ -1,4 +1,4 @@
-"""What closed forms say of a round before any attack runs, and what its first and last dense layer send."""
+"""What is known of a round before any attack runs: closed forms, and the alarms of a client's detectors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.attacks.exact.opened import opened
 from leakbench.attacks.matching.received import as_gradient, local_steps, noise_images
-from leakbench.audit.found import in_all
-from leakbench.audit.round import reason
-from leakbench.audit.view import Truth, plain
+from leakbench.audit.client import Truth, plain
+from leakbench.audit.findings import in_all
+from leakbench.audit.network import reason
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import first_dense, last_dense, normalisation
 from leakbench.observations.observation import Observation
@@ -39,10 +39,15 @@ def unsent(observation: Observation, layer: nn.Module, name: str, part: str) -> 
 
 
 def check_sent(observation: Observation, layer: nn.Module, name: str, *parts: str) -> None:
-    """Raise Unfit for the first of these tensors of the first dense layer that is not sent."""
     for part in parts:
         if why := unsent(observation, layer, name, part):
             raise Unfit(f"the {part} of the first dense layer, {short(name)}, {why}")
+
+
+def noise(observation: Observation) -> Tensor:
+    """Return noise in the form of an observation's records."""
+    rows, columns, channels = observation.network["shape"]
+    return noise_images((channels, rows, columns))
 
 
 def readable(observation: Observation, needs_bias: bool) -> Observation:
@@ -50,8 +55,7 @@ def readable(observation: Observation, needs_bias: bool) -> Observation:
     # A bias that is not trained tells nothing of the scale of a record. An attack that can do without that
     # scale is given a bias that did not change. Raises Unfit if there is no such layer, or if it is not sent.
     model = observation.model()
-    rows, columns, channels = observation.network["shape"]
-    name, _ = first_dense(model, noise_images((channels, rows, columns))[:2])
+    name, _ = first_dense(model, noise(observation)[:2])
     layer = model.get_submodule(name)
     check_sent(observation, layer, name, "weight", *(["bias"] if needs_bias else []))
     if "bias" not in dict(layer.named_buffers(recurse=False)):
@@ -74,7 +78,6 @@ def outputs(model: nn.Module, layer: nn.Module, images: Tensor) -> tuple[Tensor,
 def uncountable(observation: Observation) -> str:
     """Return in words why no label counts follow from the last dense layer; empty if they follow."""
     model = observation.model()
-    rows, columns, channels = observation.network["shape"]
     try:
         name = last_dense(model)
     except Unfit:
@@ -82,7 +85,7 @@ def uncountable(observation: Observation) -> str:
     layer = model.get_submodule(name)
     if why := unsent(observation, layer, name, "weight"):
         return f"the weight of the last dense layer, {short(name)}, {why}"
-    scores, returned = outputs(model, layer, noise_images((channels, rows, columns))[:2])
+    scores, returned = outputs(model, layer, noise(observation)[:2])
     alike = [each for each in returned if each.shape == scores.shape or each.shape == scores[:, 1:].shape]
     if len(returned) != 1 or not alike:
         return f"the last dense layer, {short(name)}, does not return the scores of the classes"
@@ -197,18 +200,17 @@ def _noting(found: Look, question: str) -> Iterator[None]:
 
 
 def _of_first(found: Look, model: nn.Module, observation: Observation) -> None:
-    rows, columns, channels = observation.network["shape"]
-    noise = noise_images((channels, rows, columns))
+    inputs = noise(observation)
     try:
-        found.layer, read = first_dense(model, noise)
+        found.layer, read = first_dense(model, inputs)
     except Unfit:
         found.facts["first layer"] = (
             "no dense layer is seen to read a flattened record: nothing can be divided out"
         )
         return
-    mean, deviation = normalisation(model, channels)
-    found.pixels = read.shape == noise.shape and torch.allclose(
-        read, (noise - mean) / deviation, rtol=1e-4, atol=1e-5
+    mean, deviation = normalisation(model, inputs.shape[1])
+    found.pixels = read.shape == inputs.shape and torch.allclose(
+        read, (inputs - mean) / deviation, rtol=1e-4, atol=1e-5
     )
 
 
