@@ -4,13 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from leakbench import attacks
 from leakbench.attacks.exact import membership
@@ -67,20 +68,20 @@ def attack(
         [NOTHING] * records,
     )  # fmt: skip
     if about["stage"] == "exact":
-        with timed(found, limit), torch.no_grad():
-            _exact(found, about, observation, truth)
+        timed(found, limit, lambda: _exact(found, about, observation, truth))
     elif truth is None:
         found.why_not = "not run: without the records nothing tells a success from a failure"
     else:
         most = max(limit, most)
-        with timed(found, most):
-            _matching(found, about["entry"], observation, truth, limit, most, longest or about["longest"])
+        longest = longest or about["longest"]
+        timed(found, most, lambda: _matching(found, about["entry"], observation, truth, limit, most, longest))
         # A search that ends early keeps the trials that it finished.
         if found.trials:
             found.why_not, found.out_of_time = "", False
     return found
 
 
+@torch.no_grad()
 def _exact(found: Found, about: Entry, observation: Observation, truth: Truth | None) -> None:
     observation, proves = readable(observation, about["needs_bias"]), about["proves"]
     if not plain(observation):
@@ -265,7 +266,7 @@ def members(observation: Observation, truth: Truth) -> str:
         (seen,) = membership.spans(readable(observation, needs_bias=False), "membership")
     except Unfit:
         # An adapter on a frozen layer reads what that layer reads.
-        by, seen = _adapter(observation)
+        by, seen = _adapter(observation, truth.images)
     found = []
     for images in (truth.images, truth.others):
         samples = seen.read(images)
@@ -277,19 +278,32 @@ def members(observation: Observation, truth: Truth) -> str:
     )
 
 
-def _adapter(observation: Observation) -> tuple[str, membership.Seen]:
-    """Return the span of a matrix that is sent and may read the records. Raises Unfit if there is none."""
-    (batch,), (rows, columns, channels) = observation.clients, observation.network["shape"]
-    mean, deviation = (v.double() for v in normalisation(observation.model(), channels))
-    for name in observation.updates:
-        update = observation.update(name)[0, 0].double()
-        if update.dim() == 2 and update.shape[1] == rows * columns * channels and update.shape[0] > batch:
-            found = span(update, batch, clear=1.0)
-            if found is not None:
-                by = f", by the rows of {short(name)}"
-                return by, membership.Seen(
-                    0, 0, lambda x: ((x.double() - mean) / deviation).flatten(1), True, found
-                )
+def _adapter(observation: Observation, images: Tensor) -> tuple[str, membership.Seen]:
+    """Return the span of a matrix that is sent and reads the records. Raises Unfit if there is none."""
+    (batch,), model = observation.clients, observation.model()
+    mean, deviation = (v.double() for v in normalisation(model, images.shape[1]))
+    size = images[0].numel()
+    weights = [torch.from_numpy(v[0]).double() for v in observation.weights.values() if v.ndim == 3]
+    # The second matrix of an adapter reads what the first one makes of the records. While the second is zero,
+    # as in the first step, the first one has no gradient.
+    for reader in (None, *(each for each in weights if each.shape[1] == size)):
+        columns = size if reader is None else len(reader)
+        for name in observation.updates:
+            update = observation.update(name)[0, 0].double()
+            fits = update.dim() == 2 and update.shape[1] == columns and len(update) > batch
+            found = span(update, batch, clear=1.0) if fits else None
+            if found is None:
+                continue
+            seen = membership.Seen(0, 0, partial(_seen, reader, mean, deviation), True, found)
+            own = seen.read(images)
+            # Another layer may have the size of a second matrix, and read something else.
+            if reader is None or membership.within(found, own, membership.distances(found, own)).all():
+                return f", by the rows of {short(name)}", seen
     raise Unfit(
         "no matrix that reads the records, with more rows than there are records, is sent and has changed"
     )
+
+
+def _seen(reader: Tensor | None, mean: Tensor, deviation: Tensor, images: Tensor) -> Tensor:
+    rows = ((images.double() - mean) / deviation).flatten(1)
+    return rows if reader is None else rows @ reader.T

@@ -60,11 +60,13 @@ def of_round(
     share = budget * (1 - HELP_SHARE)
     about = facts(played, observation)
     audit = of_observations([(observation, truth)], share, tell, about)
-    audit.least = played.least()
+    audit.least = played.least() or "second derivatives" in audit.look.facts
     if not audit.recognisable():
         # No change can be measured without a leak, so the searches get the share of what would help.
         _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
     audit.assumptions = assumptions(played, observation)
+    if off := audit.look.facts.get("second derivatives"):
+        audit.assumptions.append(f"Second derivatives: {off}.")
     if show:
         audit.pictures = pictures(audit.found, truth)
     audit.budget, audit.seconds = budget, round(time.perf_counter() - begun, 2)
@@ -137,8 +139,8 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         (True, "The server sees each client's update by itself; with secure aggregation it sees sums."),
         (True, "The attacker knows the network's code and the range of each input channel."),
         (True, "A record counts as read if no value is off by more than half of one of 255 steps of its "
-         "range. It counts as recognisable if the reconstruction explains half of its variation and is nearer "
-         "than what the attack makes of noise, and than the batch's mean."),
+         "range. It counts as recognisable if the reconstruction explains half of its variation and is "
+         "nearer than what the attack makes of noise, and than the batch's mean."),
         (True, "One round of one client was audited, with one draw of the attacks' chance."),
         (played.differs, f"{again}. They differ from plain training: {'; '.join(played.differs.values())}."),
         (not played.differs, f"Checked: {again}, and give the client's update."),

@@ -218,6 +218,7 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
             "epochs": played.steps,
             "loss": PLAIN if played.plain_loss else "another",
             **({"optimiser": "adam"} if "Adam" in played.optimiser else {}),
+            **({"precision": played.precision} if played.precision else {}),
         },
         own=model,
     )

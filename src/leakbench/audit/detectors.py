@@ -50,13 +50,16 @@ def alarms(parts: Sequence[Part], budget: float, clients: int = 1) -> list[Alarm
 
 def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
     alarm, far, reasons = Alarm(name, detectors.looks_for(name)), list[float](), dict[str, None]()
-    with timed(alarm, limit):
+
+    def read() -> None:
         for received in seen:
             found = detectors.reading(name, received)
             if found.why_not:
                 reasons[found.why_not] = None
             else:
                 far.append(found.far)
+
+    timed(alarm, limit, read)
     if alarm.why_not:
         # Of a detector that did not end, only what sounds is known.
         reasons, far = {alarm.why_not: None}, [each for each in far if each > 1]

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import sqrt
@@ -69,11 +69,16 @@ class Found:
     def count(self, least: int) -> int:
         return sum(level >= least for level in self.levels)
 
+    def certified(self) -> bool:
+        """Return whether it proves as many records as it reads. Of another loss, a proof may err."""
+        return self.proven == self.count(READ) > 0
+
     def line(self) -> str:
         if self.why_not:
             return f"{self.title}: {self.why_not}"
         read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
         proof = f", {self.proven} proven" if self.proven else ""
+        proof += f", {self.proven - read} of them wrongly" if self.proven > read else ""
         trials = f", {self.trials} trials of {self.iterations} iterations" if self.trials else ""
         trials += ", which seek the labels too" if self.trials and self.sought else ""
         return (
@@ -283,17 +288,15 @@ def within(seconds: float) -> Iterator[None]:
         torch.set_grad_enabled(graded)
 
 
-@contextmanager
-def timed(found: Any, limit: float) -> Iterator[None]:
-    """Run a block for at most `limit` seconds. Note in `found` its time, and why it gave no result."""
+def timed(found: Any, limit: float, work: Callable[[], None]) -> None:
+    """Do some work for at most `limit` seconds. Note in `found` its time, and why it gave no result."""
     begun = time.perf_counter()
     try:
         with within(limit):
-            yield
+            work()
     except OutOfTime:
         spent = f"not finished in its share of the budget, {limit:.2g} s"
         found.out_of_time, found.why_not = True, "not run: the budget was spent" if limit <= LEAST else spent
     except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
         found.why_not = reason(problem)
-    finally:
-        found.seconds = round(found.seconds + time.perf_counter() - begun, 3)
+    found.seconds = round(found.seconds + time.perf_counter() - begun, 3)

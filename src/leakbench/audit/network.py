@@ -136,6 +136,8 @@ class Scores(nn.Module):
     """What a network returns as one row of numbers a record; one logit z of two classes as 0 and z."""
 
     def forward(self, output: Any) -> Tensor:
+        if isinstance(output, Proxy):
+            raise TypeError("what the network returns is not known before it runs")
         rows = output if isinstance(output, Tensor) else scores(output, len(leaves(output)[0]))
         rows = (rows if rows.element_size() > 2 else rows.float()).reshape(len(rows), -1)
         return rows if rows.shape[1] > 1 else torch.cat([torch.zeros_like(rows), rows], 1)

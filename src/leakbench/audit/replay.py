@@ -148,8 +148,10 @@ class Watch(TorchFunctionMode):
         self.batches.append(passes)
         self.given = {n: p.grad.detach().to_dense().float() for n, p in own.items() if p.grad is not None}
         large = sum(p.numel() for p in own.values()) > LARGEST
+        self.losses.append(("not seen", 0.0))
         with self._alone(), suppress(RuntimeError):
-            self.losses.append(self._losses(passes) if passes else ("not seen", 0.0))
+            if passes:
+                self.losses[-1] = self._losses(passes)
             if passes and self.given and not large and self.spent <= SECONDS:
                 self.given = {n: slope.clone() for n, slope in self.given.items()}
                 weights = {n: weights[n] for n in self.given}

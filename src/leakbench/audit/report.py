@@ -179,8 +179,8 @@ class Audit:
         server = "a server that follows the protocol"
         if read:
             by = [each for each in self.found if each.count(READ)]
-            quickest = min(by, key=lambda each: (-each.count(READ), each.proven < read, each.seconds))
-            proof = ", certified" if quickest.proven >= read else ""
+            quickest = min(by, key=lambda each: (-each.count(READ), not each.certified(), each.seconds))
+            proof = ", certified" if quickest.certified() and quickest.proven >= read else ""
             who = "anyone who sees the update" if quickest.attacker == "A" else server
             more = f" exactly, {seen} recognisable" if seen > read else ""
             return f"Exposed: {read} {of}{more}{least}, by {who}, in {quickest.seconds:.1f} s{proof}"

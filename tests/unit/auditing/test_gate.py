@@ -2,7 +2,7 @@
 
 import pytest
 
-from leakbench.audit.options import seconds_of
+from leakbench.audit.child import seconds_of
 from leakbench.base.errors import UserError
 from leakbench.jobs.audit import check, gigabytes, met
 

@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 import torch
+from clients import client_of, observed, round_of
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss, nll_loss, one_hot
 
-from leakbench.audit.attacks import besides, catalogue, exact
+from leakbench.audit.attacks import attack, besides
 from leakbench.audit.audit import of_client, of_round
-from leakbench.audit.client import client
-from leakbench.audit.found import READ, combined
-from leakbench.audit.replay import watched
-from leakbench.audit.round import Round
-from leakbench.audit.view import facts, view
+from leakbench.audit.client import facts, view
+from leakbench.audit.findings import READ, combined
+from leakbench.audit.replay import Round, watched
 
 RECORDS = 8
 
@@ -138,7 +137,7 @@ def test_what_a_client_does_is_told(name: str) -> None:
 def test_as_much_is_read_as_of_plain_training(name: str) -> None:
     counts = []
     for played in (trained(), trained(**CLIENTS[name][0])):
-        found = [exact(attack, catalogue()[attack], *view(played), 60) for attack in ("fidel", "peel")]
+        found = [attack(attack, *view(played), 60) for attack in ("fidel", "peel")]
         assert found[1].proven == found[1].count(READ) > 0, found[1].why_not
         counts.append(sum(level >= READ for level in combined(found, "AB")))
     assert counts[1] == counts[0] == RECORDS
@@ -148,9 +147,7 @@ def test_as_much_is_read_as_of_plain_training(name: str) -> None:
 def test_the_weights_that_were_sent_are_taken_out_of_several_steps(name: str) -> None:
     """So that Fidel reads as of plain steps: what is left is a sum of gradients."""
     does = CLIENTS[name][0]
-    plain, own = (
-        exact("fidel", catalogue()["fidel"], *view(trained(**each)), 60) for each in ({"steps": 3}, does)
-    )
+    plain, own = (attack("fidel", *view(trained(**each)), 60) for each in ({"steps": 3}, does))
     assert own.count(READ) >= plain.count(READ) > 0
 
 
@@ -216,10 +213,10 @@ def returning(what: Callable[[Tensor], Any]) -> nn.Module:
 )  # fmt: skip
 def test_a_model_may_return_an_object(wrap: Callable[[Tensor], Any], scores: Callable[[Any], Tensor]) -> None:
     inputs, targets = data()
-    own = client((returning(wrap), lambda out, y: cross_entropy(scores(out), y), (inputs, targets)), None, 1)
+    own = client_of(returning(wrap), (inputs, targets), loss=lambda out, y: cross_entropy(scores(out), y))
     played = own.play()
     assert played.plain_loss
-    assert exact("peel", catalogue()["peel"], *view(played), 60).count(READ) > 0
+    assert attack("peel", *view(played), 60).count(READ) > 0
 
 
 def rounded(targets: Tensor) -> Tensor:
@@ -240,7 +237,7 @@ def test_what_an_attack_does_not_need_is_no_reason_to_refuse(kind: str) -> None:
         )  # type: ignore[assignment]
     if kind == "bfloat16":
         network, inputs, loss, wanted = network.bfloat16(), inputs.bfloat16(), nn.CrossEntropyLoss(), targets  # type: ignore[assignment]
-    found = of_client(client((network, loss, (inputs, wanted)), None, 1), 3, lambda line: None)
+    found = of_client(client_of(network, (inputs, wanted), loss=loss), 3, lambda line: None)
     by = {each.attack: each for each in found.found}
     if kind == "bfloat16":
         assert "bfloat16" in found.about["computes in"]
@@ -259,7 +256,7 @@ def test_each_batch_norm_is_taken_in_its_own_mode() -> None:
         nn.Linear(20, 30), nn.BatchNorm1d(30), nn.ReLU(), nn.Linear(30, 9), nn.BatchNorm1d(9)
     )
     network[1].eval()
-    played = client((network, nn.CrossEntropyLoss(), data()), None, 1).play()
+    played = round_of(network, data())
     observation, truth = view(played)
     assert facts(played, observation)["batch norm by"].startswith("mixed: sent statistics in 1")
     model = observation.model()
@@ -300,17 +297,20 @@ class Adapted(nn.Module):
         return self.frozen(x) + x @ self.down.T @ self.up.T
 
 
-@pytest.mark.parametrize("rank", [16, 4])
-def test_members_are_recognised_by_an_adapter(rank: int) -> None:
+@pytest.mark.parametrize(("rank", "by"), [(16, "0.down"), (16, "0.up"), (4, "")])
+def test_members_are_recognised_by_an_adapter(rank: int, by: str) -> None:
     torch.manual_seed(0)
     network = nn.Sequential(Adapted(rank), nn.ReLU(), nn.Linear(30, 3).requires_grad_(False))
+    if by == "0.up":
+        # As in the first step, in which nothing is sent of the other matrix.
+        nn.init.zeros_(network[0].up)  # type: ignore[arg-type]
     batch = torch.rand(30, 20), torch.arange(30) % 3
-    own = client((network, nn.CrossEntropyLoss(), batch), RECORDS, 1)
+    own = client_of(network, batch, records=RECORDS)
     observation, truth = view(own.play(), batch[0][RECORDS:])
     (found,) = [each for each in besides(observation, truth) if each.title == "membership"]
-    if rank > RECORDS:
+    if by:
         assert found.line.startswith("8 of 8 records are recognised as members, and 0 of 22")
-        assert "by the rows of 0.down" in found.line
+        assert f"by the rows of {by}" in found.line
     else:
         assert not found.ran
         assert "no matrix that reads the records" in found.line
@@ -322,7 +322,7 @@ def test_activations_without_a_second_derivative_are_searched() -> None:
         nn.Linear(20, 9), nn.Hardswish(), nn.Linear(9, 9), nn.Hardsigmoid(), nn.Linear(9, 3)
     )
     inputs, targets = data()
-    model = view(client((network, nn.CrossEntropyLoss(), (inputs, targets)), None, 1).play())[0].model()
+    model = observed(network, (inputs, targets))[0].model()
     pixels = (3 * inputs[:, :, None, None]).requires_grad_()
     assert torch.allclose(model(pixels), network(pixels.flatten(1)), atol=1e-5)
     slopes = torch.autograd.grad(model(pixels).square().sum(), list(model.parameters()), create_graph=True)

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from clients import faces, mlp
+from clients import client_of, faces, mlp, round_of
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from leakbench.attacks import run
-from leakbench.audit.attacks import catalogue, exact
-from leakbench.audit.client import Client, client
-from leakbench.audit.doors import _example, of_capture, of_rounds, of_states
-from leakbench.audit.found import READ
-from leakbench.audit.view import view
+from leakbench.audit.attacks import attack, catalogue
+from leakbench.audit.audit import of_recorded
+from leakbench.audit.client import Client, view
+from leakbench.audit.findings import READ
+from leakbench.audit.recorded import _example
 from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.errors import Altered, UserError
 from leakbench.metrics.exact import exact as exact_metric
@@ -35,7 +35,7 @@ def rounds(folder: Path, network: nn.Module, clients: int = 2, number: int = 1, 
     sent = {name: value.detach().numpy() for name, value in network.state_dict().items()}
     tensors = {f"global/{name}": value for name, value in sent.items()}
     for node in range(clients):
-        own = client((network, nn.CrossEntropyLoss(), faces(4, 4 * node)), None, 1, 0.5).play()
+        own = round_of(network, faces(4, 4 * node), lr=0.5)
         for name, value in own.update.items():
             step = np.float32(0 if node == idle else 0.5)
             tensors[f"returned/{node}/{name}"] = sent[name] - step * value.numpy()
@@ -53,18 +53,18 @@ def test_recorded_rounds_are_audited_with_ones_own_network(
 ) -> None:
     network = mlp(400)
     rounds(tmp_path, network)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: (network, torch.rand(1, 25, 25)))
     lines: list[str] = []
-    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+    found = of_recorded(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
     assert found.records == 8
     assert found.exposed() == max(each.proven for each in found.found) == 8
     assert any("nothing proves" in each.why_not for each in found.found if each.attack == "fidel")
     assert lines[-1].startswith("Exposed: 8 of 8 records")
     with pytest.raises(UserError, match="--model is missing"):
-        of_rounds(tmp_path, OPTIONS, lines.append)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: mlp(300))
+        of_recorded(tmp_path, OPTIONS, lines.append)
+    monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: mlp(300))
     with pytest.raises(UserError, match=r"1\.weight is \(400, 625\), and \(300, 625\) in the network"):
-        of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+        of_recorded(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
 
 
 def test_recorded_rounds_of_a_network_with_frozen_layers_are_audited(
@@ -73,8 +73,8 @@ def test_recorded_rounds_of_a_network_with_frozen_layers_are_audited(
     network = mlp(400, 20)
     rounds(tmp_path, network)
     network[3].requires_grad_(False)  # type: ignore[index, operator]
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
-    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lambda line: None)
+    monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    found = of_recorded(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lambda line: None)
     assert found.exposed() == 8
     assert any("2 of 6 tensors are not trained" in line for line in found.assumptions)
 
@@ -84,9 +84,9 @@ def test_clients_that_an_audit_leaves_out_are_told(tmp_path: Path, monkeypatch: 
     rounds(tmp_path, network)
     tensors, facts = read_tensors(tmp_path / "round-1.safetensors")
     write_tensors(tmp_path / "round-1.safetensors", tensors, facts | {"asked": [0, 1, 9]})
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: (network, torch.rand(1, 25, 25)))
     lines: list[str] = []
-    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+    found = of_recorded(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
     why = "the client of node 9 was asked and did not answer in round 1"
     assert lines[0] == f"left out: {why}"
     assert f"Left out: {why}." in found.assumptions
@@ -114,9 +114,9 @@ def test_a_record_that_several_rounds_give_away_counts_once(
         value.data *= 0.9
     for number, network in enumerate(networks, 1):
         rounds(tmp_path, network, number=number, idle=1 if number == 1 else -1)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (networks[0], torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: (networks[0], torch.rand(1, 25, 25)))
     options = OPTIONS | {"model": "my_app.py:net", "repeats": repeats}
-    found = of_rounds(tmp_path, options, lambda line: None)
+    found = of_recorded(tmp_path, options, lambda line: None)
     assert (found.records, found.exposed()) == (records, exposed)
     assert ("the same records" in " ".join(found.assumptions)) == repeats
 
@@ -128,7 +128,7 @@ def catalogued(records: int) -> tuple[Client, dict[str, Any]]:
     model = victims.build("mlp", (25, 25, 1), 2, {"hidden": [300]})
     pictures, labels = faces(records)
     pictures = (pictures * 255).round() / 255
-    return client((model, nn.CrossEntropyLoss(), (pictures[:, None], labels)), None, 1), network
+    return client_of(model, (pictures[:, None], labels)), network
 
 
 def test_a_capture_is_audited_like_its_client(tmp_path: Path) -> None:
@@ -139,17 +139,16 @@ def test_a_capture_is_audited_like_its_client(tmp_path: Path) -> None:
     tensors |= {f"updates/{name}": value.numpy()[None, None] for name, value in played.update.items()}
     facts = {"network": network, "clients": [8], "kind": "gradient"}
     write_tensors(tmp_path / "capture.safetensors", tensors, facts)
-    found = of_capture(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
+    found = of_recorded(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
     observation, truth = view(played)
     for each in found.found:
         if not each.why_not:
-            about = catalogue()[each.attack]
-            assert each.proven == exact(each.attack, about, observation, truth, 60).proven > 0
+            assert each.proven == attack(each.attack, observation, truth, 60).proven > 0
     data = bytearray((tmp_path / "capture.safetensors").read_bytes())
     data[-1] ^= 1
     (tmp_path / "capture.safetensors").write_bytes(data)
     with pytest.raises(Altered, match="as written"):
-        of_capture(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
+        of_recorded(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
 
 
 @pytest.mark.parametrize("name", ["fidel", "peel"])
@@ -157,7 +156,7 @@ def test_the_audit_of_a_catalogued_victim_finds_what_the_pipeline_scores(name: s
     own, network = catalogued(12)
     played = own.play()
     observation, truth = view(played)
-    mine = exact(name, catalogue()[name], observation, truth, 60).count(READ)
+    mine = attack(name, observation, truth, 60).count(READ)
 
     def pipeline() -> Tensor:
         from dataclasses import replace
@@ -198,16 +197,16 @@ def test_two_files_of_weights_are_audited(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = mlp(400)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: (network, torch.rand(1, 25, 25)))
     before, after = tmp_path / f"before{suffix}", tmp_path / f"after{suffix}"
-    played = client((network, nn.CrossEntropyLoss(), faces(4)), None, 1, 0.5).play()
+    played = round_of(network, lr=0.5)
     sent = {name: value.clone() for name, value in network.state_dict().items()}
     saved(before, sent)
     saved(after, {name: value - 0.5 * played.update[name] for name, value in sent.items()})
-    options = OPTIONS | {"model": "my_app.py:net"}
+    options = OPTIONS | {"model": "my_app.py:net", "returned": str(after)}
     with pytest.raises(UserError, match="--model and --batch are missing"):
-        of_states(before, after, options, print)
-    found = of_states(before, after, options | {"batch": 4}, lambda line: None)
+        of_recorded(before, options, print)
+    found = of_recorded(before, options | {"batch": 4}, lambda line: None)
     assert found.exposed() == found.records == 4
 
 
@@ -217,12 +216,13 @@ def test_a_file_that_is_no_state_is_refused_and_nothing_of_it_is_run(
 ) -> None:
     network = mlp(20)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: (network, torch.rand(1, 25, 25)))
     path, state = tmp_path / "odd.pt", network.state_dict()
     contents = {"object": Leaves(), "other names": {"a": torch.ones(2)}, "large": {"a": torch.ones(1 << 20)}}
     path.write_text("hello") if kind == "text" else torch.save(contents[kind], path)
     saved(tmp_path / "before.pt", state)
+    options = OPTIONS | {"model": "a.py:b", "batch": 1, "returned": str(path)}
     with pytest.raises(UserError, match=r"odd\.pt: ") as refused:
-        of_states(tmp_path / "before.pt", path, OPTIONS | {"model": "a.py:b", "batch": 1}, print)
+        of_recorded(tmp_path / "before.pt", options, print)
     assert "\n" not in str(refused.value)
     assert not Path("was-run").exists()

@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from clients import faces, mlp
+from clients import client_of, faces, mlp, round_of
 from torch import nn
 
-from leakbench.audit.alarms import Alarm, Part, alarms
 from leakbench.audit.audit import of_client
-from leakbench.audit.client import client
-from leakbench.audit.view import view
+from leakbench.audit.client import view
+from leakbench.audit.detectors import Alarm, Part, alarms
 from leakbench.federation import detectors, servers
 from leakbench.federation.servers import Held
 from leakbench.observations.observation import Observation
@@ -22,7 +21,7 @@ BUDGET = 600
 
 
 def part(network: nn.Module, records: int = 16, first: int = 0) -> Part:
-    played = client((network, nn.CrossEntropyLoss(), faces(records, first)), local_steps=1).play()
+    played = round_of(network, faces(records, first))
     return view(played)
 
 
@@ -132,7 +131,7 @@ def test_weights_that_are_no_numbers_sound_without_a_number() -> None:
 
 def test_the_audit_tells_and_shows_every_detector() -> None:
     lines: list[str] = []
-    own = client((written(mlp(400, 60)), nn.CrossEntropyLoss(), faces(32)), 16, local_steps=1)
+    own = client_of(written(mlp(400, 60)), 32, records=16)
     audit = of_client(own, 20, lines.append)
     assert any(line.startswith("detector: rows alike: sounds, 100 of its alarm") for line in lines)
     value = audit.to_dict()
