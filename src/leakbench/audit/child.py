@@ -116,12 +116,11 @@ def supervised(
     ours = set(_children(os.getpid()))
     # The mark stands before each message. Anything else that the code writes into the pipe is no message.
     mark = secrets.token_hex(16)
-    command = [sys.executable, "-uPc", "from leakbench.audit.child import run; run()"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    start = f"import sys; sys.path = {sys.path!r}; from leakbench.audit.child import run; run()"
     with (
         tempfile.TemporaryFile() as output,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
-                         env=environment, start_new_session=True) as child,
+        subprocess.Popen([sys.executable, "-uPc", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         stderr=output, start_new_session=True) as child,
     ):  # fmt: skip
         assert child.stdin is not None
         try:

@@ -135,16 +135,6 @@ def test_one_step_sends_the_gradient_and_several_send_weights() -> None:
     assert torch.allclose(two.update[weight], -2e-3 * expected, rtol=0.2, atol=1e-5)
 
 
-def test_other_losses_are_noticed() -> None:
-    batch, network = faces(4), mlp(20)
-
-    def heavier(scores: Tensor, targets: Tensor) -> Tensor:
-        return cross_entropy(scores, targets) + 0.1 * scores.square().mean()
-
-    assert round_of(network, batch, steps=5).plain_loss
-    assert not round_of(network, batch, steps=5, loss=heavier).plain_loss
-
-
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_loss_may_read_the_network_itself(steps: int) -> None:
     """Weight decay as part of the loss: the update has its share, and the network is as it was afterwards."""

@@ -52,7 +52,6 @@ def test_a_report_that_cannot_be_written_is_told_first(out: str, capsys: pytest.
 
 def _empty() -> dict[str, Any]:
     from leakbench.audit.predictions import Look
-
     from leakbench.audit.report import Audit
 
     return Audit(1, {}, Look()).to_dict()
