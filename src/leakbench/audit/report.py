@@ -134,7 +134,7 @@ class Audit:
     alarms, found, besides, remedies: the results of detectors and attacks, of labels and members, and what
     would help, the best change first.
     declared, source, command: what the user states, what was audited, and the whole command.
-    least: whether attacks take the training for another one, so that each count is a lower bound.
+    least: whether each count is a lower bound; the assumptions say why.
     assumptions: what the audit takes for granted, one sentence each.
     """
 

@@ -136,7 +136,7 @@ def test_what_a_client_does_is_told(name: str) -> None:
 def test_as_much_is_read_as_of_plain_training(name: str) -> None:
     counts = []
     for played in (trained(), trained(**CLIENTS[name][0])):
-        found = [attack(attack, *view(played), 60) for attack in ("fidel", "peel")]
+        found = [attack(each, *view(played), 60) for each in ("fidel", "peel")]
         assert found[1].proven == found[1].count(READ) > 0, found[1].why_not
         counts.append(sum(level >= READ for level in combined(found, "AB")))
     assert counts[1] == counts[0] == RECORDS
