@@ -85,16 +85,16 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(words: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("steps", [0, -3, 1.5, "5", True])
-def test_local_steps_are_a_whole_number_above_0(steps: Any) -> None:
-    with pytest.raises(UserError, match=r"local_steps is .*, not a whole number above 0"):
-        client_of(nn.Linear(4, 2), THREE, steps=steps)
+WRONG = [
+    *(("steps", each, "local_steps is .*, not a whole number above 0") for each in (0, -3, 1.5, "5", True)),
+    *(("lr", each, "lr is .*, not a rate above 0") for each in (0, -1, "0.1", None, True, np.nan, np.inf)),
+]
 
 
-@pytest.mark.parametrize("lr", [0, -1, "0.1", None, True, float("nan"), float("inf")])
-def test_a_rate_is_above_0(lr: Any) -> None:
-    with pytest.raises(UserError, match=r"lr is .*, not a rate above 0"):
-        client_of(nn.Linear(4, 2), THREE, lr=lr)
+@pytest.mark.parametrize(("name", "value", "says"), WRONG)
+def test_steps_are_a_whole_number_and_a_rate_is_above_0(name: str, value: Any, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        client_of(nn.Linear(4, 2), THREE, **{name: value})
 
 
 @pytest.mark.parametrize("steps", [1, 2])
