@@ -1,8 +1,8 @@
 """Networks and records as people bring them, audited from the first stage to the page.
 
 The rest of what an audit must bear stands elsewhere: bad files, two inputs, printing and hanging in
-test_own_code.py; predictions in test_look.py; a victim of the catalogue beside the pipeline in test_doors.py;
-Flower's rounds in test_flower.py.
+test_own_code.py; predictions in test_predictions.py; a victim of the catalogue beside the pipeline in
+test_recorded.py; Flower's rounds in test_flower.py.
 """
 
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 import apps
 import pytest
 import torch
+from nightly import daily
 from project import ROOT
 from torch import nn
 
@@ -54,7 +55,7 @@ BROUGHT = {
 }
 
 
-@pytest.mark.parametrize("kind", BROUGHT)
+@pytest.mark.parametrize("kind", daily(BROUGHT, ("dropout",)))
 def test_a_network_is_audited_to_the_page(kind: str) -> None:
     make, training, facts = BROUGHT[kind]
     torch.manual_seed(0)

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from leakbench.audit.doors import of_capture
+from leakbench.audit.audit import of_recorded
 from leakbench.base.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import read_spec
@@ -99,7 +99,7 @@ def _observed(path: Path) -> None:
 
 
 def _audited(path: Path) -> None:
-    of_capture(path, {"budget": 60.0, "declared": {}}, lambda _: None)
+    of_recorded(path, {"budget": 60.0, "declared": {}}, lambda _: None)
 
 
 def _asked(path: Path) -> None:

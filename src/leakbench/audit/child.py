@@ -6,21 +6,31 @@ No process that the code started outlives the run.
 import ctypes
 import json
 import os
+import re
+import reprlib
 import secrets
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from math import inf
+from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from leakbench.base.errors import UserError
-from leakbench.base.processes.process import alive, end_with_parent, ended
+from leakbench.base.processes.process import end_with_parent
 
 Tell = Callable[[str], None]
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+# The largest number of seconds that a timer of the system takes.
+_MOST = 1e9
 _SUBREAPER = 36
 _TICK = 0.1
 _GIGABYTE = 1 << 30
@@ -40,39 +50,85 @@ def say(line: str) -> None:
     print(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
+def seconds_of(text: str | float) -> float:
+    """Return the seconds of a duration such as 90, "90s", "2m" or "1h". Raises UserError otherwise."""
+    return amount(str(text), _SECONDS, "budget", "a duration (write 90s, 2m or 1h)")
+
+
+def is_rate(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < inf
+
+
+def amount(text: str, units: dict[str, float], flag: str, what: str) -> float:
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]?)\s*", text.lower())
+    amount = float(match[1]) * units.get(match[2], 0.0) if match else 0.0
+    if not 0 < amount <= _MOST:
+        raise UserError(f"{flag}: {reprlib.repr(text)} is not {what}")
+    return amount
+
+
+def split(text: str) -> tuple[Path, str]:
+    """Return file and name of FILE.py:NAME. Raises UserError for anything else."""
+    file, _, name = text.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise UserError(f"audit: {text!r} is not FILE.py:NAME, such as my_app.py:client")
+    if not os.path.isfile(file):
+        raise UserError(f"audit: {file}: no such file")
+    return Path(file), name
+
+
+def loaded(text: str) -> Any:
+    """Run a file and return the object that FILE.py:NAME names. Raises UserError if there is none."""
+    path, name = split(text)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.argv = [str(path)]
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[path.stem] = module
+    # No compiled copy is left beside the user's file.
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise UserError(f"has no {name}")
+    return getattr(module, name)
+
+
 def supervised(
-    work: Callable[[Tell], dict[str, Any]], tell: Tell, what: str, seconds: float, memory: float
+    work: str, given: list[Any], tell: Tell, what: str, seconds: float, memory: float
 ) -> dict[str, Any]:
-    """Run `work`, whose lines go to `tell`, in a child process and return its result.
+    """Run a function, whose lines go to `tell`, in a process of its own and return its result.
 
-    No process that the child starts outlives the call.
+    No process that this one starts outlives the call.
 
+    work: the function, as MODULE:NAME; it takes `given` and a function that tells a line.
+    given: its arguments, which are values for JSON, as its result is.
     what: the name of the code in messages.
     seconds: of wall time.
-    memory: in gigabytes, of the child and all processes that it starts.
+    memory: in gigabytes, of the process and all processes that it starts.
 
-    Raises UserError, in one line, for what goes wrong in the child.
+    Raises UserError, in one line, for what goes wrong there.
     """
     # Processes whose parent ended become children of this process, so none is lost.
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     ours = set(_children(os.getpid()))
-    _open_standard()
     # The mark stands before each message. Anything else that the code writes into the pipe is no message.
-    mark = secrets.token_hex(16).encode()
-    with tempfile.TemporaryFile() as output:
-        reading, writing = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            _in_child(work, writing, output, mark)
-        os.close(writing)
+    mark = secrets.token_hex(16)
+    start = f"import sys; sys.path = {sys.path!r}; from leakbench.audit.child import run; run()"
+    with (
+        tempfile.TemporaryFile() as output,
+        subprocess.Popen([sys.executable, "-uPc", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         stderr=output, start_new_session=True) as child,
+    ):  # fmt: skip
+        assert child.stdin is not None
         try:
-            said = _heard(reading, child, mark, what, tell, _limits(what, seconds, memory, ours))
+            with suppress(BrokenPipeError):
+                child.stdin.write(_encoded([mark, work, given]).encode())
+                child.stdin.close()
+            said = _heard(child, mark.encode(), what, tell, _limits(what, seconds, memory, ours))
         finally:
-            os.close(reading)
             _end(ours)
             with suppress(AttributeError):
                 ctypes.CDLL(None).prctl(_SUBREAPER, 0, 0, 0, 0)
@@ -89,48 +145,31 @@ def supervised(
     return found
 
 
-def _open_standard() -> None:
-    # Otherwise the pipe would get one of these numbers, and the child's own output would go into the pipe.
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(number)
-    for name, number in (("stdout", 1), ("stderr", 2)):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(number, "w", closefd=False))
-
-
-def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: BinaryIO, mark: bytes) -> None:
-    """Run `work` with its messages going to the pipe and all other output to a file. Does not return."""
-    os.setsid()
+def run() -> None:
+    """Do what `supervised` asks for, with messages going to its pipe and all other output to its file."""
     end_with_parent()
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    for number, place in ((0, nowhere), (1, output.fileno()), (2, output.fileno())):
-        os.dup2(place, number)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    own = os.getpid()
+    mark, work, given = json.load(sys.stdin)
+    writing, own = os.dup(1), os.getpid()
+    os.dup2(2, 1)
 
     def say(message: dict[str, Any]) -> None:
-        data = mark + _encoded(message).encode() + b"\n"
+        data = mark.encode() + _encoded(message).encode() + b"\n"
         while data:
             data = data[os.write(writing, data) :]
 
-    def run() -> int:
-        said: dict[str, Any]
-        try:
-            said = {"result": work(lambda line: say({"line": line}))}
-        except UserError as problem:
-            said = {"problem": str(problem)}
-        except MemoryError:
-            said = {"problem": "ran out of memory"}
-        except BaseException as problem:  # noqa: BLE001 - whatever the user's code raises is one line
-            said = {"problem": _raised(problem)}
-        # If the user's code forked, the fork may come here too, and must send no message.
-        if os.getpid() == own:
-            say(said)
-        return 0
-
-    ended(run)
+    said: dict[str, Any]
+    try:
+        module, _, name = work.partition(":")
+        said = {"result": getattr(import_module(module), name)(*given, lambda line: say({"line": line}))}
+    except UserError as problem:
+        said = {"problem": str(problem)}
+    except MemoryError:
+        said = {"problem": "ran out of memory"}
+    except BaseException as problem:  # noqa: BLE001 - whatever the user's code raises is one line
+        said = {"problem": _raised(problem)}
+    # If the user's code forked, the fork may come here too, and must send no message.
+    if os.getpid() == own:
+        say(said)
 
 
 def _raised(problem: BaseException) -> str:
@@ -152,57 +191,54 @@ def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callabl
             raise UserError(
                 f"{what}: not finished after {seconds:.0f} s (raise --budget, or make it quicker)"
             )
-        used = sum(_used(each) for each in _descendants(ours))
-        if used > memory * _GIGABYTE:
-            raise UserError(
-                f"{what}: used {used / _GIGABYTE:.1f} GB, more than {memory:g} GB (raise --memory)"
-            )
+        used = sum(_used(each) for each in _descendants(ours)) / _GIGABYTE
+        if used > memory:
+            raise UserError(f"{what}: used {used:.1f} GB, more than {memory:g} GB (raise --memory)")
 
     return check
 
 
 def _heard(
-    reading: int, child: int, mark: bytes, what: str, tell: Tell, within: Callable[[], None]
+    child: "subprocess.Popen[bytes]", mark: bytes, what: str, tell: Tell, check: Callable[[], None]
 ) -> dict[str, Any]:
     """Pass on the lines that the child writes into the pipe, and return its last message."""
-    rest = b""
+    assert child.stdout is not None
+    reading, rest = child.stdout.fileno(), b""
     while True:
         # This is asked before reading: if the child has ended, all its messages are in the pipe by now.
-        runs = alive(child)
+        runs = child.poll() is None
         ready, _, _ = select.select([reading], [], [], _TICK)
         data = os.read(reading, 1 << 16) if ready else None
         *lines, rest = (rest + (data or b"")).split(b"\n")
         for line in lines:
-            said = _message(line, mark, what)
+            said = _message(line, mark)
+            if said is None:
+                raise UserError(f"{what}: {_FORGED}")
             if "line" not in said:
                 return said
             tell(said["line"])
         if data == b"" or (data is None and not runs):
             raise UserError(f"{what}: its process ended without a result")
-        within()
+        check()
 
 
-def _message(line: bytes, mark: bytes, what: str) -> dict[str, Any]:
-    """Return the message in a line of the pipe. Raises UserError for a line that leakbench did not write."""
+def _message(line: bytes, mark: bytes) -> dict[str, Any] | None:
+    """Return the message in a line of the pipe, or None for a line that leakbench did not write."""
     with suppress(ValueError):
         if line.startswith(mark):
             found: dict[str, Any] = json.loads(line[len(mark) :])
             return found
-    raise UserError(f"{what}: {_FORGED}")
+    return None
 
 
 def _printed(output: BinaryIO, tell: Tell) -> int:
     """Pass on leakbench's own lines of what the child printed, and return the number of the other lines."""
     output.seek(0)
     text = output.read(1 << 24).decode("utf-8", "replace")
-    count, told = 0, set()
-    for line in filter(str.strip, text.splitlines()):
-        if line.startswith(_OWN) and line not in told:
-            told.add(line)
-            tell(f"note: {line.removeprefix(_OWN)}")
-        elif not line.startswith((_OWN, _PROGRESS)):
-            count += 1
-    return count
+    lines = [line for line in text.splitlines() if line.strip()]
+    for line in dict.fromkeys(line for line in lines if line.startswith(_OWN)):
+        tell(f"note: {line.removeprefix(_OWN)}")
+    return sum(not line.startswith((_OWN, _PROGRESS)) for line in lines)
 
 
 def _children(process: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""A client of somebody's own network, loss and batch, which trains by plain gradient descent."""
+"""What somebody gives of a client: code, records, training; and what the server sees of its round."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -6,14 +6,31 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
-from leakbench.audit.options import is_rate
-from leakbench.audit.replay import watched
-from leakbench.audit.round import Round, failing, finite, scores, trainable, uncompiled
+from leakbench.audit.child import is_rate
+from leakbench.audit.network import (
+    PLAIN,
+    batch_statistics,
+    classes_in,
+    drops,
+    failing,
+    finite,
+    of_batch,
+    scores,
+    trainable,
+    uncompiled,
+    unit,
+    untrained,
+    wrapped,
+)
+from leakbench.audit.replay import Round, watched
 from leakbench.base.errors import UserError
+from leakbench.observations.observation import Observation
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -157,3 +174,89 @@ def _records(batch: Any) -> tuple[Tensor, Tensor]:
     if not bool(inputs.isfinite().all()):
         raise UserError("the inputs hold NaN or Inf")
     return inputs, targets
+
+
+# The label of a record whose target is no class. No attack names it.
+UNKNOWN = -2
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The private records, and records of other clients if there are any."""
+
+    # [n, channels, rows, columns] from 0 to 1; a record of k numbers has k channels of one row and column.
+    images: Tensor
+    # [n], all UNKNOWN if the targets are no classes.
+    labels: Tensor
+    others: Tensor | None = None
+
+
+def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Truth]:
+    """Return what the server sees of a round, and the truth, with inputs of other clients."""
+    mean, deviation, images = unit(played.inputs)
+    model = wrapped(played.model, played.inputs, mean, deviation, played.update, played.precision)
+    channels, rows, columns = images.shape[1:]
+    with torch.no_grad():
+        one = model.eval()(images[:1])
+    classes, targets = one.shape[1], played.targets
+    labels = torch.full((len(images),), UNKNOWN)
+    if targets is not None and classes_in(targets, one.expand(len(images), -1)):
+        labels = targets.flatten().long()
+    weights = {name: value.detach().cpu().numpy()[None].copy() for name, value in model.state_dict().items()}
+    observation = Observation(
+        network={"shape": [rows, columns, channels], "classes": classes},
+        weights=weights,
+        updates={f"network.{n}": v.float().cpu().numpy()[None, None] for n, v in played.update.items()},
+        origin=np.zeros(1, np.int64),
+        clients=[len(images)],
+        kind="gradient" if played.kind == "gradient" else "model",
+        mode="train" if batch_statistics(played.model) else "eval",
+        dropout=drops(played.model, played.inputs),
+        local={
+            "lr": played.lr,
+            "batch_size": played.batch_size,
+            "epochs": played.steps,
+            "loss": PLAIN if played.plain_loss else "another",
+            **({"optimiser": "adam"} if "Adam" in played.optimiser else {}),
+            **({"precision": played.precision} if played.precision else {}),
+        },
+        own=model,
+    )
+    if others is not None:
+        others = others.reshape(-1, *images.shape[1:]) * deviation[:, None, None] + mean[:, None, None]
+    return observation, Truth(images, labels, others)
+
+
+def plain(observation: Observation) -> bool:
+    """Return whether clients are taken to train by the mean cross-entropy, as they are unless it is known."""
+    return bool(observation.local.get("loss", PLAIN) == PLAIN)
+
+
+def facts(played: Round, observation: Observation) -> dict[str, Any]:
+    """Return the facts of a round that were read off the client's code: name → words or number."""
+    shape = list(played.inputs.shape[1:])
+    low, high = float(played.inputs.min()), float(played.inputs.max())
+    norms = {n: of_batch(m) for n, m in played.model.named_modules() if isinstance(m, _BatchNorm)}
+    still = [name for name, uses in norms.items() if not uses]
+    norm = "none" if not norms else "the batch at hand" if not still else "sent statistics"
+    if still and len(still) < len(norms):
+        norm = f"mixed: sent statistics in {', '.join(still[:3])}{' …' if len(still) > 3 else ''}"
+    buffers = len(played.model.state_dict()) - len(list(played.model.named_parameters()))
+    frozen = untrained(played.model, played.update)
+    return {
+        "network": type(played.model).__name__,
+        "parameters": sum(p.numel() for p in played.model.parameters()),
+        **({"not trained": frozen} if frozen else {}),
+        "input": f"{' × '.join(map(str, shape))}, from {low:.3g} to {high:.3g}",
+        "classes": observation.network["classes"],
+        "records": len(played.inputs),
+        "local steps": played.steps,
+        "optimiser": played.optimiser,
+        "sends": "one gradient" if played.kind == "gradient" else "new weights",
+        "batch norm by": norm,
+        "dropout": "yes" if observation.dropout else "no",
+        "buffers sent": buffers,
+        "loss": played.loss,
+        "computes in": f"{played.precision} (and float32)" if played.precision else "float32",
+        "computed again": f"{played.replayed[0]} of {played.replayed[1]} steps",
+    }

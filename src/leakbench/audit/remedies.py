@@ -1,7 +1,4 @@
-"""What would help: changes, each with what the attacks find after it, the best change first.
-
-The attacks that found the leak run again after each change.
-"""
+"""What would help: changes, each with what the attacks find after it, the best change first."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.attacks.matching.received import noise_images
-from leakbench.audit.attacks import catalogue, exact, matching
-from leakbench.audit.client import Client
-from leakbench.audit.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
-from leakbench.audit.look import short
-from leakbench.audit.round import Round, finite, one_line, reason
-from leakbench.audit.view import view
+from leakbench.audit.attacks import attack
+from leakbench.audit.client import Client, view
+from leakbench.audit.findings import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
+from leakbench.audit.network import finite, one_line, reason
+from leakbench.audit.predictions import short
+from leakbench.audit.replay import Round
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.tensors import Tensors
 from leakbench.networks.layers import first_dense
@@ -155,8 +152,7 @@ def _again(played: Round, found: list[Found], seconds: float) -> Again:
     if best is None or not _gained(best.levels, levels):
         return Again(names, "", 0, levels)
     part = SLACK * seconds * (SEARCH_SHARE if names else 1.0)
-    about = catalogue()[best.attack] | {"longest": best.iterations}
-    short = matching(best.attack, about, *view(played), part)
+    short = attack(best.attack, *view(played), part, longest=best.iterations)
     missing = ""
     if short.why_not:
         missing = f"{best.title} did not run again: {short.why_not}"
@@ -180,19 +176,17 @@ def _count(levels: list[int], least: int) -> int:
 def _measure(each: Remedy, after: Round, again: Again, seconds: float) -> None:
     """Run the attacks again on a changed round within `seconds`, and write what they find into `each`."""
     until = time.perf_counter() + seconds
-    observation, truth = view(after)
-    entries, found, notes = catalogue(), [], []
+    seen, found, notes = view(after), [], []
     if again.missing:
         notes.append(again.missing)
     elif again.search:
-        about = entries[again.search] | {"longest": again.iterations}
         part = seconds * (SEARCH_SHARE if again.exacts else 1.0)
-        made = matching(again.search, about, observation, truth, part)
+        made = attack(again.search, *seen, part, longest=again.iterations)
         if made.why_not or made.iterations < again.iterations:
             notes.append(f"{made.title} did not finish")
         found.append(made)
     for name in again.exacts:
-        made = exact(name, entries[name], observation, truth, max(until - time.perf_counter(), 1e-3))
+        made = attack(name, *seen, max(until - time.perf_counter(), 1e-3))
         if made.out_of_time:
             notes.append(f"{made.title} did not finish")
         found.append(made)

@@ -1,12 +1,11 @@
 """What a client's training function did: recorded while it runs, and each step computed again."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
-from warnings import catch_warnings, simplefilter
 
 import torch
 from torch import Tensor, nn
@@ -15,111 +14,56 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from leakbench.audit.options import is_rate
-from leakbench.audit.round import (
-    PLAIN,
-    Round,
-    classes_in,
-    entropy,
-    failing,
-    finite,
-    leaves,
-    precisions_in,
-    uncompiled,
-)
+from leakbench.audit.child import is_rate
+from leakbench.audit.network import PLAIN, failing, finite, leaves, precisions_in, uncompiled
+from leakbench.audit.steps import CAUSES, ROUNDING, SAME, Pass, Step, decays, dot, fit, loss
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
 
-# Two updates are equal if their distance is below this share of their norm, or below rounding, as a share of
-# the norm of the weights.
-SAME, ROUNDING = 1e-3, 2e-7
-# Of fewer values, two causes explain anything.
-FEW = 5
+
+@dataclass(frozen=True)
+class Round:
+    """What a client does in one round."""
+
+    # As it was sent, in float32, in the mode in which it trains.
+    model: nn.Module
+    # [n, …], each private record once, and its targets, None if they were not seen.
+    inputs: Tensor
+    targets: Tensor | None
+    # Parameter that is trained → new minus old weights if `kind` is `model`, else (`gradient`) the gradient.
+    update: Tensors
+    kind: str
+    lr: float
+    # How often each record was used.
+    steps: int = 1
+    # None: all records in each step.
+    batch_size: int | None = None
+    # Its name and its settings.
+    optimiser: str = "SGD"
+    # Whether the update is one of the mean cross-entropy of what the model returns, and whether the optimiser
+    # is SGD without momentum and weight decay.
+    plain_loss: bool = True
+    plain_steps: bool = True
+    loss: str = PLAIN
+    # Kind → what the replay found beside plain training, in words. How many steps it computed, of how many.
+    differs: dict[str, str] = field(default_factory=dict)
+    replayed: tuple[int, int] = (0, 0)
+    # In which precisions below float32 layers compute.
+    precision: str = ""
+
+    def least(self) -> bool:
+        """Return whether attacks take this training for another one, so that more may be found."""
+        steps = self.plain_steps or (self.replayed == (1, 1) and "steps" not in self.differs)
+        return (
+            not (self.plain_loss and steps)
+            or bool(self.differs.keys() & {"unknown", "unchecked"})
+            or bool(self.precision)
+        )
+
+
 # SECONDS: after this time no further step is computed again. LARGEST: the number of parameters above which no
 # step is, because six copies of the network would not fit into memory.
 SECONDS, LARGEST = 30.0, 30_000_000
-# The arguments of losses that change them, and what training code may do to scores before a loss.
-ARGUMENTS = {"weight", "pos_weight", "label_smoothing", "beta", "delta"}
-THROUGH = (
-    lambda z: z, lambda z: z.log_softmax(1), torch.sigmoid, lambda z: z.softmax(1), lambda z: z.flatten(),
-    lambda z: z.sigmoid().flatten(),
-)  # fmt: skip
-# What else a gradient may consist of → in words, with its factor and the norm of the gradient.
-CAUSES = {
-    "weights": "its gradient has {:.3g} times the weights (their decay in the loss)",
-    "pull": "its gradient has {:.3g} times the way from the weights that were sent (FedProx)",
-    "scale": "the gradient is {:.3g} times that of the loss (clipped to a norm of {:.3g}, or scaled)",
-    "unknown": "the gradient differs by {:.0%} from that of the recorded passes (values clipped one by one, "
-    "noise, or another term)",
-    "before": "the gradient of the step before is added (no zero_grad)",
-}
-
-
-@dataclass
-class Pass:
-    """A forward pass of the client's network: what went in and came out, and the slope of the loss there."""
-
-    inputs: Any
-    chance: Tensor
-    training: list[bool]
-    autocast: tuple[bool, torch.dtype]
-    outputs: list[Tensor] = field(default_factory=list)
-    slopes: dict[int, Tensor] = field(default_factory=dict)
-    # Each loss function that was called, its target and its other arguments.
-    losses: list[tuple[Callable[..., Tensor], Tensor, dict[str, Any]]] = field(default_factory=list)
-
-    def records(self) -> int:
-        return len(next(v for v in tree_leaves(self.inputs) if isinstance(v, Tensor) and v.dim()))
-
-
-@dataclass
-class Step:
-    """What a step of an optimiser consists of, as a replay finds it."""
-
-    # Cause → its factor in the gradient, or in the move of the weights. None if they hold something else.
-    gradient: dict[str, float] | None
-    move: dict[str, float] | None
-    # The share of the gradient that is something else.
-    rest: float
-    # The norm of the gradient.
-    norm: float
-
-
-def fit(target: Tensors, causes: dict[str, Tensors], slack: float) -> tuple[dict[str, float] | None, float]:
-    """Return the factors of the fewest causes that add up to `target`, or None, and the share left."""
-    # The first cause is in every sum. Then one other thing at a time is tried, and at last all of them.
-    whole = _dot(target, target) ** 0.5
-    sizes = {name: size for name, each in causes.items() if (size := _dot(each, each) ** 0.5) > 0}
-    first, others, least = list(sizes)[:1], list(sizes)[1:], 1.0
-    for chosen in (first, *([*first, name] for name in others), list(sizes)):
-        products = [[_dot(causes[a], causes[b]) / sizes[a] / sizes[b] for b in chosen] for a in chosen]
-        wanted = [[_dot(causes[a], target) / sizes[a]] for a in chosen]
-        both = [torch.tensor(each, dtype=torch.float64) for each in (products, wanted)]
-        if not chosen or not all(bool(each.isfinite().all()) for each in both):
-            continue
-        solved = torch.linalg.lstsq(*both, driver="gelsd").solution
-        factors = {name: float(v) / sizes[name] for name, v in zip(chosen, solved.flatten(), strict=True)}
-        left = {n: v - sum(f * causes[name][n] for name, f in factors.items()) for n, v in target.items()}
-        apart = _dot(left, left) ** 0.5
-        if apart <= SAME * whole + slack:
-            return factors, apart / (whole or 1.0)
-        least = min(least, apart / whole)
-    return None, least
-
-
-def _decays(moved: Tensor, made: Tensor, weights: Tensor) -> bool:
-    """Return whether a tensor moves by a share of itself, beside its gradient."""
-    moved, made, weights = (each.flatten().double() for each in (moved, made, weights))
-    basis = made / made.norm() if made.any() else made
-    rest, own = (each - basis * (basis @ each) for each in (moved, weights))
-    slack = SAME * moved.norm() + ROUNDING * weights.norm()
-    if len(made) < FEW or rest.norm() <= slack:
-        return False
-    return bool((rest - own * (own @ rest) / (own @ own)).norm() <= slack)
-
-
-def _dot(one: Tensors, other: Tensors) -> float:
-    return sum(float(value.flatten().double() @ other[n].flatten().double()) for n, value in one.items())
 
 
 class Watch(TorchFunctionMode):
@@ -179,9 +123,8 @@ class Watch(TorchFunctionMode):
         """Note what the network returned, and the slope of the loss there as soon as it is known."""
         self.depth -= not self.busy
         # After a failure there is nothing but a None.
-        if self.busy or self.depth or module is not self.model or len(rest) < 2:
-            return
-        if not torch.is_grad_enabled():
+        seen = module is self.model and len(rest) == 2 and torch.is_grad_enabled()
+        if self.busy or self.depth or not seen:
             return
         (kwargs, output), one = rest, self.passes[-1]
         one.inputs = one.inputs[0], _copied(kwargs)
@@ -205,14 +148,14 @@ class Watch(TorchFunctionMode):
         self.batches.append(passes)
         self.given = {n: p.grad.detach().to_dense().float() for n, p in own.items() if p.grad is not None}
         large = sum(p.numel() for p in own.values()) > LARGEST
-        begun = time.perf_counter()
+        self.losses.append(("not seen", 0.0))
         with self._alone(), suppress(RuntimeError):
-            self.losses.append(self._losses(passes) if passes else ("not seen", 0.0))
+            if passes:
+                self.losses[-1] = self._losses(passes)
             if passes and self.given and not large and self.spent <= SECONDS:
                 self.given = {n: slope.clone() for n, slope in self.given.items()}
                 weights = {n: weights[n] for n in self.given}
                 self.now = weights, self._again(passes, weights)
-        self.spent += time.perf_counter() - begun
 
     def stepped(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
         """Find out what the step that was taken consists of."""
@@ -229,31 +172,27 @@ class Watch(TorchFunctionMode):
             self.steps.append(None)
             self.last = given, {}, after
             return
-        begun = time.perf_counter()
         weights, made = self.now
         with self._alone(), torch.no_grad():
             sent = dict(self.sent.named_parameters())
             moved = {n: after[n] - v for n, v in weights.items()}
             away = {n: v - sent[n] for n, v in weights.items()}
-            slack = ROUNDING * _dot(weights, weights) ** 0.5
-            before: tuple[Tensors, Tensors, Tensors] = {}, {}, {}
-            if given.keys() == self.last[0].keys():
-                before = self.last
+            slack = ROUNDING * dot(weights, weights) ** 0.5
+            grown, moves = self.last[:2] if given.keys() == self.last[0].keys() else ({}, {})
             # Weights decay all together, or those of some tensors do.
-            some = {n for n in made for v in (given, moved) if _decays(v[n], made[n], weights[n])}
+            some = {n for n in made for v in (given, moved) if decays(v[n], made[n], weights[n])}
             for self.decays in (set(made), some):
                 decaying = {n: v * (n in self.decays) for n, v in weights.items()}
                 causes = {"gradient": made, "weights": decaying, "pull": away}
                 gradient, rest = fit(given, causes, 0.0)
-                if before[0] and (gradient is None or gradient.get("pull", 0.0) < 0):
-                    fresh, left = fit({n: v - before[0][n] for n, v in given.items()}, causes, 0.0)
+                if grown and (gradient is None or gradient.get("pull", 0.0) < 0):
+                    fresh, left = fit({n: v - grown[n] for n, v in given.items()}, causes, 0.0)
                     gradient, rest = (fresh | {"before": 1.0}, left) if fresh else (gradient, rest)
-                move, _left = fit(moved, causes | {"before": before[1], "earlier": before[0]}, slack)
+                move, _left = fit(moved, causes | {"before": moves, "earlier": grown}, slack)
                 if move is not None and gradient is not None:
                     break
-            self.steps.append(Step(gradient, move, rest, _dot(given, given) ** 0.5))
+            self.steps.append(Step(gradient, move, rest, dot(given, given) ** 0.5))
         self.last = given, moved, after
-        self.spent += time.perf_counter() - begun
 
     def _own(self, optimiser: torch.optim.Optimizer) -> dict[str, nn.Parameter]:
         if self.model is None or self.busy:
@@ -264,13 +203,14 @@ class Watch(TorchFunctionMode):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Record nothing in the block, and leave the client's chance as it was."""
-        self.busy = True
+        """Record nothing in the block but its time, and leave the client's chance as it was."""
+        self.busy, begun = True, time.perf_counter()
         try:
             with torch.random.fork_rng(devices=[]), torch.enable_grad():
                 yield
         finally:
             self.busy = False
+            self.spent += time.perf_counter() - begun
 
     def _again(self, passes: list[Pass], weights: Tensors) -> Tensors:
         assert self.model is not None
@@ -298,7 +238,7 @@ class Watch(TorchFunctionMode):
 
     def _losses(self, passes: list[Pass]) -> tuple[str, float]:
         whole = sum(each.records() for each in passes)
-        found = [_loss(one, self.targets) for one in passes]
+        found = [loss(one, self.targets) for one in passes]
         shares = [share * whole / one.records() for (_, share), one in zip(found, passes, strict=True)]
         same = max(shares) - min(shares) <= SAME * max(map(abs, shares))
         return " and ".join(sorted({word for word, _ in found})), shares[0] if same else 0.0
@@ -384,44 +324,11 @@ class Watch(TorchFunctionMode):
         return loss, found, 0.0 if found.keys() & {"unknown", "unchecked", "steps"} else whole - 1
 
 
-def _loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
-    """Return the loss of a pass in words, and the factor in it of the mean cross-entropy, or 0."""
-    place = next((p for p in sorted(one.slopes) if one.outputs[p].dim()), None)
-    if place is None:
-        return "computed by the network itself", 0.0
-    scores, slope = one.outputs[place].float().requires_grad_(), {"": one.slopes[place].float()}
-    slack = torch.finfo(one.outputs[place].dtype).eps * float(slope[""].norm())
-    for target in (targets, *(target for _, target, _ in one.losses)):
-        if target is not None and classes_in(target, scores):
-            plain = {"": torch.autograd.grad(entropy(scores, target), scores)[0]}
-            factors, _ = fit(slope, {"": plain}, slack)
-            if factors:
-                return PLAIN, factors[""]
-    found: dict[str, Tensors] = {}
-    for function, target, named in one.losses:
-        words = function.__name__.replace("_", " ")
-        for key in ARGUMENTS & named.keys():
-            if isinstance(value := named[key], Tensor) or value:
-                words += f" ({key.replace('_', ' ')}{'' if isinstance(value, Tensor) else f' {value}'})"
-        for through in THROUGH:
-            with suppress(RuntimeError, ValueError, IndexError, TypeError), catch_warnings():
-                simplefilter("ignore")
-                value = function(through(scores), target, **named)
-                made = torch.autograd.grad(value.sum(), scores)[0]
-                found.setdefault(words, {"": made})
-                if fit(slope, {"": {"": made}}, slack)[0]:
-                    return words, 0.0
-    if len(found) > 1 and fit(slope, found, slack)[0]:
-        return " and ".join(found), 0.0
-    return "not one that was recorded" if one.losses else "not one of torch's own", 0.0
-
-
 def _returned(returned: Any, state: Tensors) -> Tensors:
     """Return the weights that a function returns, as Flower's clients do, or else those of its network."""
     for each in (returned, *(returned[:1] if isinstance(returned, tuple | list) else ())):
-        values = list(
-            each.values() if isinstance(each, dict) else each if isinstance(each, tuple | list) else ()
-        )
+        values = each.values() if isinstance(each, dict) else each
+        values = values if isinstance(values, Iterable) else ()
         with suppress(TypeError, RuntimeError, ValueError):
             arrays = [torch.as_tensor(value).detach().cpu() for value in values]
             if arrays and [v.shape for v in arrays] == [v.shape for v in state.values()]:

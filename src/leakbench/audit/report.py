@@ -1,17 +1,21 @@
 """The report of an audit: a page, JSON, and SARIF."""
 
+import html
 import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib.resources import files
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
-from markupsafe import Markup
-
+from leakbench import __version__
+from leakbench.audit.attacks import Beside
+from leakbench.audit.detectors import Alarm
+from leakbench.audit.findings import LABELLED, LEVELS, NOTHING, READ, Found, combined, in_all
+from leakbench.audit.predictions import Look
+from leakbench.audit.remedies import Remedy
 from leakbench.base.artefacts import write_bytes
 from leakbench.base.errors import UserError
 from leakbench.papers.bibliography import source
@@ -20,14 +24,6 @@ from leakbench.results.report.templates import environment
 
 NAMES = ("audit.json", "audit.sarif", "report.html")
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-LEVELS = ("nothing found", "recognisable", "read", "read with label")
-# The largest number of bars for which a phone has room.
-MOST = 11
-DECLARED = {
-    "clients": "clients of the federation",
-    "rounds": "rounds that a client takes part in",
-    "prior": "probability that somebody attacks",
-}
 # Key of config/bibliography.yaml → what the page takes from that work.
 SOURCES = {
     "sok": "letters A to H",
@@ -43,65 +39,12 @@ def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -
     # The page loads nothing from the network and runs no script. Everything is escaped.
     templates = environment("leakbench.audit")
     templates.filters |= {"number": number, "count": count}
-    style = (files("leakbench.audit") / "page.css").read_text(encoding="utf-8")
-    ran = [found for found in audit["found"] if not found["why_not"]]
-    beside = [each for each in audit["besides"] if each["ran"]]
+    sources = [f"{source(key)} ({what})" for key, what in SOURCES.items()]
     text = templates.get_template("page.html.j2").render(
-        audit=audit,
-        style=Markup(style),
-        pictures=pictures,
-        levels=LEVELS,
-        attacks=[_row(found) for found in audit["found"]],
-        degrees=_bars(audit["look"]["degrees"]),
-        declared={DECLARED[name]: value for name, value in audit["declared"].items()},
-        expected=_expected(audit),
-        command=_command(audit),
-        sources=[
-            *dict.fromkeys(f"{found['title']}: {found['source']}" for found in [*ran, *beside]),
-            *(f"{source(key)} ({what})" for key, what in SOURCES.items()),
-        ],
+        audit=audit, pictures=pictures, levels=LEVELS, sources=sources
     )
     # The name of a class may hold what commands a terminal.
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: ascii(found[0])[1:-1], text)
-
-
-def _row(found: Mapping[str, Any]) -> dict[str, Any]:
-    counts = [found["levels"].count(level) for level in range(len(LEVELS))]
-    return {**found, "counts": None if found["why_not"] else counts}
-
-
-def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
-    shown = list(degrees[1:])
-    step = -(-len(shown) // MOST) or 1
-    groups = [
-        (f"{at + 1}" if step == 1 else f"{at + 1}–{min(at + step, len(shown))}", sum(shown[at : at + step]))
-        for at in range(0, len(shown), step)
-    ]
-    most = max((size for _, size in groups), default=0) or 1
-    return [{"of": of, "neurons": size, "share": round(100 * size / most)} for of, size in groups]
-
-
-def _expected(audit: Mapping[str, Any]) -> float | None:
-    declared = audit["declared"]
-    if set(declared) != set(DECLARED):
-        return None
-    return float(declared["prior"] * declared["clients"] * declared["rounds"] * audit["exposed"])
-
-
-def _command(audit: Mapping[str, Any]) -> str:
-    """Return the command or the call that makes the audit again, with the options that are known."""
-    if audit["command"]:
-        return str(audit["command"])
-    source = audit["source"]
-    if "(" in source:
-        return str(source)
-    about = audit["about"]
-    words = ["leakbench", "audit", source if source == "--demo" else quote(source)]
-    if ":" in source or source == "--demo":
-        words += ["--batch", str(audit["records"]), "--local-steps", str(about["local steps"])]
-    if "rounds" in about and "network" in about:
-        words += ["--model", quote(about["network"])]
-    return " ".join([*words, "--budget", f"{audit['budget']:g}s"])
 
 
 def sarif(audit: dict[str, Any]) -> dict[str, Any]:
@@ -157,13 +100,136 @@ def probe(folder: Path) -> None:
 
 def write(folder: Path, audit: dict[str, Any], pictures: list[dict[str, Any]]) -> Path:
     """Write the files of an audit to `folder`, and return the report's path. Only the page has pictures."""
-    texts = (
-        json.dumps(audit, indent=1) + "\n",
-        json.dumps(sarif(audit), indent=1) + "\n",
-        page(audit, pictures),
-    )
+    both = (json.dumps(each, indent=1) + "\n" for each in (audit, sarif(audit)))
+    texts = (*both, page(audit, pictures))
     with _writing(folder):
         for name, text in zip(NAMES, texts, strict=True):
             # A file name of the user may hold bytes that are no text.
             write_bytes(folder / name, text.encode(errors="backslashreplace"))
     return folder / NAMES[-1]
+
+
+# Attackers that follow the protocol, by the letters of Carletti et al. (USENIX Security 2025).
+PASSIVE = "ABCD"
+ATTACKERS = {
+    "A": "sees the update, and knows the network",
+    "B": "and knows the number of records, as a server does",
+    "C": "and knows how clients train: rate, steps, optimiser",
+    "D": "and holds records that may have been in the batch",
+    "E": "and holds statistics of a client's records",
+    "F": "may also change the weights that it sends out",
+    "G": "may change them, and holds similar records",
+    "H": "may change them, and chooses the clients",
+}
+
+
+@dataclass
+class Audit:
+    """What an audit found.
+
+    `page()` is the report, and `save()` writes the report with its JSON and SARIF.
+
+    records: the number of private records.
+    about, look: what was read off the client's code, and what closed forms say.
+    alarms, found, besides, remedies: the results of detectors and attacks, of labels and members, and what
+    would help, the best change first.
+    declared, source, command: what the user states, what was audited, and the whole command.
+    least: whether each count is a lower bound; the assumptions say why.
+    assumptions: what the audit takes for granted, one sentence each.
+    """
+
+    records: int
+    about: dict[str, Any]
+    look: Look
+    alarms: list[Alarm] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    besides: list[Beside] = field(default_factory=list)
+    remedies: list[Remedy] = field(default_factory=list)
+    declared: dict[str, float] = field(default_factory=dict)
+    budget: float = 0.0
+    seconds: float = 0.0
+    pictures: list[dict[str, Any]] = field(default_factory=list)
+    source: str = "leakbench.audit(model, loss, batch)"
+    command: str = ""
+    least: bool = False
+    assumptions: list[str] = field(default_factory=list)
+    version: str = __version__
+
+    def levels(self, letters: str = PASSIVE) -> list[int]:
+        """Return the best level of each record over the attackers with these letters, [records]."""
+        return combined(self.found, letters) or [NOTHING] * self.records
+
+    def exposed(self, letters: str = PASSIVE) -> int:
+        """Return how many records these attackers read."""
+        return sum(level >= READ for level in self.levels(letters))
+
+    def recognisable(self, letters: str = PASSIVE) -> int:
+        """Return how many records these attackers read or make recognisable."""
+        return sum(level > NOTHING for level in self.levels(letters))
+
+    def labelled(self, letters: str = PASSIVE) -> int:
+        return sum(level >= LABELLED for level in self.levels(letters))
+
+    def ran(self) -> bool:
+        return any(not each.why_not for each in self.found)
+
+    def headline(self) -> str:
+        read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
+        least = " (at least)" if self.least else ""
+        server = "a server that follows the protocol"
+        if read:
+            by = [each for each in self.found if each.count(READ)]
+            quickest = min(by, key=lambda each: (-each.count(READ), not each.certified(), each.seconds))
+            proof = ", certified" if quickest.certified() and quickest.proven >= read else ""
+            who = "anyone who sees the update" if quickest.attacker == "A" else server
+            more = f" exactly, {seen} recognisable" if seen > read else ""
+            return f"Exposed: {read} {of}{more}{least}, by {who}, in {quickest.seconds:.1f} s{proof}"
+        if seen:
+            return f"Recognisable: {seen} {of}{least}, by {server}; none was read"
+        if self.found and not self.ran():
+            why = "; ".join(dict.fromkeys(each.why_not for each in self.found))
+            beside = "".join(f", but {each.title}: {each.line}" for each in self.besides if each.ran)
+            return f"No attack gave a result{beside}: {why}"
+        return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
+
+    def by_attacker(self) -> list[dict[str, Any]]:
+        """Return what each attacker finds, who also runs the attacks of those before."""
+        rows = []
+        for letter, what in ATTACKERS.items():
+            tried = [each.title for each in self.found if each.attacker == letter and not each.why_not]
+            tried += [each.title for each in self.besides if each.attacker == letter and each.ran]
+            levels = self.levels(PASSIVE[: PASSIVE.index(letter) + 1]) if letter in PASSIVE else []
+            counts = [levels.count(level) for level in range(len(LEVELS))] if levels else None
+            rows.append({"letter": letter, "knows": what, "tried": tried, "counts": counts})
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the pictures, as values for JSON."""
+        own = replace(self, found=[replace(each, images=None) for each in self.found], pictures=[])
+        value = {key: item for key, item in asdict(own).items() if key != "pictures"}
+        for each in value["found"]:
+            del each["images"]
+        for each, remedy in zip(value["remedies"], self.remedies, strict=True):
+            each |= {"verdict": remedy.verdict, "line": remedy.line()}
+        summary = {
+            "headline": self.headline(), "exposed": self.exposed(), "recognisable": self.recognisable(),
+            "labelled": self.labelled(), "attackers": self.by_attacker(), "ran": self.ran(),
+        }  # fmt: skip
+        return summary | value
+
+    def page(self) -> str:
+        """Return the report as one HTML page, which loads nothing from the network."""
+        return page(self.to_dict(), self.pictures)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path."""
+        return write(Path(folder), self.to_dict(), self.pictures)
+
+    def _repr_html_(self) -> str:
+        inside = html.escape(self.page(), quote=True)
+        return (
+            f'<iframe srcdoc="{inside}" style="width:100%;height:48rem;border:0" title="leakbench"></iframe>'
+        )
+
+    def __str__(self) -> str:
+        return self.headline()

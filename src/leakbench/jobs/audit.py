@@ -4,12 +4,10 @@ import operator
 import os
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from leakbench.audit.child import say, supervised
-from leakbench.audit.options import amount, is_rate, seconds_of, split
+from leakbench.audit.child import amount, is_rate, say, seconds_of, split, supervised
 from leakbench.audit.report import probe, write
 from leakbench.base.errors import UserError
 
@@ -23,7 +21,6 @@ BUDGET = "2m"
 FINDING, UNMEASURED = 1, 3
 
 _GIGABYTES = {"m": 1 / 1024, "g": 1.0}
-Tell = Callable[[str], None]
 
 
 def _command(target: list[str], given: dict[str, Any], fail_if: list[str]) -> str:
@@ -98,11 +95,6 @@ def audit(
         if code is not None:
             split(code)
 
-    def work(tell: Tell) -> dict[str, Any]:
-        from leakbench.audit.doors import audited
-
-        return audited(name, options, tell)
-
     if ":" in name:
         split(name)
     elif name.endswith(".py"):
@@ -112,7 +104,8 @@ def audit(
     if returned is not None and not os.path.isfile(returned):
         raise UserError(f"{returned}: no such file (of weights that a client sent back)")
     probe(out)
-    found = supervised(work, say, name if ":" in name else str(Path(name)), seconds + BESIDES, limit)
+    what = name if ":" in name else str(Path(name))
+    found = supervised("leakbench.audit.audit:audited", [name, options], say, what, seconds + BESIDES, limit)
     found["audit"]["command"] = _command(
         [name, *([returned] if returned else [])],
         {

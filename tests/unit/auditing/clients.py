@@ -6,7 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.doors import demo
+from leakbench.audit.audit import demo
+from leakbench.audit.client import Client, Loss, Truth, client, view
+from leakbench.audit.replay import Round
+from leakbench.observations.observation import Observation
 
 
 def faces(records: int, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -25,6 +28,13 @@ def mlp(*hidden: int, seed: int = 0, inputs: int = 625, classes: int = 2, dropou
     return nn.Sequential(*layers, nn.Linear(inputs, classes))
 
 
+def frozen(network: nn.Module, *names: str) -> nn.Module:
+    """Freeze parameters of a network in place, and return the network."""
+    for name in names:
+        network.get_parameter(name).requires_grad_(False)
+    return network
+
+
 class Own(nn.Module):
     """A network that computes what a function says, from parts of its own."""
 
@@ -36,3 +46,19 @@ class Own(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.computes(self, x)
+
+
+def client_of(
+    network: nn.Module, batch: Any = 4, records: int | None = None, steps: int = 1, lr: float = 0.01,
+    loss: Loss = nn.CrossEntropyLoss(),  # noqa: B008 - it has no state
+) -> Client:  # fmt: skip
+    """Return a client of a network, whose batch is so many faces or another one."""
+    return client((network, loss, faces(batch) if isinstance(batch, int) else batch), records, steps, lr)
+
+
+def round_of(network: nn.Module, batch: Any = 4, **settings: Any) -> Round:
+    return client_of(network, batch, **settings).play()
+
+
+def observed(network: nn.Module, batch: Any = 4, **settings: Any) -> tuple[Observation, Truth]:
+    return view(round_of(network, batch, **settings))

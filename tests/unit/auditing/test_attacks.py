@@ -1,42 +1,241 @@
-"""The attacks of an audit are those of the catalogue, with these parameters."""
+"""The attacks of an audit: the catalogue's, with these parameters, each within its share of the budget."""
 
+import sys
+import time
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from clients import client_of, frozen, mlp, observed
+from torch import Tensor, nn
 
-from leakbench.audit.attacks import catalogue
+from leakbench import attacks
+from leakbench.audit.attacks import attack, catalogue
+from leakbench.audit.audit import of_client
+from leakbench.audit.findings import RECOGNISABLE, Found, OutOfTime, within
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
 
 COSINE, SMOOTH = {"cosine": {}}, {"total-variation": {"weight": 0.0001}}
 WEIGHTS = {"shape": "linear", "beta": 50.0, "relu": True, "norms": "following", "order": "parameters"}
-RISING = {"layer-weights": WEIGHTS}
 SEARCH = {
     "module": "gradient-matching",
     "labels": "counted",
     "unknowns": {"dummies": {"boxed": True}},
     "optimiser": {"adam": {"lr": 0.1, "signed": True, "decay": True}},
 }
+FROZEN = {"derivative": "frozen"}
 ATTACKS: dict[str, dict[str, Any]] = {
     "fidel": {"module": "fidel"},
     "peel": {"module": "peel"},
     "spear": {"module": "spear", "parameters": {"peel": True}},
-    "invg": SEARCH
-    | {"objective": COSINE | SMOOTH, "parameters": {"updates": "simulated", "derivative": "frozen"}},
+    "invg": SEARCH | {"objective": COSINE | SMOOTH, "parameters": {"updates": "simulated"} | FROZEN},
     "agic": SEARCH
-    | {"objective": COSINE | RISING | SMOOTH, "parameters": {"updates": "one-batch", "derivative": "frozen"}},
+    | {
+        "objective": COSINE | {"layer-weights": WEIGHTS} | SMOOTH,
+        "parameters": {"updates": "one-batch"} | FROZEN,
+    },
 }
 
 
-def test_the_attacks_run_in_this_order() -> None:
+def test_the_attacks_are_these_in_this_order_with_these_parameters() -> None:
     assert list(catalogue()) == list(ATTACKS)
+    for name, about in catalogue().items():
+        meant = validate("attacks", "", name, ATTACKS[name] | {"summary": ""}).model_dump(mode="json")
+        same = ("module", "parameters", "labels", "adaptive", "generator", *SECTIONS)
+        assert {key: about["entry"][key] for key in same} == {key: meant[key] for key in same}
+        # The order in which terms are added decides the last digits of a loss.
+        assert [list(about["entry"][key]) for key in SECTIONS] == [list(meant[key]) for key in SECTIONS]
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_has_these_parameters(name: str) -> None:
-    entry = catalogue()[name]["entry"]
-    meant = validate("attacks", "", name, ATTACKS[name] | {"summary": ""}).model_dump(mode="json")
-    same = ("module", "parameters", "labels", "adaptive", "generator", *SECTIONS)
-    assert {key: entry[key] for key in same} == {key: meant[key] for key in same}
-    # The order in which terms are added decides the last digits of a loss.
-    assert [list(entry[key]) for key in SECTIONS] == [list(meant[key]) for key in SECTIONS]
+def convolutional() -> nn.Module:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10)
+    )
+    return network.eval()
+
+
+def pictures(records: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
+
+
+def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = observed(convolutional(), pictures(1))
+    found = attack("invg", *seen, 300, longest=120)
+    assert (found.trials >= 3, found.iterations, found.interval is None) == (True, 120, False)
+    # A hundredth of a second: no machine finishes a hundred iterations of three trials in it.
+    short = attack("invg", *seen, 0.01)
+    assert (short.levels, "budget" in short.why_not) == ([0], True)
+    # A search that its share is too short for takes what is left of the budget, and no more than it needs.
+    # It may take twice the time that its first steps foretell. They foretell 33 s here, so that the search is
+    # not ended where a machine stalls for a second.
+    monkeypatch.setattr("leakbench.audit.attacks._cost", lambda entry, observation: (1.0, 0.1))
+    whole = attack("invg", *seen, 0.01, 300)
+    assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
+
+
+def test_a_budget_that_is_spent_starts_nothing() -> None:
+    """A limit of no time is not a missing limit."""
+    for name in ("spear", "invg"):
+        assert "budget" in attack(name, *observed(mlp(200)), -1.0).why_not
+
+
+@pytest.mark.parametrize(("longer", "kept", "took"), [(300, 300, 1.0), (80, 100, 1.0), (300, 100, 50.0)])
+def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
+    longer: int, kept: int, took: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, float]] = []
+
+    def searched(name: str, *given: Any) -> Found:
+        if catalogue()[name]["stage"] == "exact":
+            return attack(name, *given)
+        asked.append((name, given[2]))
+        again = len(asked) == 3
+        quality = [0.2, 0.3] if name == "agic" else [0.1, 0.3]
+        return Found(
+            name, name, "matching", "C", "", 2, [0, 0], trials=3, iterations=longer if again else 100,
+            quality=quality, seconds=took,
+        )  # fmt: skip
+
+    monkeypatch.setattr("leakbench.audit.audit.attack", searched)
+    lines: list[str] = []
+    found = of_client(client_of(convolutional(), pictures(2)), 60, lines.append)
+    # Only if that leaves half as much again.
+    assert [name for name, _ in asked] == ["invg", "agic", "agic"][: 2 if took > 40 else 3]
+    # The share of what would help comes on top.
+    assert all(seconds > 0.3 * 60 for _, seconds in asked[2:])
+    assert [each.iterations for each in found.found[3:]] == [100, kept]
+    assert any("rest of the budget" in line for line in lines) == (longer == kept)
+
+
+def ramp() -> tuple[Tensor, Tensor]:
+    slope = torch.linspace(0, 1, 8)
+    return (slope[:, None] * slope)[None, None], torch.tensor([1])
+
+
+def test_a_search_matches_only_what_was_sent() -> None:
+    """Behind a frozen convolution AGIC finds what it finds without one."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1), nn.Sigmoid(), nn.Conv2d(8, 8, 3, padding=1), nn.Sigmoid(),
+        nn.Flatten(), nn.Linear(512, 4),
+    )  # fmt: skip
+    found = attack("agic", *observed(frozen(network, "0.weight", "0.bias"), ramp()), 60, longest=100)
+    assert (found.why_not, found.count(RECOGNISABLE)) == ("", 1)
+
+
+def test_a_search_seeks_the_labels_that_nothing_counts() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.Sigmoid(), nn.Conv2d(8, 4, 8), nn.Flatten())
+    found = attack("invg", *observed(network, ramp()), 60, longest=100)
+    assert (found.why_not, found.sought, found.trials >= 3) == ("", True, True)
+    assert found.line().endswith("which seek the labels too")
+
+
+def single(records: int) -> tuple[nn.Module, Any, Any]:
+    network = nn.Sequential(nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 1))
+    return network, (torch.rand(records, 12), torch.arange(records)[:, None] % 2.0), nn.BCEWithLogitsLoss()
+
+
+def masked(records: int) -> tuple[nn.Module, Any, Any]:
+    network = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1))
+    inputs, _ = pictures(records)
+    return network, (inputs, (inputs[:, 0] > 0.5).long()), nn.CrossEntropyLoss()
+
+
+@pytest.mark.parametrize("make", [single, masked])
+def test_a_network_whose_output_is_reshaped_is_searched(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a single logit, or a class for each pixel."""
+    monkeypatch.setattr("leakbench.audit.attacks.FEWEST", 5)
+    torch.manual_seed(0)
+    network, batch, loss = make(2)
+    found = attack("invg", *observed(network, batch, loss=loss), 300, longest=5)
+    assert (found.why_not, found.trials >= 3) == ("", True)
+
+
+def test_labels_and_members_are_found() -> None:
+    found = of_client(client_of(mlp(200), 40, records=8, steps=2), 5, lambda line: None)
+    told = {each.title: each.line for each in found.besides}
+    # Seven of these eight pictures are faces, so four of each class are right of five.
+    assert told["label counts"] == "8 of 8 labels are right (5 by guessing all classes equally often)"
+    assert told["membership"].startswith("8 of 8 records are recognised as members, and 0 of 32")
+
+
+@pytest.mark.parametrize(
+    ("rule", "bias"),
+    [("counted", True), ("counted", False), ("llg", True), ("llg", False), ("zlg", True), ("ilrg", True)],
+)
+def test_labels_are_counted_behind_a_single_logit(rule: str, bias: bool) -> None:
+    """As of the network with two scores that says the same: 0 and the logit."""
+    torch.manual_seed(0)
+    inputs, targets = torch.rand(12, 20), torch.tensor([1.0] * 10 + [0.0] * 2)
+    one = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 1, bias=bias))
+    two = nn.Sequential(deepcopy(one[0]), nn.ReLU(), nn.Linear(30, 2, bias=bias))
+    two[2].load_state_dict({n: torch.cat([0 * value, value]) for n, value in one[2].state_dict().items()})
+    found = []
+    for network, loss in ((one, nn.BCEWithLogitsLoss()), (two, nn.CrossEntropyLoss())):
+        own = inputs, targets[:, None] if network is one else targets.long()
+        observation, _ = observed(network, own, loss=loss)
+        entry = {"module": "labels", "parameters": {}, "labels": rule}
+        made = attacks.run(entry, replace(observation, labelling=rule), torch.Generator().manual_seed(0))
+        assert made.labels is not None
+        found.append(sorted(made.labels[0, 0].tolist()))
+    assert found[0] == found[1]
+    if rule == "counted" and bias:
+        assert found[0] == [0, 0, *[1] * 10]
+
+
+def test_an_alarm_leaves_gradients_as_they_were() -> None:
+    """It may ring while a block of torch.no_grad() begins or ends, when nothing puts the switch back."""
+    with suppress(OutOfTime), within(0.05):
+        torch.set_grad_enabled(False)
+        time.sleep(60)
+    assert torch.is_grad_enabled()
+
+
+def test_no_library_catches_the_end_of_the_time() -> None:
+    with suppress(OutOfTime), within(0.05):
+        with suppress(Exception):
+            time.sleep(60)
+        pytest.fail("the alarm was caught")
+
+
+def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is raised while an object is deleted goes nowhere, and of an alarm nobody need be told."""
+    ignored = []
+    monkeypatch.setattr("sys.unraisablehook", lambda problem: ignored.append(problem.exc_type))
+    monkeypatch.setattr("leakbench.audit.findings.AGAIN", 0.05)
+
+    class Slow:
+        def __del__(self) -> None:
+            time.sleep(60)
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError
+
+    with suppress(OutOfTime), within(0.05):
+        Broken()
+        Slow()
+        time.sleep(60)
+        pytest.fail("the alarm never rang")
+    assert ignored == [ValueError]
+
+
+def test_an_attack_that_is_stopped_leaves_no_module_half_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_module.py").write_text("import time\n\ntime.sleep(0.3)\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with suppress(OutOfTime), within(0.05):
+        import_module("slow_module")
+        time.sleep(60)
+        pytest.fail("the alarm never rang")
+    assert sys.modules.pop("slow_module").whole

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leakbench.audit.options import seconds_of
+from leakbench.audit.child import seconds_of
 from leakbench.base.errors import UserError
 from leakbench.jobs.audit import check, gigabytes, met
 
@@ -23,28 +23,17 @@ AUDIT = {
         ("labelled >= 2 at B", False), ("exposed <= 0 at C..D", False), ("recognisable<1", False),
         # D's own attacks read nothing here, and D can run those of B.
         ("exposed > 0 at D", True), ("exposed == 2 at B..C", True),
+        # No conditions.
+        ("", None), ("exposed", None), (f"exposed > {'9' * 5000}", None), ("exposed > x", None),
+        ("leaked > 0", None), ("exposed > 0 at Z", None), ("1 > 0", None), ("exposed > 0 at E..H", None),
     ],
 )  # fmt: skip
-def test_conditions_compare_the_best_level_of_each_record(condition: str, holds: bool) -> None:
-    assert met(condition, AUDIT) is holds
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "",
-        "exposed",
-        f"exposed > {'9' * 5000}",
-        "exposed > x",
-        "leaked > 0",
-        "exposed > 0 at Z",
-        "1 > 0",
-        "exposed > 0 at E..H",
-    ],
-)
-def test_what_is_no_condition_is_refused(condition: str) -> None:
-    with pytest.raises(UserError, match="no condition"):
-        check(condition)
+def test_conditions_compare_the_best_level_of_each_record(condition: str, holds: bool | None) -> None:
+    if holds is None:
+        with pytest.raises(UserError, match="no condition"):
+            check(condition)
+    else:
+        assert met(condition, AUDIT) is holds
 
 
 def test_durations_and_sizes() -> None:

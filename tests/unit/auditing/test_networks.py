@@ -1,27 +1,29 @@
-"""Networks as people bring them: dropout, batch norm in both modes, residual networks, records of numbers."""
+"""Networks as people bring them: what is odd on one of them loses its own row, with the reason."""
 
-import sys
-import time
-from contextlib import suppress
-from copy import deepcopy
-from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from clients import faces, mlp
-from torch import nn
+from clients import Own, client_of, faces, frozen, mlp, observed, round_of
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.parametrizations import weight_norm
 
-from leakbench import attacks
-from leakbench.audit.attacks import OutOfTime, catalogue, exact, matching, within
+from leakbench.audit.attacks import attack, besides
 from leakbench.audit.audit import of_client
-from leakbench.audit.client import client
-from leakbench.audit.found import READ, RECOGNISABLE, Found
-from leakbench.audit.look import look
-from leakbench.audit.remedies import grouped, largest, noisy, remedies
-from leakbench.audit.view import facts, view
+from leakbench.audit.client import facts, view
+from leakbench.audit.detectors import alarms
+from leakbench.audit.findings import READ
+from leakbench.audit.network import fixed, reason
+from leakbench.audit.predictions import look
+from leakbench.audit.replay import watched
+from leakbench.base.errors import Unfit, UserError
+
+
+def rows(records: int = 4) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.rand(records, 12), torch.arange(records) % 3
 
 
 def convolutional() -> nn.Module:
@@ -32,266 +34,244 @@ def convolutional() -> nn.Module:
     )  # fmt: skip
 
 
-def pictures(records: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+def pictures(records: int = 2) -> tuple[Tensor, Tensor]:
     torch.manual_seed(1)
     return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
 
 
+def twice() -> nn.Module:
+    layer = nn.Linear(12, 12)
+    return nn.Sequential(layer, nn.ReLU(), layer, nn.ReLU(), nn.Linear(12, 3))
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(weight_norm(nn.Linear(12, 20)), nn.ReLU(), nn.Linear(20, 3))
+
+
+def unused() -> nn.Module:
+    return Own(lambda net, x: net.a(x), a=nn.Linear(12, 3), b=nn.Linear(7, 2))
+
+
+def without_gradient(net: Any, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        hidden = net.a(x.flatten(1))
+    return net.b(hidden.relu()) if hasattr(net, "b") else hidden  # type: ignore[no-any-return]
+
+
+def blind() -> nn.Module:
+    return Own(without_gradient, a=nn.Linear(12, 20), b=nn.Linear(20, 3))
+
+
+def picky() -> nn.Module:
+    """Return a network that fails on numbers outside of 0 to 1, which attacks try."""
+    return Own(
+        lambda net, x: net.b(net.a((x * 10).long()).mean(1)), a=nn.Embedding(11, 16), b=nn.Linear(16, 3)
+    )
+
+
+def compiled() -> nn.Module:
+    made: nn.Module = torch.compile(nn.Sequential(nn.Linear(12, 60), nn.ReLU(), nn.Linear(60, 3)))  # type: ignore[assignment]
+    return made
+
+
+@pytest.mark.parametrize("make", [twice, normed, unused, blind, picky, compiled])
+def test_an_ordinary_module_is_audited_to_the_page(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    # Attacks that read all records end early, however long they may take.
+    found = of_client(client_of(make(), rows()), 60 if make is compiled else 1, lambda line: None)
+    assert [each.attack for each in found.found][:3] == ["fidel", "peel", "spear"]
+    assert found.headline() in found.page()
+    assert all("\n" not in each.why_not for each in [*found.found, *found.alarms])
+    if make is compiled:
+        assert found.exposed() == 4
+
+
+def test_an_attack_that_fails_says_why_and_the_next_one_runs() -> None:
+    found = attack("invg", *observed(picky(), rows()), 60)
+    assert found.why_not.startswith("fails on this network (IndexError: index out of range")
+    assert (found.levels, found.out_of_time) == ([0] * 4, False)
+
+
+def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise KeyError("network.1.weight")
+
+    seen = observed(compiled(), rows())
+    monkeypatch.setattr("leakbench.federation.detectors.isolation.fidel", fails)
+    monkeypatch.setattr("leakbench.audit.attacks.labels", fails)
+    monkeypatch.setattr("leakbench.attacks.run", fails)
+    by = {each.detector: each for each in alarms([seen], 600)}
+    why = "it needs the update of 1.weight, which is not sent under this name"
+    assert (by["isolation"].why_not, by["rows_alike"].why_not) == (why, "")
+    assert next((each.line, each.ran) for each in besides(*seen)) == (why, False)
+    assert attack("fidel", *seen, 60).why_not == why
+
+
+def test_a_detector_leaves_a_network_with_a_shared_layer_as_it_was_for_the_next() -> None:
+    torch.manual_seed(0)
+    by = {each.detector: each for each in alarms([observed(twice(), rows())], 600)}
+    assert by["d_snr"].why_not == by["isolation"].why_not == ""
+
+
+def test_no_reason_advises_what_an_audit_has_no_option_for() -> None:
+    for problem, words in (
+        (
+            Unfit("attack: the victim has no dense layer (set labels: oracle)"),
+            "the victim has no dense layer",
+        ),
+        (Unfit("not run: it needs others (--batch)"), "not run: it needs others (--batch)"),
+        (ValueError("two\nlines"), "fails on this network (ValueError: two lines)"),
+        (KeyError("k"), "fails on this network (KeyError: 'k')"),
+    ):
+        assert reason(problem) == words
+
+
 def test_dropout_is_read_off_and_what_peeling_proves_behind_it_was_read() -> None:
-    played = client((mlp(400, dropout=0.5), nn.CrossEntropyLoss(), faces(6)), local_steps=1).play()
-    observation, truth = view(played)
+    observation, truth = observed(mlp(400, dropout=0.5), 6)
     assert observation.dropout
     assert "peel" not in look(observation, truth).predicted
-    peeled = exact("peel", catalogue()["peel"], observation, truth, 60)
+    peeled = attack("peel", observation, truth, 60)
     assert peeled.proven == peeled.count(READ)
-    assert exact("fidel", catalogue()["fidel"], observation, truth, 60).count(READ) > 0
+    assert attack("fidel", observation, truth, 60).count(READ) > 0
     # In evaluation mode nothing is dropped.
-    still = client((mlp(400, dropout=0.5).eval(), nn.CrossEntropyLoss(), faces(6)), local_steps=1).play()
-    assert not view(still)[0].dropout
+    assert not observed(mlp(400, dropout=0.5).eval(), 6)[0].dropout
 
 
-@pytest.mark.parametrize(("training", "mode"), [(True, "train"), (False, "eval")])
-def test_batch_norm_goes_by_the_mode_that_the_client_trains_in(training: bool, mode: str) -> None:
-    network = convolutional().train(training)
-    played = client((network, nn.CrossEntropyLoss(), pictures()), local_steps=1).play()
+@pytest.mark.parametrize("kind", ["train", "eval", "mixed"])
+def test_each_batch_norm_goes_by_the_mode_that_the_client_trains_in(kind: str) -> None:
+    network, batch = convolutional().train(kind == "train"), pictures()
+    if kind == "mixed":
+        norms = nn.BatchNorm1d(30).eval(), nn.BatchNorm1d(9)
+        network = nn.Sequential(nn.Linear(12, 30), norms[0], nn.ReLU(), nn.Linear(30, 9), norms[1])
+        batch = rows(8)
+    played = round_of(network, batch)
     observation, truth = view(played)
-    assert observation.mode == mode
+    assert observation.mode == ("eval" if kind == "eval" else "train")
+    if kind == "mixed":
+        assert facts(played, observation)["batch norm by"].startswith("mixed: sent statistics in 1")
     # The attacker's model causes the client's very update.
     model = observation.model()
-    loss = nn.functional.cross_entropy(model(truth.images), truth.labels)
-    for (name, _), found in zip(
-        model.named_parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True
-    ):
+    named = dict(model.named_parameters())
+    slopes = torch.autograd.grad(cross_entropy(model(truth.images), truth.labels), list(named.values()))
+    for name, slope in zip(named, slopes, strict=True):
         sent = observation.update(name)[0, 0]
-        assert (found - sent).norm() <= 1e-4 * sent.norm() + 1e-6, name
-
-
-def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = client((convolutional().eval(), nn.CrossEntropyLoss(), pictures(1)), local_steps=1).play()
-    observation, truth = view(played)
-    about = catalogue()["invg"] | {"longest": 120}
-    found = matching("invg", about, observation, truth, 300)
-    assert found.trials >= 3
-    assert found.iterations == 120
-    assert found.interval is not None
-    # A hundredth of a second: no machine finishes a hundred iterations of three trials in it.
-    short = matching("invg", about, observation, truth, 0.01)
-    assert short.levels == [0]
-    assert "budget" in short.why_not
-    # A search that its share is too short for takes what is left of the budget, and no more than it needs.
-    # It may take twice the time that its first steps foretell. They foretell 33 s here, so that the search is
-    # not ended where a machine stalls for a second.
-    monkeypatch.setattr("leakbench.audit.attacks._cost", lambda entry, observation: (1.0, 0.1))
-    whole = matching("invg", about, observation, truth, 0.01, 300)
-    assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
-
-
-def test_a_budget_that_is_spent_starts_nothing() -> None:
-    """A limit of no time is not a missing limit."""
-    played = client((mlp(200), nn.CrossEntropyLoss(), faces(4)), local_steps=1).play()
-    entries = catalogue()
-    for name, run in (("spear", exact), ("invg", matching)):
-        found = run(name, entries[name], *view(played), -1.0)
-        assert "budget" in found.why_not
-
-
-def test_an_alarm_leaves_gradients_as_they_were() -> None:
-    """It may ring while a block of torch.no_grad() begins or ends, when nothing puts the switch back."""
-    with suppress(OutOfTime), within(0.05):
-        torch.set_grad_enabled(False)
-        time.sleep(60)
-    assert torch.is_grad_enabled()
-
-
-@pytest.mark.parametrize(("longer", "kept", "took"), [(300, 300, 1.0), (80, 100, 1.0), (300, 100, 50.0)])
-def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
-    longer: int, kept: int, took: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[str, float]] = []
-
-    def searched(name: str, about: dict[str, Any], *_: Any) -> Found:
-        asked.append((name, _[2]))
-        again = len(asked) == 3
-        quality = [0.2, 0.3] if name == "agic" else [0.1, 0.3]
-        return Found(
-            name, about["title"], "matching", "C", "", 2, [0, 0], trials=3,
-            iterations=longer if again else 100, quality=quality, seconds=took,
-        )  # fmt: skip
-
-    monkeypatch.setattr("leakbench.audit.audit.matching", searched)
-    own = client((convolutional().eval(), nn.CrossEntropyLoss(), pictures(2)), local_steps=1)
-    lines: list[str] = []
-    found = of_client(own, 60, lines.append)
-    # Only if that leaves half as much again.
-    assert [name for name, _ in asked] == ["invg", "agic", "agic"][: 2 if took > 40 else 3]
-    # The share of what would help comes on top.
-    assert all(seconds > 0.3 * 60 for _, seconds in asked[2:])
-    assert [each.iterations for each in found.found[3:]] == [100, kept]
-    assert any("rest of the budget" in line for line in lines) == (longer == kept)
-
-
-def test_no_library_catches_the_end_of_the_time() -> None:
-    with suppress(OutOfTime), within(0.05):
-        with suppress(Exception):
-            time.sleep(60)
-        pytest.fail("the alarm was caught")
-
-
-def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is raised while an object is deleted goes nowhere, and of an alarm nobody need be told."""
-    ignored = []
-    monkeypatch.setattr("sys.unraisablehook", lambda problem: ignored.append(problem.exc_type))
-    monkeypatch.setattr("leakbench.audit.attacks.AGAIN", 0.05)
-
-    class Slow:
-        def __del__(self) -> None:
-            time.sleep(60)
-
-    class Broken:
-        def __del__(self) -> None:
-            raise ValueError
-
-    with suppress(OutOfTime), within(0.05):
-        Broken()
-        Slow()
-        time.sleep(60)
-        pytest.fail("the alarm never rang")
-    assert ignored == [ValueError]
-
-
-def test_an_attack_that_is_stopped_leaves_no_module_half_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "slow_module.py").write_text("import time\n\ntime.sleep(0.3)\nwhole = True\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with suppress(OutOfTime), within(0.05):
-        import_module("slow_module")
-        time.sleep(60)
-        pytest.fail("the alarm never rang")
-    assert sys.modules.pop("slow_module").whole
+        assert (slope - sent).norm() <= 1e-4 * sent.norm() + 1e-5, name
 
 
 def test_a_residual_network_is_looked_at_and_attacked() -> None:
     torchvision = pytest.importorskip("torchvision")
     torch.manual_seed(0)
-    network = torchvision.models.resnet18(num_classes=10)
-    played = client((network, nn.CrossEntropyLoss(), pictures(2)), local_steps=1).play()
+    played = round_of(torchvision.models.resnet18(num_classes=10), pictures())
     observation, truth = view(played)
     assert facts(played, observation)["parameters"] == 11_181_642
     seen = look(observation, truth)
     assert not seen.pixels
     assert "20 layers" in seen.facts["batch norm"]
-    assert exact("peel", catalogue()["peel"], observation, truth, 60).why_not
+    assert attack("peel", observation, truth, 60).why_not
 
 
 def test_records_of_numbers_are_read() -> None:
     torch.manual_seed(0)
     inputs = torch.randn(10, 12) * torch.logspace(-1, 2, 12)
     network = nn.Sequential(nn.Linear(12, 400), nn.ReLU(), nn.Linear(400, 3))
-    own = client((network, nn.CrossEntropyLoss(), (inputs, torch.randint(0, 3, (10,)))), None, 1)
-    observation, truth = view(own.play())
-    found = exact("fidel", catalogue()["fidel"], observation, truth, 60)
+    observation, truth = observed(network, (inputs, torch.randint(0, 3, (10,))))
+    found = attack("fidel", observation, truth, 60)
     assert found.count(READ) == look(observation, truth).predicted["fidel"] > 0
 
 
-def test_labels_and_members_are_found() -> None:
-    own = client((mlp(200), nn.CrossEntropyLoss(), faces(40)), 8, local_steps=2)
-    lines: list[str] = []
-    found = of_client(own, 5, lines.append)
-    told = {each.title: each.line for each in found.besides}
-    # Seven of these eight pictures are faces, so four of each class are right of five.
-    assert told["label counts"] == "8 of 8 labels are right (5 by guessing all classes equally often)"
-    assert told["membership"].startswith("8 of 8 records are recognised as members, and 0 of 32")
-
-
-@pytest.mark.parametrize(
-    ("rule", "bias"),
-    [("counted", True), ("counted", False), ("llg", True), ("llg", False), ("zlg", True), ("ilrg", True)],
-)
-def test_labels_are_counted_behind_a_single_logit(rule: str, bias: bool) -> None:
-    """As of the network with two scores that says the same: 0 and the logit."""
-    torch.manual_seed(0)
-    inputs, targets = torch.rand(12, 20), torch.tensor([1.0] * 10 + [0.0] * 2)
-    one = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 1, bias=bias))
-    two = nn.Sequential(deepcopy(one[0]), nn.ReLU(), nn.Linear(30, 2, bias=bias))
-    two[2].load_state_dict({n: torch.cat([0 * value, value]) for n, value in one[2].state_dict().items()})
-    found = []
-    for network, loss in ((one, nn.BCEWithLogitsLoss()), (two, nn.CrossEntropyLoss())):
-        own = inputs, targets[:, None] if network is one else targets.long()
-        observation, _ = view(client((network, loss, own), local_steps=1).play())
-        entry = {"module": "labels", "parameters": {}, "labels": rule}
-        made = attacks.run(entry, replace(observation, labelling=rule), torch.Generator().manual_seed(0))
-        assert made.labels is not None
-        found.append(sorted(made.labels[0, 0].tolist()))
-    assert found[0] == found[1]
-    if rule == "counted" and bias:
-        assert found[0] == [0, 0, *[1] * 10]
-
-
-def test_changes_do_what_they_say() -> None:
-    update = {"a": torch.randn(1000), "b": torch.randn(50, 20)}
-    kept = largest(update, 0.1)
-    assert sum(int((value != 0).sum()) for value in kept.values()) == pytest.approx(200, abs=1)
-    noise = torch.cat([(noisy(update, 0.5)[name] - update[name]).flatten() for name in update])
-    assert float(noise.std()) == pytest.approx(0.5, rel=0.1)
-    norms = [m for m in grouped(convolutional()).modules() if isinstance(m, nn.GroupNorm)]
-    assert [norm.num_channels for norm in norms] == [4]
-
-
-def test_what_helps_is_ranked_with_its_price() -> None:
-    inputs, targets = faces(16)
-    own = client((mlp(400), nn.CrossEntropyLoss(), (inputs, targets), faces(64, 100)), 4, local_steps=1)
-    found = of_client(
-        own, 60, lambda line: None, defence=lambda update: update | {"1.bias": update["1.bias"] * 0}
-    )
-    by = {each.what: each for each in found.remedies}
-    assert by["noise of 1 of the update's norm"].read == 0
-    assert "0.018" in by["noise of 1 of the update's norm"].note
-    assert by["batch × 2"].read > 0
-    assert by["secure sum of 5 clients"].why_not
-    # Without the bias's gradient Fidel knows records up to their brightness, and peeling nothing.
-    assert by["your defence"].read == 0
-    assert by["top 1% of coordinates"].accuracy is not None
-    assert not any(each.unfinished for each in by.values() if each.what.startswith("noise"))
-    measured = [each for each in found.remedies if not each.why_not]
-    assert measured == sorted(measured, key=lambda each: each.rank())
-    assert found.remedies[: len(measured)] == measured
-
-
-def test_a_search_that_found_the_leak_runs_again_after_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leakbench.audit.remedies._of_clients", lambda own: ())
-    monkeypatch.setattr("leakbench.audit.remedies.KEPT", ())
-    monkeypatch.setattr("leakbench.audit.remedies.NOISE", (1.0,))
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(512, 4))
-    slope = torch.linspace(0, 1, 8)
-    own = client(
-        (network, nn.CrossEntropyLoss(), ((slope[:, None] * slope)[None, None], torch.tensor([1]))), 1, 1
-    )
+@pytest.mark.parametrize("steps", [1, 2])
+def test_what_is_not_trained_is_not_sent(steps: int) -> None:
+    network = frozen(mlp(60, 20), "1.weight", "1.bias")
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    own = client_of(network, steps=steps)
     played = own.play()
-    about = catalogue()["invg"] | {"longest": 100}
-    found = matching("invg", about, *view(played), 600)
-    assert (found.count(READ), found.count(RECOGNISABLE), found.iterations) == (0, 1, 100)
-    # The same update is searched with the same seeds, so that a defence that does nothing changes nothing.
-    by = {each.what: each for each in remedies(own, played, [found], 600, lambda update: update)}
-    idle, noise = by["your defence"], by["noise of 1 of the update's norm"]
-    assert (idle.seen_before, idle.seen, idle.hidden, idle.unfinished) == (1, 1, 0, False)
-    assert (noise.seen, noise.hidden, noise.unfinished) == (0, 1, False)
-    assert list(by) == ["noise of 1 of the update's norm", "your defence"]
-    # Without the time for a search as long as a search must be, nothing is claimed of any change.
-    (nothing,) = remedies(own, played, [found], 0.5)
-    assert nothing.what == "every change"
-    assert "InvG did not run again" in nothing.why_not
+    observation, _ = view(played)
+    assert list(played.update) == ["3.weight", "3.bias", "5.weight", "5.bias"]
+    assert played.plain_loss
+    model = observation.model()
+    assert {name for name, _ in model.named_parameters()} == set(observation.updates)
+    assert torch.equal(model.get_buffer("network.1.weight"), before["1.weight"])
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    found = of_client(own, 1, lambda line: None)
+    assert found.about["not trained"] == "2 of 6 tensors"
+    assert any("2 of 6 tensors are not trained" in line for line in found.assumptions)
 
 
-def test_a_defence_that_fails_is_named_and_takes_no_other_result() -> None:
-    own = client((mlp(400), nn.CrossEntropyLoss(), faces(8)), 4, local_steps=1)
-    for defence, words in (
-        (lambda update: 1 / 0, "ZeroDivisionError"), (lambda update: {}, "other tensors"),
-        (lambda update: dict.fromkeys(update, 0), "other tensors"),
-        (lambda update: {name: value * torch.nan for name, value in update.items()}, "holds NaN or Inf"),
-    ):  # fmt: skip
-        found = of_client(own, 30, lambda line: None, defence=defence)
-        by = {each.what: each for each in found.remedies}
-        assert words in by["your defence"].why_not
-        assert not by["top 10% of coordinates"].why_not
+def test_a_layer_that_no_loss_reaches_is_not_trained() -> None:
+    assert list(round_of(unused(), rows()).update) == ["a.weight", "a.bias"]
+
+
+FIRST, LAST = ("1.weight", "1.bias"), ("3.weight", "3.bias")
+WEIGHT = "the weight of the {} dense layer, {}, is not trained and not sent"
+
+
+def test_nothing_is_read_of_a_layer_that_is_not_sent() -> None:
+    observation, truth = observed(frozen(mlp(400), *FIRST))
+    why = WEIGHT.format("first", 1)
+    assert {attack(name, observation, truth, 60).why_not for name in ("fidel", "peel", "spear")} == {why}
+    (isolation,) = [each for each in alarms([(observation, truth)], 600) if each.detector == "isolation"]
+    assert isolation.why_not == why.replace(", 1,", "")
+    counts = next(each for each in besides(*observed(frozen(mlp(40), *LAST))) if each.title == "label counts")
+    assert (counts.line, counts.ran) == (WEIGHT.format("last", 3), False)
+
+
+def test_without_the_bias_records_are_known_up_to_their_scale() -> None:
+    images, labels = faces(4)
+    images = images / images.flatten(1).amax(1)[:, None, None]
+    seen = observed(frozen(mlp(400), "1.bias"), (images, labels))
+    assert attack("fidel", *seen, 60).count(READ) > 0
+    assert "the bias of the first dense layer, 1, is" in attack("peel", *seen, 60).why_not
+
+
+def test_a_client_that_trains_nothing_is_told_so() -> None:
+    still = mlp(20).requires_grad_(False)
+    with pytest.raises(UserError, match=r"no parameter is trained \(set requires_grad"):
+        round_of(still)
+    with pytest.raises(UserError, match=r"depends on no parameter that is trained .*no_grad"):
+        round_of(Own(without_gradient, a=nn.Linear(625, 2)))
+
+
+@pytest.mark.parametrize("chosen", ["by its optimiser", "by requires_grad"])
+def test_training_of_the_head_alone_sends_the_head(chosen: str) -> None:
+    network, (inputs, targets) = mlp(30, inputs=12, classes=3), rows()
+    if chosen == "by requires_grad":
+        frozen(network, *FIRST)
+
+    def train() -> None:
+        own = network[3] if chosen == "by its optimiser" else network  # type: ignore[index]
+        optimiser = torch.optim.SGD(own.parameters(), lr=0.05)
+        cross_entropy(network(inputs), targets).backward()
+        optimiser.step()
+
+    played = watched(train)[1].read()
+    assert tuple(played.update) == LAST
+    assert played.plain_loss
+    assert set(view(played)[0].updates) == {f"network.{name}" for name in LAST}
+
+
+@pytest.mark.parametrize("make", [lambda: nn.LSTM(5, 4), lambda: nn.MultiheadAttention(4, 2)])
+def test_a_layer_with_fixed_weights_computes_what_it_did(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    layer = make()
+    inputs = torch.rand(3, 2, 5)
+    given = (inputs,) if isinstance(layer, nn.LSTM) else (inputs[..., :4],) * 3
+    before = layer(*given)[0]
+    fixed(layer, ())
+    assert not list(layer.parameters())
+    assert torch.equal(layer(*given)[0], before)
+    for value in layer.buffers():
+        value.zero_()
+    assert not torch.equal(layer(*given)[0], before)
+
+
+def test_activations_without_a_second_derivative_are_searched() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Linear(12, 9), nn.Hardswish(), nn.Linear(9, 9), nn.Hardsigmoid(), nn.Linear(9, 3)
+    )
+    inputs, targets = rows(8)
+    model = observed(network, (inputs, targets))[0].model()
+    pixels = (3 * inputs[:, :, None, None]).requires_grad_()
+    assert torch.allclose(model(pixels), network(pixels.flatten(1)), atol=1e-5)
+    slopes = torch.autograd.grad(model(pixels).square().sum(), list(model.parameters()), create_graph=True)
+    assert torch.autograd.grad(slopes[0].square().sum(), pixels)[0].any()

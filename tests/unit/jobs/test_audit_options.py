@@ -40,8 +40,8 @@ def test_a_report_that_cannot_be_written_is_told_first(out: str, capsys: pytest.
 
 
 def _empty() -> dict[str, Any]:
-    from leakbench.audit.audit import Audit
-    from leakbench.audit.look import Look
+    from leakbench.audit.predictions import Look
+    from leakbench.audit.report import Audit
 
     return Audit(1, {}, Look()).to_dict()
 
@@ -58,7 +58,7 @@ def test_the_demo_is_a_flag_and_no_name(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def supervised(work: Any, tell: Any, *more: Any) -> dict[str, Any]:
+    def supervised(work: Any, given: Any, tell: Any, *more: Any) -> dict[str, Any]:
         tell("batch × 2")
         return {"audit": _empty(), "pictures": []}
 

@@ -1,8 +1,10 @@
-"""What closed forms say of a round before any attack runs, and what its first and last dense layer send."""
+"""What is known of a round before any attack runs: closed forms, and the alarms of a client's detectors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +14,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.attacks.exact.opened import opened
 from leakbench.attacks.matching.received import as_gradient, local_steps, noise_images
-from leakbench.audit.found import in_all
-from leakbench.audit.round import reason
-from leakbench.audit.view import Truth, plain
+from leakbench.audit.client import Truth, plain
+from leakbench.audit.findings import in_all
+from leakbench.audit.network import reason
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import first_dense, last_dense, normalisation
 from leakbench.observations.observation import Observation
@@ -39,10 +41,15 @@ def unsent(observation: Observation, layer: nn.Module, name: str, part: str) -> 
 
 
 def check_sent(observation: Observation, layer: nn.Module, name: str, *parts: str) -> None:
-    """Raise Unfit for the first of these tensors of the first dense layer that is not sent."""
     for part in parts:
         if why := unsent(observation, layer, name, part):
             raise Unfit(f"the {part} of the first dense layer, {short(name)}, {why}")
+
+
+def noise(observation: Observation) -> Tensor:
+    """Return noise in the form of an observation's records."""
+    rows, columns, channels = observation.network["shape"]
+    return noise_images((channels, rows, columns))
 
 
 def readable(observation: Observation, needs_bias: bool) -> Observation:
@@ -50,8 +57,7 @@ def readable(observation: Observation, needs_bias: bool) -> Observation:
     # A bias that is not trained tells nothing of the scale of a record. An attack that can do without that
     # scale is given a bias that did not change. Raises Unfit if there is no such layer, or if it is not sent.
     model = observation.model()
-    rows, columns, channels = observation.network["shape"]
-    name, _ = first_dense(model, noise_images((channels, rows, columns))[:2])
+    name, _ = first_dense(model, noise(observation)[:2])
     layer = model.get_submodule(name)
     check_sent(observation, layer, name, "weight", *(["bias"] if needs_bias else []))
     if "bias" not in dict(layer.named_buffers(recurse=False)):
@@ -74,7 +80,6 @@ def outputs(model: nn.Module, layer: nn.Module, images: Tensor) -> tuple[Tensor,
 def uncountable(observation: Observation) -> str:
     """Return in words why no label counts follow from the last dense layer; empty if they follow."""
     model = observation.model()
-    rows, columns, channels = observation.network["shape"]
     try:
         name = last_dense(model)
     except Unfit:
@@ -82,7 +87,7 @@ def uncountable(observation: Observation) -> str:
     layer = model.get_submodule(name)
     if why := unsent(observation, layer, name, "weight"):
         return f"the weight of the last dense layer, {short(name)}, {why}"
-    scores, returned = outputs(model, layer, noise_images((channels, rows, columns))[:2])
+    scores, returned = outputs(model, layer, noise(observation)[:2])
     alike = [each for each in returned if each.shape == scores.shape or each.shape == scores[:, 1:].shape]
     if len(returned) != 1 or not alike:
         return f"the last dense layer, {short(name)}, does not return the scores of the classes"
@@ -127,6 +132,39 @@ def hides_records(model: nn.Module, layer: nn.Module, images: Tensor, output: Te
     finally:
         hook.remove()
     return _same(through, model(images))
+
+
+def second_derivatives(model: nn.Module, inputs: Tensor) -> float:
+    """Return by what share second derivatives are off, of a network with backward passes of its own; or 0."""
+    scores, nodes = model(inputs), set[Any]()
+    waiting = [scores.grad_fn]
+    while waiting:
+        if (node := waiting.pop()) is not None and node not in nodes:
+            nodes.add(node)
+            waiting += [each for each, _ in node.next_functions]
+    if not any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in nodes):
+        return 0.0
+    exact = deepcopy(model).double()
+    parameters = list(exact.parameters())
+    rng = torch.Generator().manual_seed(0)
+    along = [torch.randn(p.shape, generator=rng, dtype=p.dtype) for p in parameters]
+    step = 1e-7 * torch.randn(inputs.shape, generator=rng, dtype=torch.float64)
+
+    def slope(x: Tensor) -> Tensor:
+        loss = cross_entropy(exact(x), torch.zeros(len(x), dtype=torch.long))
+        found = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
+        return torch.stack([(value * a).sum() for value, a in zip(found, along, strict=True)]).sum()
+
+    x = inputs.double().requires_grad_()
+    try:
+        (claimed,) = torch.autograd.grad(slope(x), x)
+    except RuntimeError:
+        # A search says so itself.
+        return 0.0
+    true = float((slope(x + step) - slope(x - step)).detach()) / 2
+    told = float((claimed * step).sum())
+    off = abs(true - told) / max(abs(true), abs(told), 1e-300)
+    return off if off > SAME else 0.0
 
 
 def _read(model: nn.Module, images: Tensor) -> Tensor:
@@ -179,6 +217,12 @@ def look(observation: Observation, truth: Truth | None) -> Look:
             f"{len(still)} of {len(observation.updates)} tensors have an update of zero, which tells nothing "
             "(a last layer that begins at zero lets no gradient pass)"
         )
+    with _noting(found, "second derivatives"):
+        if not observation.dropout and (off := second_derivatives(model, noise(observation)[:2])):
+            found.facts["second derivatives"] = (
+                f"those of the network's own backward passes are off by {off:.0%}: searches go by them, and "
+                "may find less than is there"
+            )
     bins = max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)
     trap = (1 - 1 / max(bins, 1)) ** (records - 1)
     found.facts["an active server"] = (
@@ -197,18 +241,17 @@ def _noting(found: Look, question: str) -> Iterator[None]:
 
 
 def _of_first(found: Look, model: nn.Module, observation: Observation) -> None:
-    rows, columns, channels = observation.network["shape"]
-    noise = noise_images((channels, rows, columns))
+    inputs = noise(observation)
     try:
-        found.layer, read = first_dense(model, noise)
+        found.layer, read = first_dense(model, inputs)
     except Unfit:
         found.facts["first layer"] = (
             "no dense layer is seen to read a flattened record: nothing can be divided out"
         )
         return
-    mean, deviation = normalisation(model, channels)
-    found.pixels = read.shape == noise.shape and torch.allclose(
-        read, (noise - mean) / deviation, rtol=1e-4, atol=1e-5
+    mean, deviation = normalisation(model, inputs.shape[1])
+    found.pixels = read.shape == inputs.shape and torch.allclose(
+        read, (inputs - mean) / deviation, rtol=1e-4, atol=1e-5
     )
 
 
@@ -253,8 +296,10 @@ def _of_neurons(
     found.facts["neurons open for one record alone"] = (
         f"{found.degrees[1]}, which give away {alone} {in_all(records)}"
     )
-    # Several steps open other neurons, dropout closes some, and batch norm ties records together.
-    still = plain(observation) and not observation.dropout and observation.mode != "train"
+    # Several steps open other neurons, dropout closes some, batch norm ties records together, and a low
+    # precision rounds what the closed forms divide.
+    odd = observation.dropout or observation.mode == "train" or "precision" in observation.local
+    still = plain(observation) and not odd
     if layer.bias is not None and still and sent_alone(observation, found.layer, truth.images, slope):
         found.predicted["fidel"] = alone
         if relu and hides_records(model, layer, truth.images, z):

@@ -9,24 +9,23 @@ from pathlib import Path
 
 import chromium
 import pytest
-from clients import faces, mlp
-from torch import nn
+from clients import client_of, mlp
 
-from leakbench.audit.audit import Audit, of_client
-from leakbench.audit.client import client
-from leakbench.audit.found import Found
-from leakbench.audit.look import Look
+from leakbench.audit.audit import of_client
+from leakbench.audit.findings import Found
+from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
-from leakbench.audit.report import SOURCES, page
+from leakbench.audit.report import SOURCES, Audit, page
 from leakbench.papers.bibliography import source
 
 
 @cache
 def audited() -> Audit:
     """Return the audit of 8 pictures in a network that gives them away."""
-    own = client((mlp(400), nn.CrossEntropyLoss(), faces(16)), 8, local_steps=1)
+    own = client_of(mlp(400), 16, records=8)
     found = of_client(own, 20, lambda line: None, show=True)
     found.source, found.declared = "my_app.py:client", {"clients": 100.0, "rounds": 10.0, "prior": 0.5}
+    found.command = "leakbench audit my_app.py:client"
     return found
 
 
@@ -47,7 +46,7 @@ def test_the_page_says_what_it_must() -> None:
     assert "not tried" in visible
     # 0.5 × 100 clients × 10 rounds × 8 records.
     assert "4,000" in visible
-    assert "leakbench audit my_app.py:client --batch 8 --local-steps 1 --budget 20s" in visible
+    assert "<pre>leakbench audit my_app.py:client</pre>" in visible
     for section in ("measured", "declared", "combined", "takes for granted", "impact assessment"):
         assert section in visible
 
@@ -67,7 +66,7 @@ def test_the_page_cites_what_the_bibliography_says() -> None:
 
 def test_only_what_lowers_the_numbers_would_help() -> None:
     lines: list[str] = []
-    own = client((mlp(400), nn.CrossEntropyLoss(), faces(16)), 8, local_steps=1)
+    own = client_of(mlp(400), 16, records=8)
     found = of_client(own, 20, lines.append)
     by = {each.what: each for each in found.remedies}
     assert (by["batch × 2"].read, by["batch × 2"].verdict) == (8, "does not help")
@@ -128,7 +127,7 @@ def test_pictures_are_only_there_where_they_are_asked_for() -> None:
      (3, ["worst for the client", "median", "best for the client"])],
 )  # fmt: skip
 def test_each_record_is_shown_once(records: int, shown: list[str]) -> None:
-    own = client((mlp(400), nn.CrossEntropyLoss(), faces(records)), local_steps=1)
+    own = client_of(mlp(400), records)
     found = of_client(own, 5, lambda line: None, show=True)
     assert [each["which"] for each in found.pictures] == shown
     assert ("of 1 record," in found.headline()) == (records == 1)

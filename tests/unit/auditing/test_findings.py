@@ -1,11 +1,15 @@
 """Levels of records: read, recognisable, or neither."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from clients import faces
 
-from leakbench.audit.found import LABELLED, NOTHING, READ, RECOGNISABLE, score
-from leakbench.audit.view import Truth
+from leakbench.audit.client import Truth
+from leakbench.audit.findings import LABELLED, NOTHING, READ, RECOGNISABLE, Found, score
+from leakbench.audit.predictions import Look
+from leakbench.audit.report import Audit
 from leakbench.metrics.exact import exact
 
 
@@ -57,3 +61,14 @@ def test_more_candidates_than_records_may_serve_each() -> None:
     many = torch.cat([torch.rand(40, 1, 25, 25, generator=torch.Generator().manual_seed(1)), known.images])
     assert score(many, None, known).levels == [READ] * 3
     assert np.isfinite(score(many, None, known).error).all()
+
+
+def test_a_wrong_proof_certifies_nothing() -> None:
+    found = Found("peel", "Peeling", "exact", "B", "", 2, [READ, NOTHING], proven=2)
+    assert "read 1 of 2 records (0 with label, 2 proven, 1 of them wrongly)" in found.line()
+    audit = Audit(2, {}, Look(), found=[found])
+    assert "certified" not in audit.headline()
+    assert "1 of 2 are proven wrongly" in audit.page()
+    audit.found = [replace(found, proven=1)]
+    assert audit.headline().endswith("certified")
+    assert "each record is proven" in audit.page()

@@ -1,42 +1,143 @@
-"""What the server sees of a round, as an observation for attacks, and the truth by which they are scored."""
+"""What an audit may ask of somebody's own network, and that network as an attacker has it."""
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
-from torch.nn.functional import batch_norm, relu6
+from torch.nn.functional import batch_norm, binary_cross_entropy_with_logits, cross_entropy, relu6
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.utils._pytree import tree_leaves
 
-from leakbench.audit.round import PLAIN, Round, classes_in, failing, leaves, scores, untrained
+from leakbench.base.errors import UserError
+from leakbench.base.tensors import Tensors
 from leakbench.networks.layers import Normalise
-from leakbench.observations.observation import Observation
 
-# The label of a record whose target is no class. No attack names it.
-UNKNOWN = -2
+# The largest number of letters that are kept of a message that leakbench did not write.
+LONGEST = 200
+# The loss that most attacks take for granted, in words.
+PLAIN = "mean cross-entropy"
+# Advice of the catalogue's attacks, which names options that an audit does not have.
+_ADVICE = re.compile(r" \((?:set|leave) [^()]*\)")
+# The name of a tensor, in the error of an attack that looked for it among those that were sent.
+_TENSOR = re.compile(r"(?:network\.)?([\w.]+\.(?:weight|bias))")
 
 
-@dataclass(frozen=True)
-class Truth:
-    """The private records, and records of other clients if there are any."""
+def one_line(problem: BaseException) -> str:
+    return " ".join(f"{type(problem).__name__}: {problem}".split())[:LONGEST].removesuffix(":")
 
-    # [n, channels, rows, columns] from 0 to 1; a record of k numbers has k channels of one row and column.
-    images: Tensor
-    # [n], all UNKNOWN if the targets are no classes.
-    labels: Tensor
-    others: Tensor | None = None
+
+def reason(problem: Exception) -> str:
+    """Return why something gave no result, in one line."""
+    # Any exception may come here, because the networks are somebody's own.
+    if isinstance(problem, UserError):
+        return _ADVICE.sub("", str(problem).removeprefix("attack: "))
+    if isinstance(problem, KeyError) and (tensor := _TENSOR.fullmatch(str(problem.args[0]))):
+        return f"it needs the update of {tensor[1]}, which is not sent under this name"
+    return f"fails on this network ({one_line(problem)})"
+
+
+@contextmanager
+def failing(what: str) -> Iterator[None]:
+    """Raise UserError, which says `what`, for any exception that somebody's own code raises in the block."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as problem:
+        raise UserError(f"{what} ({one_line(problem)})") from problem
+
+
+def entropy(output: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy of logits [n, classes], or of one logit of two classes: [n] or [n, 1]."""
+    if output.dim() == 1 or output.shape[1] == 1:
+        return binary_cross_entropy_with_logits(output.flatten(), targets.flatten().to(output))
+    return cross_entropy(output, targets.flatten().long())
+
+
+def classes_in(targets: Tensor | None, scores: Tensor) -> bool:
+    """Return whether each of these targets is one class of scores [n, classes], or of a single logit."""
+    if targets is None or targets.numel() != len(scores) or scores.dim() > 2:
+        return False
+    most = max(2, scores[0].numel())
+    return bool(((targets == targets.round()) & (targets >= 0) & (targets < most)).all())
+
+
+def leaves(output: Any) -> list[Tensor]:
+    """Return the tensors of real numbers in what a model returns, in order, also those in an object."""
+    known = isinstance(output, Tensor | dict | tuple | list) or not hasattr(output, "__dict__")
+    found = tree_leaves((dict(output) if isinstance(output, dict) else output) if known else vars(output))
+    return [each for each in found if isinstance(each, Tensor) and each.is_floating_point()]
+
+
+def scores(output: Any, records: int, of: str = "the batch") -> Tensor:
+    """Return what a model returned for each record: the first tensor with one row for each of them."""
+    # Raises UserError, which calls the inputs `of`, if there is none.
+    found = [each for each in leaves(output) if each.dim() and len(each) == records]
+    if not found:
+        what = f"{tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        raise UserError(f"the model returns {what} of {of}, and an audit needs one row of numbers a record")
+    return found[0]
+
+
+@contextmanager
+def precisions_in(model: nn.Module, found: set[str]) -> Iterator[None]:
+    """Add to `found` each precision below float32 in which a layer of a model computes in the block."""
+
+    def note(_: nn.Module, __: Any, output: Any) -> None:
+        low = {each.dtype for each in leaves(output)} - {torch.float32, torch.float64}
+        found.update(str(each).removeprefix("torch.") for each in low)
+
+    handles = [layer.register_forward_hook(note) for layer in model.modules() if not list(layer.children())]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """Return the network within what torch.compile, DataParallel or Opacus put around it."""
+    # An attacker has the code of the network, and need not wrap it.
+    for name in ("_orig_mod", "_module", "module"):
+        inner = getattr(model, name, None)
+        if isinstance(inner, nn.Module) and len(list(model.children())) == 1 and not list(
+            model.parameters(recurse=False)
+        ) and type(model).__module__.startswith(("torch.", "opacus.")):  # fmt: skip
+            return uncompiled(inner)
+    return model
+
+
+def finite(update: Tensors) -> Tensors:
+    """Return an update as it is. Raises UserError for NaN or Inf, out of which no attack reads anything."""
+    for name, value in update.items():
+        if not bool(value.isfinite().all()):
+            raise UserError(f"the update of {name} holds NaN or Inf (does this training converge?)")
+    return update
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+
+def untrained(model: nn.Module, sent: Collection[str]) -> str:
+    """Return in words how many tensors of a model are not in `sent`; empty if all are."""
+    names = [name for name, _ in model.named_parameters()]
+    missing = sum(name not in sent for name in names)
+    return f"{missing} of {len(names)} tensors" if missing else ""
 
 
 class Scores(nn.Module):
     """What a network returns as one row of numbers a record; one logit z of two classes as 0 and z."""
 
     def forward(self, output: Any) -> Tensor:
+        if isinstance(output, Proxy):
+            raise TypeError("what the network returns is not known before it runs")
         rows = output if isinstance(output, Tensor) else scores(output, len(leaves(output)[0]))
         rows = (rows if rows.element_size() > 2 else rows.float()).reshape(len(rows), -1)
         return rows if rows.shape[1] > 1 else torch.cat([torch.zeros_like(rows), rows], 1)
@@ -98,46 +199,6 @@ def in_float32() -> Iterator[None]:
         torch.autocast.__enter__, torch.autocast.__exit__ = own  # type: ignore[method-assign]
 
 
-def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Truth]:
-    """Return what the server sees of a round, and the truth, with inputs of other clients."""
-    mean, deviation, images = unit(played.inputs)
-    model = wrapped(played.model, played.inputs, mean, deviation, played.update, played.precision)
-    channels, rows, columns = images.shape[1:]
-    with torch.no_grad():
-        one = model.eval()(images[:1])
-    classes, targets = one.shape[1], played.targets
-    labels = torch.full((len(images),), UNKNOWN)
-    if targets is not None and classes_in(targets, one.expand(len(images), -1)):
-        labels = targets.flatten().long()
-    weights = {name: value.detach().cpu().numpy()[None].copy() for name, value in model.state_dict().items()}
-    observation = Observation(
-        network={"shape": [rows, columns, channels], "classes": classes},
-        weights=weights,
-        updates={f"network.{n}": v.float().cpu().numpy()[None, None] for n, v in played.update.items()},
-        origin=np.zeros(1, np.int64),
-        clients=[len(images)],
-        kind="gradient" if played.kind == "gradient" else "model",
-        mode="train" if batch_statistics(played.model) else "eval",
-        dropout=drops(played.model, played.inputs),
-        local={
-            "lr": played.lr,
-            "batch_size": played.batch_size,
-            "epochs": played.steps,
-            "loss": PLAIN if played.plain_loss else "another",
-            **({"optimiser": "adam"} if "Adam" in played.optimiser else {}),
-        },
-        own=model,
-    )
-    if others is not None:
-        others = others.reshape(-1, *images.shape[1:]) * deviation[:, None, None] + mean[:, None, None]
-    return observation, Truth(images, labels, others)
-
-
-def plain(observation: Observation) -> bool:
-    """Return whether clients are taken to train by the mean cross-entropy, as they are unless it is known."""
-    return bool(observation.local.get("loss", PLAIN) == PLAIN)
-
-
 def drops(model: nn.Module, inputs: Tensor) -> bool:
     """Return whether a model drops units, or draws anything else, while it trains."""
     # A model that calls a function for that has no layer of it. So the model reads the same inputs twice,
@@ -145,24 +206,21 @@ def drops(model: nn.Module, inputs: Tensor) -> bool:
     if any(isinstance(m, _DropoutNd) and m.training and m.p > 0 for m in model.modules()):
         return True
     # A batch of an example may be too small for a batch norm that trains.
+    outputs: list[Tensor] = []
     with torch.random.fork_rng(), torch.no_grad(), suppress(Exception):
-        first, second = (_drawn(model, inputs, seed) for seed in range(2))
-        return not torch.allclose(first, second, rtol=1e-3, atol=1e-5)
+        for seed in range(2):
+            torch.manual_seed(seed)
+            outputs.append(deepcopy(model)(inputs.clone()))
+        return not torch.allclose(outputs[0], outputs[1], rtol=1e-3, atol=1e-5)
     return False
-
-
-def _drawn(model: nn.Module, inputs: Tensor, seed: int) -> Tensor:
-    torch.manual_seed(seed)
-    found: Tensor = deepcopy(model)(inputs.clone())
-    return found
 
 
 def batch_statistics(model: nn.Module) -> bool:
     """Return whether batch norms use the statistics of the batch at hand while the model trains."""
-    return any(_of_batch(m) for m in model.modules() if isinstance(m, _BatchNorm))
+    return any(of_batch(m) for m in model.modules() if isinstance(m, _BatchNorm))
 
 
-def _of_batch(norm: _BatchNorm) -> bool:
+def of_batch(norm: _BatchNorm) -> bool:
     return norm.training or norm.running_mean is None
 
 
@@ -181,10 +239,10 @@ def wrapped(
     elif inputs.dim() == 3:
         parts["flatten"] = nn.Flatten(1, 2)
     parts["network"] = fixed(deepcopy(model), sent)
-    of_batch = batch_statistics(model)
+    mixed = batch_statistics(model)
     for name, layer in list(parts["network"].named_modules(remove_duplicate=False)):
         other: nn.Module = layer
-        if of_batch and isinstance(layer, _BatchNorm) and not _of_batch(layer):
+        if mixed and isinstance(layer, _BatchNorm) and not of_batch(layer):
             other = Still(layer)
         elif isinstance(layer, nn.Hardswish | nn.Hardsigmoid):
             other = Hard(isinstance(layer, nn.Hardswish))
@@ -242,33 +300,3 @@ def unit(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         widths = torch.where(widths > 0, widths, 1.0)
     unit = (images - lows[:, None, None]) / widths[:, None, None]
     return -lows / widths, 1 / widths, unit
-
-
-def facts(played: Round, observation: Observation) -> dict[str, Any]:
-    """Return the facts of a round that were read off the client's code: name → words or number."""
-    shape = list(played.inputs.shape[1:])
-    low, high = float(played.inputs.min()), float(played.inputs.max())
-    norms = {n: _of_batch(m) for n, m in played.model.named_modules() if isinstance(m, _BatchNorm)}
-    still = [name for name, of_batch in norms.items() if not of_batch]
-    norm = "none" if not norms else "the batch at hand" if not still else "sent statistics"
-    if still and len(still) < len(norms):
-        norm = f"mixed: sent statistics in {', '.join(still[:3])}{' …' if len(still) > 3 else ''}"
-    buffers = len(played.model.state_dict()) - len(list(played.model.named_parameters()))
-    frozen = untrained(played.model, played.update)
-    return {
-        "network": type(played.model).__name__,
-        "parameters": sum(p.numel() for p in played.model.parameters()),
-        **({"not trained": frozen} if frozen else {}),
-        "input": f"{' × '.join(map(str, shape))}, from {low:.3g} to {high:.3g}",
-        "classes": observation.network["classes"],
-        "records": len(played.inputs),
-        "local steps": played.steps,
-        "optimiser": played.optimiser,
-        "sends": "one gradient" if played.kind == "gradient" else "new weights",
-        "batch norm by": norm,
-        "dropout": "yes" if observation.dropout else "no",
-        "buffers sent": buffers,
-        "loss": played.loss,
-        "computes in": f"{played.precision} (and float32)" if played.precision else "float32",
-        "computed again": f"{played.replayed[0]} of {played.replayed[1]} steps",
-    }

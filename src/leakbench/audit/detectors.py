@@ -1,6 +1,5 @@
 """The alarms of a client's detectors on the models that it was sent, each within a share of the budget."""
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -9,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.attacks import OutOfTime, late, within
-from leakbench.audit.round import reason
-from leakbench.audit.view import Truth, plain
+from leakbench.audit.client import Truth, plain
+from leakbench.audit.findings import timed
 from leakbench.federation import detectors
 from leakbench.federation.detectors import Received
 from leakbench.observations.observation import Observation
@@ -23,17 +21,17 @@ Part = tuple[Observation, Truth | None]
 SHARE = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass
 class Alarm:
     """The result of one detector for all models that were sent."""
 
     detector: str
     looks_for: str
     # The largest of its numbers, divided by that above which it sounds; None without a finite one.
-    far: float | None
-    sounds: bool
-    why_not: str
-    seconds: float
+    far: float | None = None
+    sounds: bool = False
+    why_not: str = ""
+    seconds: float = 0.0
 
     def line(self) -> str:
         found = "sounds" if self.sounds else "quiet"
@@ -47,34 +45,30 @@ def alarms(parts: Sequence[Part], budget: float, clients: int = 1) -> list[Alarm
     # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
     once = len(parts) == 1 and not _aliased(parts[0][0].model())
     kept = list(_seen(parts, clients)) if once else None
-    limit = budget * SHARE
-    return [_alarm(name, kept or _seen(parts, clients), limit) for name in detectors.names()]
+    return [_alarm(name, kept or _seen(parts, clients), budget * SHARE) for name in detectors.names()]
 
 
 def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
-    begun, far, reasons = time.perf_counter(), list[float](), dict[str, None]()
-    try:
-        with within(limit):
-            for received in seen:
-                found = detectors.reading(name, received)
-                if found.why_not:
-                    reasons[found.why_not] = None
-                else:
-                    far.append(found.far)
-    except OutOfTime:
-        reasons = {late(limit): None}
-        far = [each for each in far if each > 1]
-    except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
-        reasons = {reason(problem): None}
-        far = [each for each in far if each > 1]
+    alarm, far, reasons = Alarm(name, detectors.looks_for(name)), list[float](), dict[str, None]()
+
+    def read() -> None:
+        for received in seen:
+            found = detectors.reading(name, received)
+            if found.why_not:
+                reasons[found.why_not] = None
+            else:
+                far.append(found.far)
+
+    timed(alarm, limit, read)
+    if alarm.why_not:
+        # Of a detector that did not end, only what sounds is known.
+        reasons, far = {alarm.why_not: None}, [each for each in far if each > 1]
     most = max(far, default=0.0)
-    why_not = "" if far else "; ".join(reasons)
+    alarm.why_not = "" if far else "; ".join(reasons)
     if not isfinite(most):
-        why_not = "a weight or a gradient is no number"
-    return Alarm(
-        name, detectors.looks_for(name), None if why_not else round(most, 4), most > 1, why_not,
-        round(time.perf_counter() - begun, 3),
-    )  # fmt: skip
+        alarm.why_not = "a weight or a gradient is no number"
+    alarm.far, alarm.sounds = None if alarm.why_not else round(most, 4), most > 1
+    return alarm
 
 
 def _aliased(model: nn.Module) -> bool:

@@ -1,13 +1,10 @@
-"""The inputs of an audit: a client's code or the demo, recorded rounds, and a capture."""
+"""Updates that were recorded: a capture, rounds of a Flower app, or two files of weights."""
 
 import re
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
-from importlib.resources import files
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.audit import Audit, of_client, of_observations, of_round
-from leakbench.audit.child import Tell
-from leakbench.audit.client import Client, client
-from leakbench.audit.options import loaded
-from leakbench.audit.replay import watched
-from leakbench.audit.round import Round, finite, trainable, untrained
-from leakbench.audit.view import batch_statistics, drops, unit, wrapped
+from leakbench.audit.child import Tell, loaded
+from leakbench.audit.network import batch_statistics, drops, finite, trainable, unit, untrained, wrapped
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
@@ -30,10 +22,6 @@ from leakbench.observations.reading import read_observation
 from leakbench.observations.rounds import Rounds, read_rounds
 from leakbench.observations.threat_model import ThreatModel
 
-# The options of the command (`jobs.audit`).
-Options = dict[str, Any]
-# Of the demo's 200 pictures of 25 × 25 pixels, half are faces.
-FACES, EDGE, NEURONS = 100, 25, 1000
 # What somebody can do whose file is no capture.
 _MEND = (
     "an audit takes FILE.py:NAME, a folder of rounds or a capture, which you may copy again, or two files of "
@@ -43,75 +31,26 @@ _MEND = (
 _WRAPPED = re.compile(r"^(?:(?:_orig_mod|_module|module)\.)+")
 # The largest edge, in pixels, of images with which a network is tried.
 LARGEST = 256
+# The options of the command (`jobs.audit`).
+Options = dict[str, Any]
 
 
-def audited(name: str, options: Options, tell: Tell) -> dict[str, Any]:
-    """Return the audit and the pictures, as values for JSON, of what a name stands for, or of the demo."""
-    # It names a function in a file, a folder of recorded rounds, a file of weights, or an observation.
-    if options["demo"]:
-        found = _of_code(demo, options, tell)
-    elif ":" in name:
-        made = loaded(name)
-        if not callable(made):
-            raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
-        found = _of_code(made, options, tell)
-    elif options["returned"]:
-        found = of_states(Path(name), Path(options["returned"]), options, tell)
-    else:
-        found = (of_rounds if Path(name).is_dir() else of_capture)(Path(name), options, tell)
-    found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
-    return {"audit": found.to_dict(), "pictures": found.pictures}
-
-
-def _of_code(make: Callable[[], Any], options: Options, tell: Tell) -> Audit:
-    own = _client(make, options)
-    defence = loaded(options["defence"]) if options["defence"] else None
-    if isinstance(own, Round):
-        return of_round(own, options["budget"], tell, show=options["show"])
-    return of_client(own, options["budget"], tell, show=options["show"], defence=defence)
-
-
-def _client(make: Callable[[], Any], options: Options) -> Client | Round:
-    torch.manual_seed(0)
-    returned, watch = watched(make)
-    several = isinstance(returned, tuple | list) and len(returned) > 0
-    # A function that trains may return several values too. Flower's clients return weights, a number of
-    # records and metrics.
-    if several and (isinstance(returned[0], torch.nn.Module) or not watch.steps):
-        return client(returned, options["batch"], options["local_steps"], options["lr"])
-    if callable(returned) and not isinstance(returned, torch.nn.Module):
-        returned, watch = watched(returned)
-    return watch.read(returned)
-
-
-def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
-    """Return an untrained network, its loss, and 200 pictures with labels, in an order that never changes."""
-    with (files("skimage") / "data" / "lfw_subset.npy").open("rb") as file:
-        pictures = torch.from_numpy(np.load(file)).float().clamp(0, 1)
-    labels = (torch.arange(len(pictures)) < FACES).long()
-    rng = torch.Generator().manual_seed(0)
-    order = torch.randperm(len(pictures), generator=rng)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = nn.Sequential(
-            nn.Flatten(), nn.Linear(EDGE * EDGE, NEURONS), nn.ReLU(), nn.Linear(NEURONS, 2)
-        )
-    return network, nn.CrossEntropyLoss(), (pictures[order], labels[order])
-
-
-def of_capture(path: Path, options: Options, tell: Tell) -> Audit:
-    """Audit every update of an observation file."""
+def recorded(path: Path, options: Options, tell: Tell) -> tuple[Observation, list[str]]:
+    """Return what the server saw, and sentences on what is left out of it."""
+    # `options["returned"]` is the file of weights that a client sent back, if `path` is what it was sent.
+    if options.get("returned"):
+        return _of_states(path, Path(options["returned"]), options), []
+    if path.is_dir():
+        return _of_rounds(path, options, tell)
     try:
         whole(path)
-        observation, _ = read_observation(path)
+        return read_observation(path)[0], []
     except Altered as problem:
         # Rules make this project's captures again. This file may be anybody's, and the only copy.
         raise Altered(path, problem.what, _MEND) from problem
-    return _audited(observation, options, tell)
 
 
-def of_rounds(folder: Path, options: Options, tell: Tell) -> Audit:
-    """Audit the updates that `leakbench.record` kept."""
+def _of_rounds(folder: Path, options: Options, tell: Tell) -> tuple[Observation, list[str]]:
     if options["model"] is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
     rounds = read_rounds(folder)
@@ -121,16 +60,13 @@ def of_rounds(folder: Path, options: Options, tell: Tell) -> Audit:
         model, example = _network(loaded(options["model"]))
     except UserError as problem:
         raise UserError(f"{options['model']}: {problem}") from problem
-    found = _audited(recorded(rounds, folder, model, example, options), options, tell)
-    found.about = {"network": options["model"]} | found.about
-    if frozen := untrained(model, trainable(model)):
-        found.assumptions.append(f"{frozen} are not trained in the network of --model, and are left out.")
-    found.assumptions += [f"Left out: {why}." for why in rounds.left_out.values()]
-    return found
+    frozen = untrained(model, trainable(model))
+    notes = [f"{frozen} are not trained in the network of --model, and are left out."] if frozen else []
+    notes += [f"Left out: {why}." for why in rounds.left_out.values()]
+    return _observed(rounds, folder, model, example, options), notes
 
 
-def of_states(before: Path, after: Path, options: Options, tell: Tell) -> Audit:
-    """Audit two files of weights: what a client was sent, and what it sent back."""
+def _of_states(before: Path, after: Path, options: Options) -> Observation:
     if options["model"] is None or not options["batch"]:
         raise UserError(
             f"{before}: --model and --batch are missing (FILE.py:NAME, a function that returns the network; "
@@ -138,13 +74,11 @@ def of_states(before: Path, after: Path, options: Options, tell: Tell) -> Audit:
         )
     model, example = _network(loaded(options["model"]))
     own = model.state_dict()
-    sent, back = ({n: v[None].float().numpy() for n, v in _state(p, own).items()} for p in (before, after))
-    moved = {n: (back[n] - v)[None] for n, v in sent.items() if own[n].is_floating_point()}
-    one = Rounds(sent, {n: finite({n: torch.from_numpy(v)})[n].numpy() for n, v in moved.items()}, [0],
-                 [options["batch"]], {}, {})  # fmt: skip
-    found = _audited(recorded(one, after, model, example, options), options, tell)
-    found.about = {"network": options["model"]} | found.about
-    return found
+    sent, back = ({n: v[None].float() for n, v in _state(p, own).items()} for p in (before, after))
+    moved = finite({n: (back[n] - v)[None] for n, v in sent.items() if own[n].is_floating_point()})
+    weights, updates = ({n: v.numpy() for n, v in each.items()} for each in (sent, moved))
+    rounds = Rounds(weights, updates, [0], [options["batch"]], {}, {})
+    return _observed(rounds, after, model, example, options)
 
 
 def _state(path: Path, own: Tensors) -> Tensors:
@@ -184,7 +118,7 @@ def _state(path: Path, own: Tensors) -> Tensors:
     return {name: found[name].detach().to_dense() for name in own}
 
 
-def recorded(
+def _observed(
     rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: Options
 ) -> Observation:
     """Return the observation of recorded rounds."""
@@ -251,24 +185,6 @@ def _reads(model: nn.Module, inputs: Tensor) -> bool:
     with torch.no_grad(), suppress(RuntimeError, ValueError):
         return len(deepcopy(model).eval()(inputs)) == len(inputs)
     return False
-
-
-def _audited(observation: Observation, options: Options, tell: Tell) -> Audit:
-    each = product(range(observation.rounds), range(len(observation.clients)))
-    parts = [(one(observation, number, client), None) for number, client in each]
-    about = {"rounds": observation.rounds, "clients": len(observation.clients), **observation.in_words()}
-    again = observation.knows.local_set_repeats
-    audit = of_observations(
-        parts, options["budget"], tell, about, clients=len(observation.clients), repeats=again
-    )
-    audit.budget = options["budget"]
-    audit.assumptions = [
-        "The records are unknown here, so only what an attack proves counts.",
-        "Clients hold the same records in every round." if again else "Every round has records of its own.",
-        f"Clients took {observation.local['epochs']} local steps at rate {observation.local['lr']:g}.",
-    ]
-    tell(audit.headline())
-    return audit
 
 
 def one(observation: Observation, number: int, client: int) -> Observation:

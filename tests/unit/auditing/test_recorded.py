@@ -1,22 +1,24 @@
 """Recorded rounds and captures, where only proofs count; and victims of the catalogue beside the pipeline."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from clients import faces, mlp
+from clients import client_of, faces, frozen, mlp, round_of
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from leakbench.attacks import run
-from leakbench.audit.attacks import catalogue, exact
-from leakbench.audit.client import Client, client
-from leakbench.audit.doors import _example, of_capture, of_rounds, of_states
-from leakbench.audit.found import READ
-from leakbench.audit.view import view
-from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.audit.attacks import attack, catalogue
+from leakbench.audit.audit import of_recorded
+from leakbench.audit.client import Client, view
+from leakbench.audit.findings import READ
+from leakbench.audit.recorded import _example
+from leakbench.audit.report import Audit
+from leakbench.base.artefacts import write_tensors
 from leakbench.base.errors import Altered, UserError
 from leakbench.metrics.exact import exact as exact_metric
 from leakbench.metrics.matching import match
@@ -29,84 +31,76 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def rounds(folder: Path, network: nn.Module, clients: int = 2, number: int = 1, idle: int = -1) -> None:
+def rounds(folder: Path, network: nn.Module, clients: int = 2, number: int = 1, idle: int = -1,
+    asked: list[int] | None = None) -> None:  # fmt: skip
     """Write a round of clients with 4 pictures each, one step at rate 0.5, as the recorder keeps it; the
     client `idle` sends back what it was sent."""
     sent = {name: value.detach().numpy() for name, value in network.state_dict().items()}
     tensors = {f"global/{name}": value for name, value in sent.items()}
     for node in range(clients):
-        own = client((network, nn.CrossEntropyLoss(), faces(4, 4 * node)), None, 1, 0.5).play()
+        own = round_of(network, faces(4, 4 * node), lr=0.5)
         for name, value in own.update.items():
             step = np.float32(0 if node == idle else 0.5)
             tensors[f"returned/{node}/{name}"] = sent[name] - step * value.numpy()
-    facts = {
-        "round": number,
-        "nodes": list(range(clients)),
-        "clients": [4] * clients,
-        "asked": list(range(clients)),
-    }
+    nodes = list(range(clients))
+    facts = {"round": number, "nodes": nodes, "clients": [4] * clients, "asked": asked or nodes}
     write_tensors(folder / f"round-{number}.safetensors", tensors, facts)
 
 
-def test_recorded_rounds_are_audited_with_ones_own_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Audits = Callable[..., tuple[Audit, list[str]]]
+
+
+@pytest.fixture
+def audited(monkeypatch: pytest.MonkeyPatch) -> Audits:
+    """Return a function that audits a path with a network of one's own; it returns the lines too."""
+
+    def run(path: Path, network: Any, example: Tensor | None = torch.rand(1, 25, 25), **options: Any) -> Any:  # noqa: B008
+        made = network if example is None else (network, example)
+        monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: made)
+        lines: list[str] = []
+        return of_recorded(path, OPTIONS | {"model": "my_app.py:net"} | options, lines.append), lines
+
+    return run
+
+
+def test_recorded_rounds_are_audited_with_ones_own_network(tmp_path: Path, audited: Audits) -> None:
     network = mlp(400)
-    rounds(tmp_path, network)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
-    lines: list[str] = []
-    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
-    assert found.records == 8
-    assert found.exposed() == max(each.proven for each in found.found) == 8
+    rounds(tmp_path, network, asked=[0, 1, 9])
+    found, lines = audited(tmp_path, network)
+    assert found.records == found.exposed() == max(each.proven for each in found.found) == 8
     assert any("nothing proves" in each.why_not for each in found.found if each.attack == "fidel")
     assert lines[-1].startswith("Exposed: 8 of 8 records")
+    # A client that is left out is told.
+    why = "the client of node 9 was asked and did not answer in round 1"
+    assert lines[0] == f"left out: {why}"
+    assert f"Left out: {why}." in found.assumptions
     with pytest.raises(UserError, match="--model is missing"):
-        of_rounds(tmp_path, OPTIONS, lines.append)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: mlp(300))
+        audited(tmp_path, network, model=None)
     with pytest.raises(UserError, match=r"1\.weight is \(400, 625\), and \(300, 625\) in the network"):
-        of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+        audited(tmp_path, mlp(300), None)
 
 
-def test_recorded_rounds_of_a_network_with_frozen_layers_are_audited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_rounds_of_a_network_with_frozen_layers_are_audited(tmp_path: Path, audited: Audits) -> None:
     network = mlp(400, 20)
     rounds(tmp_path, network)
-    network[3].requires_grad_(False)  # type: ignore[index, operator]
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
-    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lambda line: None)
+    found, _ = audited(tmp_path, frozen(network, "3.weight", "3.bias"))
     assert found.exposed() == 8
     assert any("2 of 6 tensors are not trained" in line for line in found.assumptions)
 
 
-def test_clients_that_an_audit_leaves_out_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = mlp(400)
-    rounds(tmp_path, network)
-    tensors, facts = read_tensors(tmp_path / "round-1.safetensors")
-    write_tensors(tmp_path / "round-1.safetensors", tensors, facts | {"asked": [0, 1, 9]})
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
-    lines: list[str] = []
-    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
-    why = "the client of node 9 was asked and did not answer in round 1"
-    assert lines[0] == f"left out: {why}"
-    assert f"Left out: {why}." in found.assumptions
-
-
 def test_the_size_of_inputs_is_read_off_a_network_that_allows_one() -> None:
-    def after(*pools: nn.Module) -> nn.Module:
-        return nn.Sequential(nn.Conv2d(3, 6, 5), nn.ReLU(), *pools, nn.Flatten())
+    def after(pool: nn.Module, size: int) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(3, 6, 5), nn.ReLU(), pool, nn.Flatten(), nn.Linear(size, 10))
 
-    fixed = nn.Sequential(*after(nn.MaxPool2d(2)), nn.Linear(6 * 14 * 14, 10))
-    assert _example(fixed).shape == (2, 3, 32, 32)
+    assert _example(after(nn.MaxPool2d(2), 6 * 14 * 14)).shape == (2, 3, 32, 32)
     assert _example(mlp(20, inputs=7)).shape == (2, 7)
-    pooled = nn.Sequential(*after(nn.AdaptiveAvgPool2d(1)), nn.Linear(6, 10))
     with pytest.raises(UserError, match=r"return \(network, example\)"):
-        _example(pooled)
+        _example(after(nn.AdaptiveAvgPool2d(1), 6))
 
 
 @pytest.mark.parametrize(("repeats", "records", "exposed"), [(True, 8, 8), (False, 16, 12)])
 def test_a_record_that_several_rounds_give_away_counts_once(
-    repeats: bool, records: int, exposed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repeats: bool, records: int, exposed: int, tmp_path: Path, audited: Audits
 ) -> None:
     """Of two clients with the same pictures in both rounds; one is seen in the second round alone."""
     networks = [mlp(400), mlp(400)]
@@ -114,9 +108,7 @@ def test_a_record_that_several_rounds_give_away_counts_once(
         value.data *= 0.9
     for number, network in enumerate(networks, 1):
         rounds(tmp_path, network, number=number, idle=1 if number == 1 else -1)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (networks[0], torch.rand(1, 25, 25)))
-    options = OPTIONS | {"model": "my_app.py:net", "repeats": repeats}
-    found = of_rounds(tmp_path, options, lambda line: None)
+    found, _ = audited(tmp_path, networks[0], repeats=repeats)
     assert (found.records, found.exposed()) == (records, exposed)
     assert ("the same records" in " ".join(found.assumptions)) == repeats
 
@@ -128,7 +120,7 @@ def catalogued(records: int) -> tuple[Client, dict[str, Any]]:
     model = victims.build("mlp", (25, 25, 1), 2, {"hidden": [300]})
     pictures, labels = faces(records)
     pictures = (pictures * 255).round() / 255
-    return client((model, nn.CrossEntropyLoss(), (pictures[:, None], labels)), None, 1), network
+    return client_of(model, (pictures[:, None], labels)), network
 
 
 def test_a_capture_is_audited_like_its_client(tmp_path: Path) -> None:
@@ -139,17 +131,16 @@ def test_a_capture_is_audited_like_its_client(tmp_path: Path) -> None:
     tensors |= {f"updates/{name}": value.numpy()[None, None] for name, value in played.update.items()}
     facts = {"network": network, "clients": [8], "kind": "gradient"}
     write_tensors(tmp_path / "capture.safetensors", tensors, facts)
-    found = of_capture(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
+    found = of_recorded(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
     observation, truth = view(played)
     for each in found.found:
         if not each.why_not:
-            about = catalogue()[each.attack]
-            assert each.proven == exact(each.attack, about, observation, truth, 60).proven > 0
+            assert each.proven == attack(each.attack, observation, truth, 60).proven > 0
     data = bytearray((tmp_path / "capture.safetensors").read_bytes())
     data[-1] ^= 1
     (tmp_path / "capture.safetensors").write_bytes(data)
     with pytest.raises(Altered, match="as written"):
-        of_capture(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
+        of_recorded(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
 
 
 @pytest.mark.parametrize("name", ["fidel", "peel"])
@@ -157,7 +148,7 @@ def test_the_audit_of_a_catalogued_victim_finds_what_the_pipeline_scores(name: s
     own, network = catalogued(12)
     played = own.play()
     observation, truth = view(played)
-    mine = exact(name, catalogue()[name], observation, truth, 60).count(READ)
+    mine = attack(name, observation, truth, 60).count(READ)
 
     def pipeline() -> Tensor:
         from dataclasses import replace
@@ -194,35 +185,29 @@ def saved(path: Path, state: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".npz", ".safetensors"])
-def test_two_files_of_weights_are_audited(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_files_of_weights_are_audited(suffix: str, tmp_path: Path, audited: Audits) -> None:
     network = mlp(400)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
     before, after = tmp_path / f"before{suffix}", tmp_path / f"after{suffix}"
-    played = client((network, nn.CrossEntropyLoss(), faces(4)), None, 1, 0.5).play()
+    played = round_of(network, lr=0.5)
     sent = {name: value.clone() for name, value in network.state_dict().items()}
     saved(before, sent)
     saved(after, {name: value - 0.5 * played.update[name] for name, value in sent.items()})
-    options = OPTIONS | {"model": "my_app.py:net"}
     with pytest.raises(UserError, match="--model and --batch are missing"):
-        of_states(before, after, options, print)
-    found = of_states(before, after, options | {"batch": 4}, lambda line: None)
+        audited(before, network, returned=str(after))
+    found, _ = audited(before, network, returned=str(after), batch=4)
     assert found.exposed() == found.records == 4
 
 
 @pytest.mark.parametrize("kind", ["object", "text", "other names", "large"])
 def test_a_file_that_is_no_state_is_refused_and_nothing_of_it_is_run(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audited: Audits
 ) -> None:
-    network = mlp(20)
+    network, path = mlp(20), tmp_path / "odd.pt"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("leakbench.audit.doors.loaded", lambda name: (network, torch.rand(1, 25, 25)))
-    path, state = tmp_path / "odd.pt", network.state_dict()
     contents = {"object": Leaves(), "other names": {"a": torch.ones(2)}, "large": {"a": torch.ones(1 << 20)}}
     path.write_text("hello") if kind == "text" else torch.save(contents[kind], path)
-    saved(tmp_path / "before.pt", state)
+    saved(tmp_path / "before.pt", network.state_dict())
     with pytest.raises(UserError, match=r"odd\.pt: ") as refused:
-        of_states(tmp_path / "before.pt", path, OPTIONS | {"model": "a.py:b", "batch": 1}, print)
+        audited(tmp_path / "before.pt", network, returned=str(path), batch=1)
     assert "\n" not in str(refused.value)
     assert not Path("was-run").exists()

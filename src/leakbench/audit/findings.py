@@ -1,16 +1,24 @@
-"""What an attack found of each private record, and pictures of it."""
+"""What an attack found of each private record, and the time that it may take."""
 
 import base64
 import io
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import sqrt
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from leakbench.audit.view import Truth
+from leakbench.audit.client import Truth
+from leakbench.audit.network import reason
 from leakbench.metrics.matching import match
 from leakbench.metrics.pearson import pearson
 from leakbench.observations.reconstruction import Reconstruction
@@ -61,11 +69,16 @@ class Found:
     def count(self, least: int) -> int:
         return sum(level >= least for level in self.levels)
 
+    def certified(self) -> bool:
+        """Return whether it proves as many records as it reads. Of another loss, a proof may err."""
+        return self.proven == self.count(READ) > 0
+
     def line(self) -> str:
         if self.why_not:
             return f"{self.title}: {self.why_not}"
         read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
         proof = f", {self.proven} proven" if self.proven else ""
+        proof += f", {self.proven - read} of them wrongly" if self.proven > read else ""
         trials = f", {self.trials} trials of {self.iterations} iterations" if self.trials else ""
         trials += ", which seek the labels too" if self.trials and self.sought else ""
         return (
@@ -212,3 +225,78 @@ def _png(image: Tensor) -> str:
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+# Seconds after which an alarm that rang during an import rings again.
+SOON = 0.01
+# Seconds after which every alarm rings again. Python ignores an exception that is raised while an object is
+# deleted.
+AGAIN = 1.0
+# In seconds: nothing is started with a smaller share of the budget.
+LEAST = 1e-3
+
+
+class OutOfTime(BaseException):
+    """A share of the budget is spent."""
+
+    # The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
+
+
+def _imports(frame: FrameType | None) -> int:
+    count = 0
+    while frame is not None:
+        count += frame.f_code.co_name == "_find_and_load"
+        frame = frame.f_back
+    return count
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime in the block after `seconds`, or before the block if no time is left."""
+    # If an import is under way, OutOfTime is raised after it, because a module whose import is cut short
+    # stays broken. Outside of the main thread, a block that has begun has no limit.
+
+    # With so little time, the block might end before an alarm that rang too early rings again.
+    if seconds <= LEAST:
+        raise OutOfTime
+    before_it = _imports(sys._getframe())
+
+    def unraisable(told: "sys.UnraisableHookArgs") -> None:
+        # An alarm that rang within a destructor is lost there, and the next one rings soon.
+        if not isinstance(told.exc_value, OutOfTime):
+            reported(told)
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        if _imports(frame) > before_it:
+            signal.setitimer(signal.ITIMER_REAL, SOON, AGAIN)
+        else:
+            raise OutOfTime
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, graded = signal.signal(signal.SIGALRM, ring), torch.is_grad_enabled()
+    reported, sys.unraisablehook = sys.unraisablehook, unraisable
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = reported
+        signal.signal(signal.SIGALRM, before)
+        # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good.
+        torch.set_grad_enabled(graded)
+
+
+def timed(found: Any, limit: float, work: Callable[[], None]) -> None:
+    """Do some work for at most `limit` seconds. Note in `found` its time, and why it gave no result."""
+    begun = time.perf_counter()
+    try:
+        with within(limit):
+            work()
+    except OutOfTime:
+        spent = f"not finished in its share of the budget, {limit:.2g} s"
+        found.out_of_time, found.why_not = True, "not run: the budget was spent" if limit <= LEAST else spent
+    except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+        found.why_not = reason(problem)
+    found.seconds = round(found.seconds + time.perf_counter() - begun, 3)

@@ -6,13 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from clients import faces, mlp
+from clients import client_of, faces, mlp, observed
 from torch import nn
 
-from leakbench.audit.alarms import Alarm, Part, alarms
 from leakbench.audit.audit import of_client
-from leakbench.audit.client import client
-from leakbench.audit.view import view
+from leakbench.audit.detectors import Alarm, Part, alarms
 from leakbench.federation import detectors, servers
 from leakbench.federation.servers import Held
 from leakbench.observations.observation import Observation
@@ -22,8 +20,7 @@ BUDGET = 600
 
 
 def part(network: nn.Module, records: int = 16, first: int = 0) -> Part:
-    played = client((network, nn.CrossEntropyLoss(), faces(records, first)), local_steps=1).play()
-    return view(played)
+    return observed(network, faces(records, first))
 
 
 def named(found: list[Alarm]) -> dict[str, Alarm]:
@@ -75,11 +72,8 @@ def test_a_detector_ends_with_its_share_of_the_budget() -> None:
     found = named(alarms([part(mlp(400, 60))], 0.02))
     assert "not finished in its share of the budget" in found["isolation"].why_not
     assert found["isolation"].far is None
-
-
-def test_a_budget_that_is_spent_starts_no_detector() -> None:
-    found = alarms([part(mlp())], 0.0)
-    assert {alarm.why_not for alarm in found} == {"not run: the budget was spent"}
+    spent = alarms([part(mlp())], 0.0)
+    assert {alarm.why_not for alarm in spent} == {"not run: the budget was spent"}
 
 
 def rounds(change: float) -> list[Part]:
@@ -132,7 +126,7 @@ def test_weights_that_are_no_numbers_sound_without_a_number() -> None:
 
 def test_the_audit_tells_and_shows_every_detector() -> None:
     lines: list[str] = []
-    own = client((written(mlp(400, 60)), nn.CrossEntropyLoss(), faces(32)), 16, local_steps=1)
+    own = client_of(written(mlp(400, 60)), 32, records=16)
     audit = of_client(own, 20, lines.append)
     assert any(line.startswith("detector: rows alike: sounds, 100 of its alarm") for line in lines)
     value = audit.to_dict()

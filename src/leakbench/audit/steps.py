@@ -1,0 +1,134 @@
+"""What one step of a client's training consists of: causes of its gradient and its move, and its loss."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from leakbench.audit.network import PLAIN, classes_in, entropy
+from leakbench.base.tensors import Tensors
+
+# Two updates are equal if their distance is below this share of their norm, or below rounding, as a share of
+# the norm of the weights.
+SAME, ROUNDING = 1e-3, 2e-7
+# Of fewer values, two causes explain anything.
+FEW = 5
+# The arguments of losses that change them, and what training code may do to scores before a loss.
+ARGUMENTS = {"weight", "pos_weight", "label_smoothing", "beta", "delta"}
+THROUGH = (
+    lambda z: z, lambda z: z.log_softmax(1), torch.sigmoid, lambda z: z.softmax(1), lambda z: z.flatten(),
+    lambda z: z.sigmoid().flatten(),
+)  # fmt: skip
+# What else a gradient may consist of → in words, with its factor and the norm of the gradient.
+CAUSES = {
+    "weights": "its gradient has {:.3g} times the weights (their decay in the loss)",
+    "pull": "its gradient has {:.3g} times the way from the weights that were sent (FedProx)",
+    "scale": "the gradient is {:.3g} times that of the loss (clipped to a norm of {:.3g}, or scaled)",
+    "unknown": "the gradient differs by {:.0%} from that of the recorded passes (values clipped one by one, "
+    "noise, or another term)",
+    "before": "the gradient of the step before is added (no zero_grad)",
+}
+
+
+@dataclass
+class Pass:
+    """A forward pass of the client's network: what went in and came out, and the slope of the loss there."""
+
+    inputs: Any
+    chance: Tensor
+    training: list[bool]
+    autocast: tuple[bool, torch.dtype]
+    outputs: list[Tensor] = field(default_factory=list)
+    slopes: dict[int, Tensor] = field(default_factory=dict)
+    # Each loss function that was called, its target and its other arguments.
+    losses: list[tuple[Callable[..., Tensor], Tensor, dict[str, Any]]] = field(default_factory=list)
+
+    def records(self) -> int:
+        return len(next(v for v in tree_leaves(self.inputs) if isinstance(v, Tensor) and v.dim()))
+
+
+@dataclass
+class Step:
+    """What a step of an optimiser consists of, as a replay finds it."""
+
+    # Cause → its factor in the gradient, or in the move of the weights. None if they hold something else.
+    gradient: dict[str, float] | None
+    move: dict[str, float] | None
+    # The share of the gradient that is something else.
+    rest: float
+    # The norm of the gradient.
+    norm: float
+
+
+def fit(target: Tensors, causes: dict[str, Tensors], slack: float) -> tuple[dict[str, float] | None, float]:
+    """Return the factors of the fewest causes that add up to `target`, or None, and the share left."""
+    # The first cause is in every sum. Then one other thing at a time is tried, and at last all of them.
+    whole = dot(target, target) ** 0.5
+    sizes = {name: size for name, each in causes.items() if (size := dot(each, each) ** 0.5) > 0}
+    first, others, least = list(sizes)[:1], list(sizes)[1:], 1.0
+    for chosen in (first, *([*first, name] for name in others), list(sizes)):
+        products = [[dot(causes[a], causes[b]) / sizes[a] / sizes[b] for b in chosen] for a in chosen]
+        wanted = [[dot(causes[a], target) / sizes[a]] for a in chosen]
+        both = [torch.tensor(each, dtype=torch.float64) for each in (products, wanted)]
+        if not chosen or not all(bool(each.isfinite().all()) for each in both):
+            continue
+        solved = torch.linalg.lstsq(*both, driver="gelsd").solution
+        factors = {name: float(v) / sizes[name] for name, v in zip(chosen, solved.flatten(), strict=True)}
+        left = {n: v - sum(f * causes[name][n] for name, f in factors.items()) for n, v in target.items()}
+        apart = dot(left, left) ** 0.5
+        if apart <= SAME * whole + slack:
+            return factors, apart / (whole or 1.0)
+        least = min(least, apart / whole)
+    return None, least
+
+
+def decays(moved: Tensor, made: Tensor, weights: Tensor) -> bool:
+    """Return whether a tensor moves by a share of itself, beside its gradient."""
+    moved, made, weights = (each.flatten().double() for each in (moved, made, weights))
+    basis = made / made.norm() if made.any() else made
+    rest, own = (each - basis * (basis @ each) for each in (moved, weights))
+    slack = SAME * moved.norm() + ROUNDING * weights.norm()
+    if len(made) < FEW or rest.norm() <= slack:
+        return False
+    return bool((rest - own * (own @ rest) / (own @ own)).norm() <= slack)
+
+
+def dot(one: Tensors, other: Tensors) -> float:
+    return sum(float(value.flatten().double() @ other[n].flatten().double()) for n, value in one.items())
+
+
+def loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
+    """Return the loss of a pass in words, and the factor in it of the mean cross-entropy, or 0."""
+    place = next((p for p in sorted(one.slopes) if one.outputs[p].dim()), None)
+    if place is None:
+        return "computed by the network itself", 0.0
+    scores, slope = one.outputs[place].float().requires_grad_(), {"": one.slopes[place].float()}
+    slack = torch.finfo(one.outputs[place].dtype).eps * float(slope[""].norm())
+    for target in (targets, *(target for _, target, _ in one.losses)):
+        if target is not None and classes_in(target, scores):
+            plain = {"": torch.autograd.grad(entropy(scores, target), scores)[0]}
+            factors, _ = fit(slope, {"": plain}, slack)
+            if factors:
+                return PLAIN, factors[""]
+    found: dict[str, Tensors] = {}
+    for function, target, named in one.losses:
+        words = function.__name__.replace("_", " ")
+        for key in ARGUMENTS & named.keys():
+            if isinstance(value := named[key], Tensor) or value:
+                words += f" ({key.replace('_', ' ')}{'' if isinstance(value, Tensor) else f' {value}'})"
+        for through in THROUGH:
+            with suppress(RuntimeError, ValueError, IndexError, TypeError), catch_warnings():
+                simplefilter("ignore")
+                value = function(through(scores), target, **named)
+                made = torch.autograd.grad(value.sum(), scores)[0]
+                found.setdefault(words, {"": made})
+                if fit(slope, {"": {"": made}}, slack)[0]:
+                    return words, 0.0
+    if len(found) > 1 and fit(slope, found, slack)[0]:
+        return " and ".join(found), 0.0
+    return "not one that was recorded" if one.losses else "not one of torch's own", 0.0
