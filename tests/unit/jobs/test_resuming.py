@@ -16,7 +16,7 @@ from leakbench.base.provenance import resuming
 from leakbench.catalogue.spec import opened, spec_of
 from leakbench.jobs.attack import attack
 from leakbench.jobs.cli import main
-from leakbench.jobs.train import train
+from leakbench.jobs.train import accuracy, train
 
 fitting, verb = (import_module(f"leakbench.{name}") for name in ("federation.training.fit", "jobs.train"))
 SPEC: dict[str, Any] = {
@@ -206,3 +206,10 @@ def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
             "attack": (place, data, victim, labels),
         }[job]
     ]
+
+
+def test_accuracy_is_over_all_images_however_many_are_classified_at_once() -> None:
+    images = torch.eye(3).repeat(700, 1)
+    labels = torch.arange(3).repeat(700)
+    labels[-21:] = 0
+    assert accuracy(torch.nn.Identity(), images, labels) == pytest.approx(1 - 14 / 2100)

@@ -106,8 +106,9 @@ def test_where_it_pays() -> None:
         nn.Conv2d(3, 4, 5, 1, 2),
         nn.Conv2d(3, 4, 3, 2, 1),
         nn.Conv2d(3, 4, 5, 2, 2, dilation=2),
+        nn.Conv2d(3, 4, 2, 3, 0),
     ],
-    ids=["many channels", "no stride", "padding is no multiple", "dilation"],
+    ids=["many channels", "no stride", "padding is no multiple", "dilation", "a last pixel that none reads"],
 )
 def test_what_is_not_turned(conv: nn.Conv2d) -> None:
     read = torch.zeros(1, conv.in_channels, 16, 16)
