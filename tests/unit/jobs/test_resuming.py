@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import specs
+import torch
 
 from leakbench.base import provenance
 from leakbench.base.artefacts import read_tensors, to_json, write_tensors, write_text
