@@ -11,17 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leakbench.papers.verdicts.sample import Ordering, Sample, Statement, unseen
 from leakbench.papers.verdicts.schedule import Schedule
-from leakbench.papers.verdicts.verdict import (
-    Ordering,
-    Sample,
-    Statement,
-    Verdict,
-    decide,
-    decide_outcome,
-    decide_text,
-    unseen,
-)
+from leakbench.papers.verdicts.verdict import Verdict, decide, decide_outcome, decide_text
 
 TABLE = yaml.safe_load(Path(__file__).with_name("verdicts.yaml").read_text())
 CASES = [
