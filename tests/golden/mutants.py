@@ -185,7 +185,12 @@ def main() -> int:
     golden.preload()
     done = list(csv.reader(RESULTS.open())) if RESULTS.is_file() else []
     with tempfile.TemporaryDirectory() as folder:
-        package = Path(folder) / "leakbench"
+        # Everything beside the package is there too: a test that misses its catalogue fails for that alone.
+        for beside in ROOT.iterdir():
+            if beside.name != "src":
+                (Path(folder) / beside.name).symlink_to(beside)
+        source = Path(folder) / "src"
+        package = source / "leakbench"
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
         rng = random.Random(given.seed)
         for number, (file, line, what, text) in enumerate(mutants(executed, rng)):
@@ -196,7 +201,7 @@ def main() -> int:
             whole = (package / file).read_text()
             (package / file).write_text(text)
             begun = time.perf_counter()
-            killer = by_cells(Path(folder), sorted(of_line[file, line])) or by_tests(Path(folder), file)
+            killer = by_cells(source, sorted(of_line[file, line])) or by_tests(source, file)
             (package / file).write_text(whole)
             row = [f"{file}:{line}", what, killer or "ALIVE", f"{time.perf_counter() - begun:.0f}"]
             done.append(row)
