@@ -2,8 +2,9 @@
 
     python tests/golden/lines.py            # the cells, then a short sample of every kind of recorded job
 
-The second part takes an hour of a core. A line that a recorded job executes and no golden cell does is
-printed, unless uncovered.yaml names its function and says why. The exit code is 1 where a line is printed.
+The second part takes an hour of a core, and goes on where it was stopped as long as scratch/ is kept. A line
+that a recorded job executes and no golden cell does is printed, unless uncovered.yaml names its function and
+says why. The exit code is 1 where a line is printed.
 """
 
 import ast
@@ -22,6 +23,8 @@ from golden import HERE, ROOT, Spec
 PACKAGE = ROOT / "src/leakbench"
 # Cell → seconds and file → lines, of the last run of all cells.
 KEPT = ROOT / "scratch/golden-lines.json"
+# Recorded job → the lines that it executes and no golden cell does, file → lines. A line a job.
+MISSING = ROOT / "scratch/missing-lines.jsonl"
 Lines = dict[str, list[int]]
 
 
@@ -63,12 +66,22 @@ def of_cells() -> dict[str, tuple[float, Lines]]:
     return found
 
 
-def of_records() -> Iterator[tuple[str, Lines]]:
-    """Yield a sample of every kind of recorded job and the lines that it executes, cut short as cells are."""
+def of_records(there: dict[str, set[int]]) -> Iterator[tuple[str, Lines]]:
+    """Yield a sample of every kind of recorded job, cut short as cells are, and the lines that it executes
+    beyond those of `there`."""
     from making import kinds
 
+    found = MISSING.read_text().splitlines() if MISSING.is_file() else []
+    known = dict(json.loads(line) for line in found)
+    yield from known.items()
     for cell in kinds():
-        yield f"{cell['run']}/{cell['experiment']}: {cell['sample'][0]}", executed(cell)[1]
+        name = f"{cell['run']}/{cell['experiment']}: {cell['sample'][0]}"
+        if name not in known:
+            more = {file: set(each) - there.get(file, set()) for file, each in executed(cell)[1].items()}
+            missing = {file: sorted(each) for file, each in more.items() if each}
+            with MISSING.open("a") as out:
+                out.write(json.dumps([name, missing]) + "\n")
+            yield name, missing
 
 
 def functions(file: str) -> dict[int, str]:
@@ -91,16 +104,16 @@ def main() -> int:
     """Print the lines that recorded jobs execute and golden cells do not, and return 1 where there are
     any."""
     there: dict[str, set[int]] = {}
-    cells = of_cells()
+    cells = json.loads(KEPT.read_text()) if MISSING.is_file() and KEPT.is_file() else of_cells()
     for _, lines in cells.values():
         for file, each in lines.items():
             there.setdefault(file, set()).update(each)
     print(f"{len(cells)} golden cells, {sum(seconds for seconds, _ in cells.values()):.0f} seconds")
     reasons = yaml.safe_load((HERE / "uncovered.yaml").read_text()) or {}
     missing: dict[str, dict[int, str]] = {}
-    for name, lines in of_records():
+    for name, lines in of_records(there):
         for file, each in lines.items():
-            for line in set(each) - there.get(file, set()):
+            for line in each:
                 missing.setdefault(file, {}).setdefault(line, name)
     wrong = 0
     for file, found in sorted(missing.items()):
