@@ -20,7 +20,7 @@ def test_every_headline_of_the_readme_is_recorded() -> None:
     for line in shown:
         words = (
             f"{line['headline']} (95 % interval {line['headline_interval']}, n = {line['n']}, "
-            f"seed {line['seeds']}, {line['scale']} scale"
+            f"seed{'s' * (' ' in line['seeds'])} {line['seeds']}, {line['scale']} scale"
         )
         assert words in found, line["id"]
     assert found.count("95 % interval [") == len(shown)
