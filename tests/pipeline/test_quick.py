@@ -201,7 +201,9 @@ def test_the_readme_says_what_the_scorecard_says(card: pd.DataFrame) -> None:
     assert len(lines) >= 4
     for line in lines:
         words = f"{line['headline']} (95 % interval {line['headline_interval']}, n = {line['n']}, "
-        assert words + f"seed {line['seeds']}, {line['scale']} scale" in found, line["id"]
+        assert (
+            words + f"seed{'s' * (' ' in line['seeds'])} {line['seeds']}, {line['scale']} scale" in found
+        ), line["id"]
     # And no sentence stands there that the scorecard does not measure.
     assert found.count("95 % interval [") == len(lines)
 
