@@ -52,7 +52,7 @@ def client_of(
     network: nn.Module, batch: Any = 4, records: int | None = None, steps: int = 1, lr: float = 0.01,
     loss: Loss = nn.CrossEntropyLoss(),  # noqa: B008 - it has no state
 ) -> Client:  # fmt: skip
-    """Return a client of a network, whose batch is so many faces or another one."""
+    """Return a client of a network, with a number of faces or another batch."""
     return client((network, loss, faces(batch) if isinstance(batch, int) else batch), records, steps, lr)
 
 

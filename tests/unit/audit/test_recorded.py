@@ -70,7 +70,7 @@ def test_recorded_rounds_are_audited_with_ones_own_network(tmp_path: Path, audit
     assert found.records == found.exposed() == max(each.proven for each in found.found) == 8
     assert any("nothing proves" in each.why_not for each in found.found if each.attack == "fidel")
     assert lines[-1].startswith("Exposed: 8 of 8 records")
-    # A client that is left out is told.
+    # A message names each client that is left out.
     why = "the client of node 9 was asked and did not answer in round 1"
     assert lines[0] == f"left out: {why}"
     assert f"Left out: {why}." in found.assumptions
