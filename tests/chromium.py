@@ -23,6 +23,8 @@ LOOK = """() => ({
   figure: document.querySelector('figure')?.getBoundingClientRect().top ?? null,
 })"""
 
+CONTRAST = Path(__file__).with_name("contrast.js").read_text()
+
 
 def executable() -> str:
     """Path of Chromium. Skips the test where there is none, but fails it where CI is set."""
@@ -60,7 +62,8 @@ def inspect(chromium: Any, path: Path, *, shots: Path | None = None, scored: boo
 
     Faults: console and page errors, any request other than the file itself and data: addresses, a picture
     that is not drawn, a document wider than the window, a scorecard that does not come before the first
-    figure (of a page that is `scored`). With `shots`, a folder, each width's screenshot is written there.
+    figure (of a page that is `scored`), pale text in a light or a dark scheme. With `shots`, a folder, each
+    width's screenshot is written there.
     """
     found: list[str] = []
     for name, (width, height) in SIZES.items():
@@ -69,6 +72,10 @@ def inspect(chromium: Any, path: Path, *, shots: Path | None = None, scored: boo
             heard = _listen(page, path.resolve().as_uri())
             page.goto(path.resolve().as_uri(), wait_until="load")
             found += [f"{name}: {fault}" for fault in [*heard, *_look(page.evaluate(LOOK), scored)]]
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                found += [f"{name}, {scheme}: pale text: {text}" for text in page.evaluate(CONTRAST)]
+            page.emulate_media(color_scheme="light")
             if shots is not None:
                 page.screenshot(path=shots / f"{name}.png", full_page=True)
         finally:
