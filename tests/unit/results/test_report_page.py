@@ -53,6 +53,27 @@ def test_a_row_names_where_its_evidence_is_from_and_what_this_run_found(card: pd
     assert row["origin"] == "paper, cpu, abc; this run alone 1.5 (n = 2), which does not agree"
 
 
+def test_the_first_screen_says_what_the_run_measured_itself(
+    card: pd.DataFrame, section: Callable[..., Section]
+) -> None:
+    own = card.assign(here=card["measured"], agrees="").to_dict("records")
+    doubted = {"here": 1.5, "agrees": "no"}
+    of_results = [
+        place for place, row in enumerate(own) if row["class"] == "result" and row["measured"] != ""
+    ]
+    own[of_results[0]] |= doubted
+    frame = pd.DataFrame(own)
+    frame.loc[of_results[1:], ["here", "agrees"]] = ""
+    html = page(frame, [section(), section(recorded="recorded on a machine")], FACTS)
+    told = f"This run measured 1 of the {len(of_results)} rows of results that have a value; where a longer"
+    text = visible(html)
+    assert told in text
+    assert "0 agree with the record and 1 do not" in text
+    assert "1 of the 2 experiments below" in text
+    shown = {row["id"] for row in rows_of(html) if row["mine"]}
+    assert {row["id"] for row in frame.to_dict("records") if row["here"] != ""} == shown
+
+
 def test_numbers_kept_as_text_are_written_with_their_interval(card: pd.DataFrame) -> None:
     first, *others = rows_of(page(card, [], FACTS))
     assert (first["measured"], first["interval"]) in (("21.5", "[21.2, 21.8]"), ("21.49", "[21.2, 21.8]"))

@@ -181,8 +181,9 @@ class Card:
         line["ci_low"], line["ci_high"] = possible(metric, value.low, value.high, unit)
         if not math.isnan(value.low):
             line["headline"] = entry.words.get("headline", "").format(value=value.value)
-        if found.scale is not self.run and isinstance(own.value, Measured):
-            line |= {"here": own.value.value, "here_n": own.value.n, "agrees": _agree(own.value, value)}
+        if isinstance(own.value, Measured):
+            line |= {"here": own.value.value, "here_n": own.value.n}
+            line["agrees"] = "" if found.scale is self.run else _agree(own.value, value)
         return line
 
     def _judge(self, entry: Entry, scale: Scale) -> Found:

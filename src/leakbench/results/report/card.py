@@ -30,9 +30,9 @@ COLUMNS = {
     "measured": "Measured [95 % interval]", "n": "n", "word": "Verdict", "reason": "Reason",
     "convention": "Convention", "kind": "Kind", "class": "Class", "scale": "Scale", "work": "Paper",
     "condition": "Condition", "interval": "Interval", "origin": "Origin", "examined": "Why it differs",
-    "id": "Row",
+    "mine": "This run", "id": "Row",
 }  # fmt: skip
-HIDDEN = ("convention", "kind", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
+HIDDEN = ("convention", "kind", "class", "scale", "work", "condition", "interval", "origin", "examined", "mine", "id")
 # The columns of the scorecard that a line repeats as they are.
 SAME = (
     "id", "work", "class", "item", "condition", "convention", "reason", "kind", "scale", "headline", "seeds",
@@ -108,7 +108,7 @@ def _group(key: str, name: str, rows: list[Line]) -> Group:
 def _line(row: dict[Any, Any]) -> Line:
     row = {key: "" if pd.isna(value) else value for key, value in row.items()}
     origin = ", ".join(str(row[key]) for key in ("scale", "device", "commit") if row[key] != "")
-    if row["here"] != "":
+    if row["here"] not in ("", row["measured"]):
         meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(str(row["agrees"]), "")
         origin += f"; this run alone {number(row['here'])} (n = {count(row['here_n'])}){meets}"
     return {
@@ -121,4 +121,6 @@ def _line(row: dict[Any, Any]) -> Line:
         "headline_interval": interval(row["ci_low"], row["ci_high"], percent="%" in str(row["headline"])),
         "n": count(row["n"]),
         "origin": origin,
+        "mine": "has a value of this run" if row["here"] != "" else "",
+        "agrees": str(row["agrees"]),
     }

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from leakbench.papers.scorecard.kinds import KINDS, kinds
 from leakbench.results.figures.words import merged, span
-from leakbench.results.report.card import VERDICTS, Line, cells, columns, groups, lines
+from leakbench.results.report.card import RESULT, VERDICTS, Line, cells, columns, groups, lines
 from leakbench.results.report.leaks import ATTACKERS, STRONGER, Map
 from leakbench.results.report.results import results
 from leakbench.results.report.script import digest, packed, script, style
@@ -40,6 +40,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             columns=columns(),
             # Rows that were measured come first.
             rows=packed(cells(sorted(rows, key=lambda line: line["word"] == "not-run"))),
+            mine=_mine(rows, sections),
             headlines=[line for line in rows if line["headline"]],
             seeded=seeded,
             held=held(seeded),
@@ -66,6 +67,17 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             commits=facts.get("commits", ""),
         )
     )
+
+
+def _mine(rows: Sequence[Line], sections: Sequence[Section]) -> dict[str, int]:
+    """Return what the run measured itself: rows of results, and experiments that a record shows instead."""
+    measured = [line for line in rows if line["class"] == RESULT and line["measured"]]
+    own = [line for line in measured if line["mine"]]
+    agree = Counter(line["agrees"] for line in own)
+    return {
+        "rows": len(own), "of": len(measured), "agree": agree["yes"], "not": agree["no"],
+        "recorded": sum(bool(section.recorded) for section in sections), "experiments": len(sections),
+    }  # fmt: skip
 
 
 def _section(section: Section, rows: Sequence[Line]) -> dict[str, Any]:
