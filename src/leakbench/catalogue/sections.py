@@ -34,7 +34,7 @@ def named(value: Any) -> Named:
     """Return a section, in any of its three forms, as part → keyword arguments."""
     entries = [value] if isinstance(value, str | dict) else value
     if not isinstance(entries, list):
-        raise ValueError("names parts: a name, a list of names, or a mapping of names to arguments")
+        raise ValueError("must be the name of a part, a list of names, or a mapping of names to arguments")
     found: Named = {}
     for entry in entries:
         for name, arguments in ({entry: {}} if isinstance(entry, str) else entry).items():

@@ -73,7 +73,7 @@ def checked_name(name: str) -> str:
     if name == ALL:
         raise UserError(f"'{name}' stands for every part in an experiment (choose another name)")
     if keyword.iskeyword(stem(name)):
-        raise UserError(f"'{name}' is a word of Python's own (choose another name)")
+        raise UserError(f"'{name}' is a Python keyword (choose another name)")
     return name
 
 

@@ -115,7 +115,8 @@ class Reconstruction:
             if not name.startswith("partner"):
                 raise Unfit(f"{OF}partners: the name {name} must begin with partner")
             if bool((self.partners[name] >= lead[0] * lead[2]).any()):
-                raise Unfit(f"{OF}{name} names a candidate that is not there (round · n + its place)")
+                most = int(self.partners[name].max())
+                raise Unfit(f"{OF}{name} names candidate {most} of {lead[0] * lead[2]}, counted from 0")
         if self.labels is not None and self.diverged is None:
             self.diverged = torch.zeros(lead[:2], dtype=torch.bool)
 

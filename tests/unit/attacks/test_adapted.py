@@ -76,9 +76,7 @@ def test_with_key_and_weights_nothing_is_left_to_seek() -> None:
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("quantise", {"bits": 2}), ("sign", {})])
-def test_a_coarse_update_is_worth_more_to_who_knows_how_it_was_made(
-    name: str, parameters: dict[str, Any]
-) -> None:
+def test_an_attacker_who_knows_the_rounding_reads_more(name: str, parameters: dict[str, Any]) -> None:
     plain = observe(photographs(ROUNDS, SIZE)[:, None], torch.tensor([[1], [2]]))
     rng = torch.Generator().manual_seed(0)
     sent = defences.build(name, parameters).update(

@@ -62,7 +62,7 @@ NOBODY = torch.full((2, 1, 3), -1)
         ({"agreement": torch.zeros(2)}, "agreement is float32 (2,), and must be float (2, 1)"),
         ({"partners": {"partner": torch.zeros(2)}}, "partner is float32 (2,), and must be whole numbers"),
         ({"partners": {"labels": NOBODY}}, "the name labels must begin with partner"),
-        ({"partners": {"partner": NOBODY + 7}}, "partner names a candidate that is not there"),
+        ({"partners": {"partner": NOBODY + 7}}, "partner names candidate 6 of 6, counted from 0"),
         ({"losses": torch.zeros(2, 1, 5)}, "losses and traced go together"),
         (
             {"losses": torch.zeros(2, 1, 5), "traced": torch.arange(4)},

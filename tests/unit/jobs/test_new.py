@@ -57,7 +57,7 @@ def test_nothing_stays_where_one_file_cannot_be_written(
 
 @pytest.mark.parametrize("name", ["class", "lambda", "import"])
 def test_a_word_of_python_is_no_name_of_a_part(name: str, checkout: Path) -> None:
-    with pytest.raises(UserError, match=rf"^'{name}' is a word of Python's own"):
+    with pytest.raises(UserError, match=rf"^'{name}' is a Python keyword"):
         new(checkout, "attack", name)
     assert files(checkout) == []
 

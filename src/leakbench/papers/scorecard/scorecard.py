@@ -81,7 +81,7 @@ class Card:
         self._entries = {entry.id: entry for work in self.works for entry in entries(work)}
         self._prints = {key: entry.row for key, entry in self._entries.items() if entry.row}
         self._known: dict[tuple[str, int], Measured | Outcome | str | NotMeasured] = {}
-        self._open: set[tuple[str, int]] = set()
+        self._open: dict[tuple[str, int], None] = {}
 
     def frame(self, about: str = "") -> pd.DataFrame:
         """Return one row for every printed number and claim, with the columns COLUMNS, works in order."""
@@ -94,14 +94,15 @@ class Card:
         place = (key, id(scale))
         if place not in self._known:
             if place in self._open:
-                raise UserError(f"{key}: is measured by way of itself (mend the expressions)")
-            self._open.add(place)
+                chain = " → ".join([each for each, of in self._open if of == id(scale)] + [key])
+                raise UserError(f"{key}: depends on itself through {chain} (mend the expressions)")
+            self._open[place] = None
             try:
                 self._known[place] = self._measure(self._entries[key], scale)
             except NotMeasured as missing:
                 self._known[place] = missing
             finally:
-                self._open.discard(place)
+                del self._open[place]
         found = self._known[place]
         if isinstance(found, NotMeasured):
             raise found
