@@ -96,7 +96,9 @@ def of_records(root: Path) -> dict[str, str]:
     config, works = root / "config", read_papers(root / "papers")
     experiments = load_kind(config, "experiments")
     attacks = described(config)["attacks"]
-    kept = longest_first(tables(files(root, "*")), root, frozenset(experiments), attacks)
+    kept = longest_first(
+        tables([*files(root, "*"), *files(root, "*", seeded=True)]), root, frozenset(experiments), attacks
+    )
     scales = [*kept.values(), joined([*kept.values()])]
     core = [work for work in works if work.paper.core]
     drawn = [

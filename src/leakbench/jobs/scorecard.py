@@ -25,7 +25,7 @@ from leakbench.papers.reference import tables as recorded_tables
 from leakbench.papers.scorecard.evidence import Evidence, Lines
 from leakbench.papers.scorecard.kinds import kinds
 from leakbench.papers.scorecard.quantity import NotMeasured
-from leakbench.papers.scorecard.recorded import joined, of_records
+from leakbench.papers.scorecard.recorded import EVERY, joined, of_records
 from leakbench.papers.scorecard.scorecard import Card, to_csv
 from leakbench.papers.scorecard.seeds import COLUMNS, by_seed
 from leakbench.papers.work import read_papers
@@ -53,8 +53,8 @@ def scorecard(
     out: the file of the scorecard.
     root: the checkout.
     seeds: the file that gets the verdicts of those statements that recorded tables of raised seeds measure
-    too, one row for each seed. These tables decide nothing else.
-    seeded: files below reference/, of raised seeds.
+    too, one row for each seed.
+    seeded: files below reference/, of raised seeds. Their trials are pooled with those of `recorded`.
     device: torch's name of the device on which the run computed attacks and studies.
     """
     summary, described = summary_of(out), read_spec(spec)
@@ -93,7 +93,12 @@ def scorecard(
     )
     order = _order(root)
     records = recorded_tables(recorded)
-    kept = longest_first(records, root, known, described["attacks"])
+    everything = [*records, *recorded_tables(seeded or [])]
+    kept = longest_first(everything, root, known, described["attacks"])
+    for block in (block for each in kept.values() for block in each.blocks):
+        for name in (name for name, reasons in block.absent.items() if EVERY in reasons):
+            age = block.absent[name][EVERY]
+            print(f"scorecard: {name}: {age}, so its trials are not pooled (make renew ONLY={name})")
     together = [joined([*kept.values()])] if kept else []
     ran = _without_other_devices(run, records)
     scales = [*kept.values(), *together, ran]
@@ -110,11 +115,7 @@ def scorecard(
         str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()
     }
     write_text(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
-    raised: dict[str, dict[int, Evidence]] = {}
-    for each in _recorded(recorded_tables(seeded or []), root, known, described["attacks"]):
-        scale, seed = run_of(each.scale)
-        raised.setdefault(scale, {})[seed or 0] = replace(each, scale=scale)
-    judged = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
+    judged = [by_seed(works, each) for each in kept.values() if each.blocks]
     rows = pd.concat(judged) if judged else pd.DataFrame(columns=COLUMNS)
     write_text(seeds, rows.to_csv(index=False, float_format="%.6g"))
 
@@ -161,10 +162,15 @@ def _order(root: Path) -> dict[str, int]:
 def longest_first(
     records: Sequence[Kept], root: Path, known: frozenset[str], attacks: Mapping[str, Any]
 ) -> dict[str, Evidence]:
-    """Return scale → what its records measured, the longest scale first."""
-    order = _order(root)
-    found = sorted(_recorded(records, root, known, attacks), key=lambda each: -order.get(each.scale, 0))
-    return {each.scale: each for each in found}
+    """Return scale → what its records measured, those of raised seeds as blocks, the longest scale first."""
+    order, runs = _order(root), [*_recorded(records, root, known, attacks)]
+    found = [each for each in runs if run_of(each.scale)[1] is None]
+    found.sort(key=lambda each: -order.get(each.scale, 0))
+    blocks: dict[str, list[Evidence]] = {}
+    for each in runs:
+        scale, seed = run_of(each.scale)
+        blocks.setdefault(scale, []).extend([] if seed is None else [each])
+    return {each.scale: replace(each, blocks=blocks[each.scale]) for each in found}
 
 
 def _recorded(

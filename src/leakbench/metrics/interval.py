@@ -7,6 +7,9 @@ as the images of one update, are one trial (a cluster). With m clusters:
 - All values are 0 or 1 (a share): Wilson's interval for m trials.
 - 3 <= m < 20: Student's t with m - 1 degrees of freedom.
 - m >= 20: the bootstrap BCa over clusters, which follows the skewness of the sample.
+
+Values of several networks have an interval of all networks (`of_networks`): Student's t over the means of
+networks, and at least the interval above.
 """
 
 import math
@@ -61,6 +64,29 @@ def interval(
     if not np.isfinite(values).all():
         return _capped(values, clusters, rng, level)
     return _of_mean(values, sums, sizes, rng, level)
+
+
+def of_networks(
+    ends: tuple[float, float], values: np.ndarray, networks: np.ndarray, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of a mean over all networks, of which the values come from some.
+
+    ends: the interval of the mean on these networks, as `interval` or `paired` returns it.
+    values: float [n].
+    networks: [n], labels of the values that come from one network.
+
+    With two networks or more it is that of Student's t over the means of networks, and at least `ends`:
+    a few networks that happen to agree do not make trials certain. The interval of a share never leaves
+    [0, 1]. With one network it is `ends`.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    sums, sizes = _clustered(values, networks)
+    if sums.size < 2 or not np.isfinite(sums).all():
+        return ends
+    low, high = _student(sums, sizes, level)
+    if ((values == 0) | (values == 1)).all():
+        low, high = max(low, 0.0), min(high, 1.0)
+    return (low, high) if math.isnan(ends[0]) else (min(low, ends[0]), max(high, ends[1]))
 
 
 def paired(

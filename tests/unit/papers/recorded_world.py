@@ -15,19 +15,11 @@ KNOWN = frozenset(load_kind(ROOT / "config", "experiments"))
 
 def recorded() -> list[Evidence]:
     """Return the evidence of each recorded scale, the longest first, of all, and of an empty run."""
-    scales = list(_by_folder(seeded=False).values())
+    files = [path for seeded in (False, True) for path in reference.files(ROOT, "*", seeded)]
+    attacks = described(ROOT / "config")["attacks"]
+    scales = list(longest_first(reference.tables(files), ROOT, KNOWN, attacks).values())
 
     def nothing(name: str) -> None:
         raise NotMeasured(f"{name} is not recorded")
 
     return [*scales, joined(scales), Evidence("none", {}, known=KNOWN, fact=nothing, exhibit=nothing)]
-
-
-def raised() -> dict[int, Evidence]:
-    """Return what was added to every seed → the evidence that the standard scale has of it."""
-    return {reference.run_of(name)[1] or 0: each for name, each in _by_folder(seeded=True).items()}
-
-
-def _by_folder(seeded: bool) -> dict[str, Evidence]:
-    records = reference.tables(reference.files(ROOT, "*", seeded))
-    return longest_first(records, ROOT, KNOWN, described(ROOT / "config")["attacks"])

@@ -43,10 +43,10 @@ def test_the_pages_of_recorded_numbers_are_current() -> None:
 
 def test_a_finding_has_the_recorded_numbers_and_its_claims_verdict(tmp_path: Path) -> None:
     made = page(tmp_path, because="A lock has few numbers.", guess=True)
-    assert "It reads 0.83 (0.64 to 1.00), and 9.0 % (5.7 % to 12.4 %) else." in made
+    assert "It reads 0.79 (0.50 to 1.00), and 7.7 % (4.7 % to 10.6 %) else." in made
     assert "*Why (a guess):* A lock has few numbers." in made
     assert (
-        "`leakbench.expectation.lock-opened`: reproduced. Scale standard, one network, seed 0, n = 10."
+        "`leakbench.expectation.lock-opened`: reproduced. Scale standard, 3 networks, seeds 0 1 2, n = 30."
         in made
     )
 

@@ -74,6 +74,13 @@ def test_wrong_words_are_rare_on_one_three_and_five_networks(n: int, networks: i
     assert found[f"{of}covers"] >= 0.93 - 2 * (0.07 * 0.93 / repeats) ** 0.5
 
 
+@pytest.mark.parametrize("networks", [3, 5])
+@pytest.mark.parametrize(("a", "b"), [(5000, 5000), (9500, 500), (20, 20), (18, 2), (6, 4), (2, 2)])
+def test_intervals_of_shares_cover_those_of_all_networks(networks: int, a: float, b: float) -> None:
+    found = drawing.shares_of_networks(networks, a, b, 600, np.random.default_rng(networks))
+    assert found >= 0.93 - 2 * (0.07 * 0.93 / 600) ** 0.5
+
+
 def test_one_network_says_little_of_others() -> None:
     found = drawing.of_networks(15, 1, 3.0, 400, np.random.default_rng(0))
     assert found["covers"] < 0.5

@@ -81,8 +81,9 @@ def lines(
     name: str,
     cells: Mapping[tuple[str, ...], Any],
     columns: tuple[str, ...] = ("dataset", "attack", "metric"),
+    seed: int = 0,
 ) -> Lines:
-    """Return a table with one line for each cell.
+    """Return a table with one line for each cell, of the network of one seed.
 
     cells: the values of `columns` -> the cell's trials, or a mapping with more columns.
     """
@@ -97,14 +98,14 @@ def lines(
         row = dict(zip(columns, condition, strict=True)) | {
             "victim": "v", "federation": "f", "defence": "none", "baseline": "", "iterations": 100,
             "convention": "standard", "mean": values.mean(), "std": values.std(), "ci_low": low,
-            "ci_high": high, "n": len(values), "failure_rate": 0.0,
+            "ci_high": high, "n": len(values), "failure_rate": 0.0, "seeds": str(seed), "scale": "quick",
         }  # fmt: skip
         rows.append(row | more)
         if not (row | more)["baseline"]:
             for trial, value in enumerate(values):
-                kept.append(
-                    {"line": place, "cluster": f"0/{trial}", "trial": f"0/{trial}/0/{trial}", "value": value}
-                )
+                update = f"{seed}/{trial}"
+                named = {"cluster": update, "trial": f"{update}/0/{trial}"}
+                kept.append({"line": place, **named, "value": value})
     return Lines(name, pd.DataFrame(rows), pd.DataFrame(kept))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM, interval
+from leakbench.metrics.interval import of_networks as across
 from leakbench.papers.verdicts.sample import Sample, Statement, unseen
 from leakbench.papers.verdicts.schedule import Schedule
 from leakbench.papers.verdicts.tolerances import TOLERANCES, Tolerance
@@ -146,7 +147,7 @@ def of_networks(
     for _ in range(repeats):
         means = rng.normal(25, effect, networks)
         values = means[labels] + rng.normal(0, 2, n)
-        low, high = interval(values, labels if networks > 1 else None, rng)
+        low, high = across(interval(values, None, rng), values, labels)
         sample = Sample(float(values.mean()), low, high, n, values=tuple(values.tolist()), networks=networks)
         for own, mean in (("", 25.0), ("own ", float(means[labels].mean()))):
             found[f"{own}covers"] += (low <= mean <= high) / repeats
@@ -156,6 +157,20 @@ def of_networks(
                 said = [decide(each, sample).word == word for each in printed]
                 found[own + word] += sum(said) / len(said) / repeats
     return found
+
+
+def shares_of_networks(networks: int, a: float, b: float, repeats: int, rng: np.random.Generator) -> float:
+    """Return how often the interval of a share covers that of all networks, whose shares are beta(a, b).
+
+    Each network has 20 trials.
+    """
+    labels = np.repeat(np.arange(networks), 20)
+    covered = 0
+    for shares in rng.beta(a, b, (repeats, networks)):
+        values = (rng.random(labels.size) < shares[labels]).astype(float)
+        low, high = across(interval(values, None, rng), values, labels)
+        covered += low <= a / (a + b) <= high
+    return covered / repeats
 
 
 def unfinished(n: int, ahead: bool, repeats: int, rng: np.random.Generator) -> float:

@@ -5,8 +5,8 @@ interval and n.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -16,9 +16,17 @@ import pandas as pd
 from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
-from leakbench.metrics.interval import FEWEST
+from leakbench.metrics.interval import FEWEST, of_networks
 from leakbench.papers.printed import as_text
-from leakbench.papers.scorecard.quantity import NAN, LeftOut, Measured, NotMeasured, Trials
+from leakbench.papers.scorecard.quantity import (
+    NAN,
+    LeftOut,
+    Measured,
+    NotMeasured,
+    Trials,
+    exactly,
+    from_trials,
+)
 from leakbench.papers.verdicts.schedule import Schedule, schedule_of
 from leakbench.papers.verdicts.settled import settled
 from leakbench.papers.verdicts.tolerances import tolerance_of
@@ -114,6 +122,37 @@ class Lines:
         return Trials(dict(zip(trials, values, strict=True)), dict(zip(trials, clusters, strict=True)))
 
 
+def pooled(rows: Sequence[Any], kept: Sequence[Trials | None]) -> Measured:
+    """Return the mean over the trials of several records of one condition, with an interval of networks.
+
+    rows: the lines of the records, with mean, ci_low, ci_high, n, seeds and, where it is known, std.
+    kept: the trials behind each, None where they were not kept. Then each record counts by its mean.
+    """
+    means, lows, highs, sizes = (
+        np.array([float(row[key]) for row in rows]) for key in ("mean", "ci_low", "ci_high", "n")
+    )
+    value, n, std = float(means[0]), int(sizes.sum()), float(rows[0].get("std", NAN))
+    ends, trials = (float(lows[0]), float(highs[0])), kept[0]
+    if trials and len(rows) > 1 and all(kept):
+        for more in filter(None, kept[1:]):
+            trials = trials.joined(more)
+        scores = np.array(list(trials.scored().values.values()))
+        value, n, std = float(scores.mean()), len(scores), float(scores.std())
+        ends = from_trials(trials.scored(), exactly(value)).ends
+    elif len(rows) > 1:
+        shares, trials = sizes / n, None
+        value = float(shares @ means)
+        arms = [float(np.linalg.norm(shares * each)) for each in (means - lows, highs - means)]
+        ends = of_networks((value - arms[0], value + arms[1]), means, np.arange(len(means)))
+    elif trials:
+        # A table's interval counts updates, and a statement speaks of networks.
+        ends = trials.scored().over(ends)
+    independent = len(set(trials.clusters.values())) if trials else n
+    if independent < FEWEST or math.isnan(ends[0]):
+        ends = NAN, NAN
+    return Measured(value, *ends, n, independent, trials=trials, extra={"std": std})
+
+
 @dataclass
 class Evidence:
     """The evidence that one scale has of every experiment."""
@@ -137,6 +176,8 @@ class Evidence:
     commit: str = ""
     # Experiment -> scale, device and commit of what is recorded.
     origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    # The same scale with raised seeds, whose trials are pooled with its own.
+    blocks: Sequence["Evidence"] = ()
 
     def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
         """Return scale, device and commit of the rows from which a quantity was read."""
@@ -149,8 +190,19 @@ class Evidence:
 
     def column(self, name: str, leaves: Iterable[tuple[str, int]]) -> list[str]:
         """Return the texts of a column in the rows from which a quantity was read, each once, sorted."""
-        frames = [(self.lines[table].frame, line) for table, line in leaves if table in self.lines]
-        return sorted({str(frame.iloc[line][name]) for frame, line in frames if name in frame})
+        own = [(self.lines[table], line) for table, line in leaves if table in self.lines]
+        found = own + [pair for lines, line in own for pair in self._raised(lines, line)]
+        return sorted({str(lines.row(line)[name]) for lines, line in found if name in lines.columns})
+
+    def _raised(self, lines: Lines, line: int) -> Iterator[tuple[Lines, int]]:
+        """Yield the lines of raised seeds that measure what a line of this scale does."""
+        own = lines.row(line)
+        where = {str(name): own[name] for name in own.index if name not in STATISTICS - {"scale"}}
+        for block in self.blocks:
+            if lines.name in block.lines:
+                others = block.lines[lines.name]
+                if len(places := others.select(where)) == 1:
+                    yield others, int(places[0])
 
     def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Lines:
         if experiment not in self.lines:
@@ -194,21 +246,19 @@ class Evidence:
             others = self.why(experiment)
             words = f"{missing} ({others})" if others else str(missing)
             raise self.missing(experiment, words, where) from None
-        row = lines.row(line)
-        mean, low, high, n = (float(row[key]) for key in ("mean", "ci_low", "ci_high", "n"))
-        if math.isnan(mean):
+        sources = [(lines, line), *self._raised(lines, line)]
+        rows = [each.row(place) for each, place in sources]
+        if math.isnan(float(rows[0]["mean"])):
             raise NotMeasured(f"table {experiment} has no value for {metric}")
-        trials = lines.trials(line)
-        independent = len(set(trials.clusters.values())) if trials else int(n)
-        if independent < FEWEST or math.isnan(low):
-            low = high = NAN
+        trials = [each.trials(place) for each, place in sources]
+        found = pooled(rows, trials)
+        seeds = {seed for row in rows for seed in as_text(row.get("seeds", "")).split()}
         length, schedule, note, open_end = self._length(lines, line, paper, wanted)
-        beats_null, nulls = self._nulls(lines, wanted, metric, mean, trials)
-        return Measured(
-            mean, low, high, int(n), independent, length, False, beats_null, trials,
-            frozenset({(experiment, line)}), (note,) if note else (), metric, True,
-            {"std": float(row["std"]) if "std" in row else NAN},
-            schedule, open_end, nulls, len(as_text(row.get("seeds", "")).split()),
+        beats_null, nulls = self._nulls(lines, wanted, metric, found.value, trials[0])
+        return replace(
+            found, length=length, beats_null=beats_null, leaves=frozenset({(experiment, line)}),
+            notes=(note,) if note else (), metric=metric, raw=True, schedule=schedule, open_end=open_end,
+            nulls=nulls, networks=len(seeds),
         )  # fmt: skip
 
     def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.base.errors import NotMeasured
-from leakbench.metrics.interval import interval, paired
+from leakbench.metrics.interval import interval, of_networks, paired
 from leakbench.papers.printed import as_text
 from leakbench.papers.verdicts.groups import median_interval
 from leakbench.papers.verdicts.schedule import Schedule
@@ -47,6 +47,18 @@ class Trials:
             found.setdefault(self.clusters[key], []).append(value)
         return tuple(sum(each) / len(each) for each in found.values())
 
+    def joined(self, other: "Trials") -> "Trials":
+        """Return the trials of both, those that both have once."""
+        return Trials({**other.values, **self.values}, {**other.clusters, **self.clusters})
+
+    def scored(self) -> "Trials":
+        return Trials({key: value for key, value in self.values.items() if value == value}, self.clusters)
+
+    def over(self, ends: tuple[float, float]) -> tuple[float, float]:
+        """Return the interval of the mean over all networks. A trial's key begins with its network's seed."""
+        networks = np.array([key.partition("/")[0] for key in self.values])
+        return of_networks(ends, np.array(list(self.values.values())), networks)
+
     def mapped(self, operation: Callable[[float], float]) -> "Trials":
         return Trials({key: operation(value) for key, value in self.values.items()}, self.clusters)
 
@@ -75,6 +87,10 @@ class Measured:
     open_end: bool = False  # whether a part has no stated length, and its run has not settled
     nulls: tuple[float, ...] = ()  # what the null baselines of one row give; empty for a combination
     networks: int = 0  # the networks that it was measured on, the fewest of its parts; 0 for what has none
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
 
     def __add__(self, other: "Measured | float") -> "Measured":
         return linear(self, as_measured(other), 1.0)
@@ -136,7 +152,7 @@ def from_trials(trials: Trials, like: Measured) -> Measured:
     """Return the mean of trials with its interval, and everything else as in `like`."""
     values = np.array(list(trials.values.values()))
     labels = np.array([trials.clusters[key] for key in trials.values])
-    low, high = interval(values, labels, np.random.default_rng(0))
+    low, high = trials.over(interval(values, labels, np.random.default_rng(0)))
     independent = len(set(labels.tolist()))
     return replace(
         like, value=float(values.mean()), low=low, high=high, independent=independent, trials=trials
@@ -188,7 +204,8 @@ def linear(a: Measured, b: Measured, sign: float) -> Measured:
     if a.trials and b.trials and (both := a.trials.combined(b.trials, lambda x, y: x + sign * y)):
         if sign > 0:
             return from_trials(both, Measured(NAN, **shared))
-        value, low, high, independent = paired(a.trials.values, b.trials.values, a.trials.clusters)
+        value, *ends, independent = paired(a.trials.values, b.trials.values, a.trials.clusters)
+        low, high = both.over((ends[0], ends[1]))
         return Measured(value, low, high, trials=both, **shared | {"independent": independent})
     value = a.value + sign * b.value
     other_low, other_high = (b.low, b.high) if sign > 0 else (-b.high, -b.low)

@@ -10,6 +10,9 @@ from leakbench.papers.reference import EXHIBIT, Kept, run_of
 from leakbench.papers.scorecard.evidence import Evidence, Lines
 from leakbench.papers.scorecard.quantity import NotMeasured
 
+# In place of a cell's stem, where no cell of an experiment counts.
+EVERY = "every cell"
+
 
 def of_records(
     found: Sequence[Kept],
@@ -20,7 +23,7 @@ def of_records(
     old = {name: age for name, age in (ages or {}).items() if age}
     kept = {each.name: each for each in found if each.name not in old}
     scale, (plain, _) = found[0].scale, run_of(found[0].scale)
-    reasons = {name: {"every cell": f"its record at scale {scale} was {age}"} for name, age in old.items()}
+    reasons = {name: {EVERY: f"its record at scale {scale} was {age}"} for name, age in old.items()}
 
     def exhibit(name: str) -> Any:
         path = kept[name].beside(EXHIBIT) if name in kept else None
@@ -54,4 +57,5 @@ def joined(scales: Sequence[Evidence]) -> Evidence:
         return ChainMap(*(dict(getattr(each, part)) for each in scales))
 
     parts = {part: first(part) for part in ("lines", "absent", "shares", "falls", "origins")}
-    return replace(scales[-1], **parts, exhibit=exhibit)
+    blocks = [block for each in scales for block in each.blocks]
+    return replace(scales[-1], **parts, exhibit=exhibit, blocks=blocks)

@@ -32,7 +32,10 @@ COLUMNS = {
     "condition": "Condition", "interval": "Interval", "origin": "Origin", "examined": "Why it differs",
     "mine": "This run", "id": "Row",
 }  # fmt: skip
-HIDDEN = ("convention", "kind", "class", "scale", "work", "condition", "interval", "origin", "examined", "mine", "id")
+HIDDEN = (
+    "convention", "kind", "class", "scale", "work", "condition", "interval", "origin", "examined", "mine",
+    "id",
+)  # fmt: skip
 # The columns of the scorecard that a line repeats as they are.
 SAME = (
     "id", "work", "class", "item", "condition", "convention", "reason", "kind", "scale", "headline", "seeds",
