@@ -46,6 +46,8 @@ def lines(
     label: str = "",
     inked: tuple[str, ...] = (),
     problems: bool = False,
+    medians: tuple[str, ...] = (),
+    down: tuple[str, ...] = (),
     across: int = 3,
     height: float = 2.3,
 ) -> Body | None:
@@ -66,10 +68,13 @@ def lines(
     label: the words below the horizontal axis.
     inked: groups that are black, by their words in the legend.
     problems: whether the rounds in which the exhibit names a problem are marked with the client.
+    medians: metrics of which medians and quartiles are drawn in place of means and intervals.
+    down: columns of `panels`; each of their values starts a row of panels.
     across: the largest number of panels in a row.
     height: the height of a row in inches.
     """
-    rows = chosen(result, metrics, where=where, baselines=[*baselines, *against], columns=columns)
+    shown_as: Any = {"columns": columns, "medians": medians}
+    rows = chosen(result, metrics, where=where, baselines=[*baselines, *against], **shown_as)
     if x == "share":
         rows = rows.assign(share=rows["iterations"] / rows.groupby(list(CELL))["iterations"].transform("max"))
     own = rows[rows["baseline"].isin(baselines)]
@@ -114,15 +119,20 @@ def lines(
         letters = int((WIDTH / across - 0.45) / LETTER)
         axes.set_title(textwrap.fill(" · ".join(filter(None, names)), letters), fontsize=7.5)
         # Neighbours of one metric have its name once.
-        first = not number % across or metric != shown[number - 1]
+        first = not numbered.index((number,)) % across or metric != shown[number - 1]
         axes.set(xlabel=label or words.AXES.get(x, x), ylabel=words.called("metric", metric) if first else "")
         _scale_x(axes, x, sorted(part[x].dropna().unique()), places, "x" in log)
         _scale_y(axes, part, "y" in log)
 
-    numbered = [(number,) for number in range(len(titles))]
-    place: Any = {"heights": [height] * math.ceil(len(titles) / across), "across": across}
+    numbered: list[tuple[int, ...]] = []
+    for _, group in itertools.groupby(
+        range(len(titles)), lambda n: [v for c, v in zip(panels, titles[n], strict=True) if c in down]
+    ):
+        own_row = [(number,) for number in group]
+        numbered += own_row + [()] * (-len(own_row) % across if down else 0)
+    place: Any = {"heights": [height] * math.ceil(len(numbered) / across), "across": across}
     place |= {"below": facet.legend_height(entries), "entries": entries}
-    return facet.faceted(mark, numbered, counted(rows), **place)
+    return facet.faceted(mark, numbered, counted(rows, medians=medians), **place)
 
 
 def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:
