@@ -28,13 +28,13 @@ def marks(works: Sequence[Work], experiment: str) -> pd.DataFrame:
                 continue
             value = math.nan if word else row.number.value / reading.unit
             mark: dict[str, Any] = {"experiment": experiment, "id": row.id, "value": value, "word": word}
-            for where in _places(reading):
+            for where in places(reading):
                 if where.get("experiment") == experiment:
                     lines.append({**mark, "convention": "standard", **where})
     return pd.DataFrame(lines, columns=None if lines else COLUMNS)
 
 
-def _places(reading: Reading) -> Iterator[Mapping[str, Any]]:
+def places(reading: Reading) -> Iterator[Mapping[str, Any]]:
     """Yield the columns of each row of ours beside which a printed row is drawn."""
     own = reading.where if reading.way in ("mean", "outcome") else {}
     if own:

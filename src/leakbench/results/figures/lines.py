@@ -47,6 +47,8 @@ def lines(
     inked: tuple[str, ...] = (),
     problems: bool = False,
     medians: tuple[str, ...] = (),
+    bands: bool = True,
+    unmeasured: bool = False,
     down: tuple[str, ...] = (),
     across: int = 3,
     height: float = 2.3,
@@ -69,14 +71,18 @@ def lines(
     inked: groups that are black, by their words in the legend.
     problems: whether the rounds in which the exhibit names a problem are marked with the client.
     medians: metrics of which medians and quartiles are drawn in place of means and intervals.
+    bands: whether intervals are drawn; several wide ones would hide each other.
+    unmeasured: whether printed numbers that nothing measured are drawn.
     down: columns of `panels`; each of their values starts a row of panels.
     across: the largest number of panels in a row.
     height: the height of a row in inches.
     """
-    shown_as: Any = {"columns": columns, "medians": medians}
+    shown_as: Any = {"columns": columns, "medians": medians, "unmeasured": unmeasured}
     rows = chosen(result, metrics, where=where, baselines=[*baselines, *against], **shown_as)
     if x == "share":
         rows = rows.assign(share=rows["iterations"] / rows.groupby(list(CELL))["iterations"].transform("max"))
+    if not bands:
+        rows = rows.assign(ci_low=math.nan, ci_high=math.nan)
     own = rows[rows["baseline"].isin(baselines)]
     if own.empty or own[x].isna().all():
         return None
@@ -95,6 +101,10 @@ def lines(
     dashes = dict(zip(dict.fromkeys(measured["style"]), itertools.cycle(DASHES)))
     # Each dash has a marker, or each colour if there is one dash only.
     markers = dict(zip(dashes if len(dashes) > 1 else palette, itertools.cycle(facet.MARKERS)))
+    # The legend has no marker that no curve has.
+    points = measured.groupby([*panels, "hue", "style"], dropna=False, sort=False)[x].nunique()
+    if points.min() > MANY:
+        markers = dict.fromkeys(markers, "")
     entries = facet.keyed(palette, markers, "color", linestyle="-")
     entries += facet.keyed(dashes, markers, "linestyle", color=INK) + facet.compared(rows)
     if limit:
@@ -108,7 +118,7 @@ def lines(
         _limit(axes, part, x, (limit or {}).get(metric))
         for group, line in part[part["baseline"].isin(baselines)].groupby(["hue", "style"], sort=False):
             (colour, dash), line = map(str, group), line.sort_values(x, kind="stable")
-            symbol = markers.get(dash) or markers[colour]
+            symbol = markers[dash] if dash in markers else markers.get(colour, "")
             _curve(axes, line[x], line, palette[colour], symbol, dashes[dash])
         facet.compare(axes, part, x, "mean", palette)
         if problems:
@@ -132,7 +142,7 @@ def lines(
         numbered += own_row + [()] * (-len(own_row) % across if down else 0)
     place: Any = {"heights": [height] * math.ceil(len(numbered) / across), "across": across}
     place |= {"below": facet.legend_height(entries), "entries": entries}
-    return facet.faceted(mark, numbered, counted(rows, medians=medians), **place)
+    return facet.faceted(mark, numbered, counted(rows, bands, medians), **place)
 
 
 def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:

@@ -199,6 +199,8 @@ def _printed(result: Result, unmeasured: bool) -> pd.DataFrame:
     rows, out = result.rows[result.rows["baseline"] == ""], []
     conditions = [c for c in rows if c not in MEASURED | {"baseline", "unit", "seeds", "scale"}]
     for mark in result.marks.to_dict("records"):
+        if isinstance(of := mark.get("baseline"), str) and of:
+            continue  # what is printed of a null is no number of an attack
         known = {c: v for c, v in mark.items() if c in conditions and not pd.isna(v)}
         same = (rows[list(known)] == pd.Series(known)).all(axis=1)
         # If a mark leaves a column open, a row with a gap in that column is preferred: the row of all clients

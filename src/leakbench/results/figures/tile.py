@@ -172,7 +172,7 @@ def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
     side = (ROOM - APART * (len(panels) - 1)) / (2 * len(panels)) - GAP
     note = (
         "a record keeps pictures of the strongest attacks alone; n = 1 image of each cell, the median of its "
-        f"trials; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
+        f"trials, so that cells have other images; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
     )
     heading = named_cell(result, panels[0], shared)
     return tiled([(heading, [("", strips)])], min(LARGEST, max(SMALLEST, side)), note=note)
