@@ -27,7 +27,7 @@ def marks(works: Sequence[Work], experiment: str) -> pd.DataFrame:
             if not word and math.isnan(row.number.value):
                 continue
             value = math.nan if word else row.number.value / reading.unit
-            mark: dict[str, Any] = {"experiment": experiment, "id": row.id, "value": value, "word": word}
+            mark: dict[str, object] = {"experiment": experiment, "id": row.id, "value": value, "word": word}
             for where in places(reading):
                 if where.get("experiment") == experiment:
                     lines.append({**mark, "convention": "standard", **where})

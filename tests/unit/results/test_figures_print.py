@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawings import axes_of, cell, drawn, entries, points, result, texts
+from matplotlib.collections import FillBetweenPolyCollection
 from recorded import SEED, names, printed, record, recorded, works
 
 from leakbench.base.artefacts import read_facts
@@ -186,3 +187,25 @@ def test_a_map_has_the_records_of_other_experiments(tmp_path: Path) -> None:
     assert {"7.5", "20", "printed 9.25"} <= set(said)
     assert "with the records of other" in " ".join(said)
     assert "7.5" not in texts(drawn(result([cell()], drawing, others={"other": other})))
+
+
+def test_many_pairs_of_a_record_stand_below_their_data_sets(figures: dict[str, Result]) -> None:
+    said = texts(drawn(figures["thesis-table-5-4"]))
+    assert {"MNIST at 32×32", "CIFAR-10", "CIFAR-100"} <= set(said)
+    assert any("so that cells have other images" in text for text in said)
+
+
+def test_a_curve_without_bands_or_markers_has_neither_in_the_legend(figures: dict[str, Result]) -> None:
+    whole = figures["thesis-figure-3-5"]
+    assert "95 %" not in texts_of(whole)
+    figure = drawn(whole)
+    bands = [
+        each
+        for axes in axes_of(figure)
+        for each in axes.collections
+        if isinstance(each, FillBetweenPolyCollection)
+    ]
+    assert not any(len(path.vertices) for band in bands for path in band.get_paths())
+    handles = [each for part in figure.subfigs for legend in part.legends for each in legend.legend_handles]
+    named = {each.get_label(): each.get_marker() for each in handles if each is not None}
+    assert named["DLG"] == named["GRNN"] == ""
