@@ -15,7 +15,7 @@ from leakbench.results.figures.result import Result, _of_record, with_others
 from leakbench.results.figures.rows import SAID, chosen
 
 SEED = ("fidel", "agic", "grnn", "fedboosting", "fedkl")
-KEYS = ("where", "columns", "medians", "unmeasured", "convention")
+KEYS = ("where", "columns", "medians", "unmeasured", "convention", "over_updates")
 
 
 @cache

@@ -209,3 +209,14 @@ def test_a_curve_without_bands_or_markers_has_neither_in_the_legend(figures: dic
     handles = [each for part in figure.subfigs for legend in part.legends for each in legend.legend_handles]
     named = {each.get_label(): each.get_marker() for each in handles if each is not None}
     assert named["DLG"] == named["GRNN"] == ""
+
+
+def test_updates_that_are_alike_have_a_narrow_interval() -> None:
+    whole = recorded("peeling-table-2")
+    wide, narrow = (
+        chosen(whole, ["exact"], over_updates=each).query("baseline == '' and mean > 0.95").iloc[0]
+        for each in (False, True)
+    )
+    assert wide["mean"] == narrow["mean"]
+    assert wide["ci_low"] < narrow["ci_low"] <= narrow["mean"] <= narrow["ci_high"] <= 1
+    assert 2 * (narrow["ci_high"] - narrow["ci_low"]) < wide["ci_high"] - wide["ci_low"]

@@ -49,6 +49,7 @@ def lines(
     medians: tuple[str, ...] = (),
     bands: bool = True,
     unmeasured: bool = False,
+    over_updates: bool = False,
     down: tuple[str, ...] = (),
     across: int = 3,
     height: float = 2.3,
@@ -73,11 +74,17 @@ def lines(
     medians: metrics of which medians and quartiles are drawn in place of means and intervals.
     bands: whether intervals are drawn; several wide ones would hide each other.
     unmeasured: whether printed numbers that nothing measured are drawn.
+    over_updates: whether intervals are those of the means of updates.
     down: columns of `panels`; each of their values starts a row of panels.
     across: the largest number of panels in a row.
     height: the height of a row in inches.
     """
-    shown_as: Any = {"columns": columns, "medians": medians, "unmeasured": unmeasured}
+    shown_as: Any = {
+        "columns": columns,
+        "medians": medians,
+        "unmeasured": unmeasured,
+        "over_updates": over_updates,
+    }
     rows = chosen(result, metrics, where=where, baselines=[*baselines, *against], **shown_as)
     if x == "share":
         rows = rows.assign(share=rows["iterations"] / rows.groupby(list(CELL))["iterations"].transform("max"))
@@ -142,7 +149,8 @@ def lines(
         numbered += own_row + [()] * (-len(own_row) % across if down else 0)
     place: Any = {"heights": [height] * math.ceil(len(numbered) / across), "across": across}
     place |= {"below": facet.legend_height(entries), "entries": entries}
-    return facet.faceted(mark, numbered, counted(rows, bands, medians), **place)
+    note = counted(rows, bands, medians) + (" of the means of updates" if over_updates else "")
+    return facet.faceted(mark, numbered, note, **place)
 
 
 def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:

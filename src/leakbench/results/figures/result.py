@@ -108,8 +108,8 @@ def read_result(
 
 
 def with_others(own: Result, others: Mapping[str, Result]) -> Result:
-    cut = {name: replace(each, rows=_cut(each.rows)) for name, each in others.items()}
-    return replace(own, rows=_cut(own.rows), others=cut)
+    beside = {name: replace(each, rows=cut(each.rows)) for name, each in others.items()}
+    return replace(own, rows=cut(own.rows), others=beside)
 
 
 def _marks(printed: pd.DataFrame, experiment: str) -> pd.DataFrame:
@@ -132,7 +132,7 @@ def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
     return panels
 
 
-def _cut(rows: pd.DataFrame) -> pd.DataFrame:
+def cut(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a table, with intervals cut as `possible` cuts them."""
     if not {"ci_low", "ci_high"} <= {*rows.columns}:
         return rows

@@ -3,6 +3,7 @@
 import fnmatch
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ import pandas as pd
 from leakbench.base.artefacts import read_table
 from leakbench.base.cellname import CELL
 from leakbench.results.figures import words
-from leakbench.results.figures.result import Result
+from leakbench.results.figures.result import Result, cut
 
 # A PSNR above this means "the same image": more decibels would only squeeze all other values.
 DECIBELS = 60.0
@@ -40,6 +41,7 @@ def chosen(
     baselines: Sequence[str] = ("",),
     medians: Sequence[str] = (),
     unmeasured: bool = False,
+    over_updates: bool = False,
 ) -> pd.DataFrame:
     """Return the rows of some metrics and baselines that a drawing shows.
 
@@ -47,9 +49,11 @@ def chosen(
     Runs that were too short are left out, PSNR ends at DECIBELS, and intervals of fewer than FEWEST values
     are left out. A metric without rows of the convention keeps all its rows. Metrics among `medians` have
     their median and quartiles in place of mean and interval. Printed numbers that no row of the table
-    measures are rows of their own if `unmeasured` holds, and else left out.
+    measures are rows of their own if `unmeasured` holds, and else left out. The intervals are those of the
+    means of updates if `over_updates` holds: where updates are few but alike, those of a share are wide.
     """
-    parts = [result.rows, _printed(result, unmeasured)]
+    measured = _over_updates(result) if over_updates and result.trials else result.rows
+    parts = [measured, _printed(result, unmeasured)]
     if TRIAL in baselines and result.trials:
         single = read_table(result.trials)[0]
         single = single[single["metric"].isin(list(metrics)) & single["baseline"].fillna("").eq("")]
@@ -192,6 +196,19 @@ def counted(rows: pd.DataFrame, intervals: bool = True, medians: Sequence[str] =
             text += f"; medians and quartiles of {names}"
     whole = rows["metric"].str.startswith("psnr") & (rows["mean"] >= DECIBELS)
     return text + (f"; PSNR is cut at {DECIBELS:g} dB" if whole.any() else "")
+
+
+def _over_updates(result: Result) -> pd.DataFrame:
+    """Return the rows of a table, each with Student's interval of the means of its clusters of trials."""
+    from scipy import stats
+
+    trials = read_table(Path(result.trials or ""))[0]
+    means = trials.groupby(["line", "cluster"])["value"].mean().groupby("line").agg(["sem", "size"])
+    half = means["sem"] * stats.t.ppf(0.975, means["size"] - 1)
+    rows = result.rows.copy()
+    known = half.reindex(range(len(rows))).to_numpy()
+    rows["ci_low"], rows["ci_high"] = rows["mean"] - known, rows["mean"] + known
+    return cut(rows)
 
 
 def _printed(result: Result, unmeasured: bool) -> pd.DataFrame:
