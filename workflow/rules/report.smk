@@ -138,7 +138,7 @@ rule figure:
         spec=f"{R}/specs/figure/{{experiment}}.json",
         trials=f"{R}/trials/{{experiment}}.parquet",
         paper=lambda w: flow.paper(w.experiment),
-        recorded=lambda w: flow.recorded(w.experiment),
+        recorded=lambda w: flow.drawn(w.experiment),
         # The works are one input and not sixty, because Snakemake reads each input of each figure.
         code=flow.stamp(flow.drawing() + flow.works()),
     output:

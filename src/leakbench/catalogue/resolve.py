@@ -17,7 +17,7 @@ from leakbench.catalogue.cell import Cell, Spec, Study
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, run_name, sized
 from leakbench.catalogue.job_specs import cell_specs, decays, further, judge_spec, pointless, study_spec
 from leakbench.catalogue.jobs import TableSpec
-from leakbench.catalogue.load import every, file_of, load_kind, stems
+from leakbench.catalogue.load import every, file_of, find, load_kind, stems
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.shown import described, fact_files, figure_spec
 from leakbench.papers.work import read_paper
@@ -187,6 +187,10 @@ def _planned(
             "shares": shares_of(config, out.specs, cells, studies),
             **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
         }
+        for other in (
+            each for part in experiment.figure for each in (part.model_extra or {}).get("beside", ())
+        ):
+            find(config, "experiments", other, f"{where}: figure.beside")
         beside = {"work": Path(where).parents[1].name, "scale": at.name}
         out.specs[f"figure/{name}"] = figure_spec(config, experiment, studies) | beside
     for cell in out.cells:

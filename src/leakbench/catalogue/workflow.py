@@ -326,6 +326,12 @@ class Workflow:
             self.seen(file) for file in self._records if experiment in ("", file.name.partition(".")[0])
         )
 
+    def drawn(self, experiment: str) -> list[str]:
+        """Return recorded tables of an experiment and of those that its figure names beside it."""
+        figure = self.plan.specs[f"figure/{experiment}"]["figure"]
+        beside = [name for part in figure for name in part.get("beside", ())]
+        return [file for name in dict.fromkeys((experiment, *beside)) for file in self.recorded(name)]
+
     def seeded(self) -> list[str]:
         """Return recorded tables of raised seeds, with the facts beside them."""
         return [self.seen(path) for path in reference.files(self.root, "*", seeded=True)]

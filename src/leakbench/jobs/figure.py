@@ -13,12 +13,13 @@ from leakbench.base.errors import UserError
 from leakbench.base.provenance import read_spec
 from leakbench.base.whole import replacing
 from leakbench.papers.marks import marks as printed_marks
+from leakbench.papers.marks import sentences
 from leakbench.papers.reference import TEXT, Kept, fuller
 from leakbench.papers.reference import tables as recorded_tables
 from leakbench.papers.scorecard.evidence import Evidence, Lines
 from leakbench.papers.scorecard.recorded import of_records
 from leakbench.papers.scorecard.scorecard import Card, to_csv
-from leakbench.papers.work import read_papers
+from leakbench.papers.work import Work, read_papers
 
 
 def figure(
@@ -47,7 +48,7 @@ def figure(
     papers: the folder of works, whose printed numbers and claims about this experiment are shown.
     paper: what paper.yaml says of the work.
     recorded: recorded tables of the experiment with the files beside them. The fullest is drawn where it has
-    more than the table.
+    more than the table. Those of other experiments are drawn where a drawing names them.
 
     Raises UserError, which names the notebook and the error of its failing cell.
     """
@@ -58,16 +59,23 @@ def figure(
 
     with replacing(out) as picture, replacing(executed) as ran, TemporaryDirectory() as beside:
         png = picture.with_suffix(".png")
-        files = {"table": table, "exhibit": exhibit, "spec": spec, "out": png}
+        files = {"table": table, "exhibit": exhibit, "spec": spec, "trials": trials, "out": png}
         marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
         frame, facts = read_csv(table, dtype=TEXT), read_facts(exhibit)
-        kept = fullest(frame, facts, recorded or ())
+        known: dict[str, list[Path]] = {}
+        for path in recorded or ():
+            known.setdefault(path.name.partition(".")[0], []).append(path)
+        kept = fullest(frame, facts, known.pop(table.stem, ()))
+        found = (fuller(frame.head(0), recorded_tables(each), "", pictured=False) for each in known.values())
+        others = [each for each in found if each]
         lines = Lines(table.stem, frame, read_table(trials)[0] if len(frame) else None)
-        attacks = read_spec(spec)["parts"].get("attack", [])
+        shown, works = read_spec(spec), read_papers(papers)
+        attacks = shown["parts"].get("attack", [])
         of_attacks = {each["name"]: each["parameters"] for each in attacks}
-        _statements(papers, lines, facts, kept, of_attacks, marks, card)
+        _statements(works, lines, facts, kept, of_attacks, card)
+        _print(works, shown, [table.stem, *(each.name for each in others)], marks)
         lists = {"marks": [marks], "paper": paper, "scorecard": [card]}
-        lists |= {"recorded": [kept.table] if kept else None}
+        lists |= {"recorded": [each.table for each in (kept, *others) if each]}
         values = {name: str(path.resolve()) for name, path in files.items()}
         several = {name: [str(path.resolve()) for path in paths or ()] for name, paths in lists.items()}
         # papermill chooses its reader by the suffix, and the temporary file has none.
@@ -112,14 +120,18 @@ def _without_picture(out: Path, facts: Facts) -> str:
 
 
 def _statements(
-    papers: Path, lines: Lines, facts: Facts, kept: Kept | None, attacks: Mapping[str, Any], marks: Path,
+    works: Sequence[Work],
+    lines: Lines,
+    facts: Facts,
+    kept: Kept | None,
+    attacks: Mapping[str, Any],
     card: Path,
-) -> None:  # fmt: skip
-    """Write what the works print of an experiment, in our words and unit, and the experiment's own verdicts.
+) -> None:
+    """Write the experiment's own verdicts.
 
     Its own verdicts are those that rest on it alone, and on the recorded run that is drawn in its place.
     """
-    works, name = read_papers(papers), lines.name
+    name = lines.name
     run = Evidence(
         scale=facts["scale"],
         lines={name: lines} if len(lines.frame) else {},
@@ -129,10 +141,16 @@ def _statements(
         attacks=attacks,
         known=None,
     )
-    printed_marks(works, name).to_csv(marks, index=False)
     records = [of_records([kept], attacks=attacks)] if kept else []
     judged = Card(works, [*records, run], run).frame(name)
     write_text(card, to_csv(judged))
+
+
+def _print(works: Sequence[Work], shown: Mapping[str, Any], experiments: Sequence[str], marks: Path) -> None:
+    """Write what the works print: numbers and outcomes in our words and unit, and sentences."""
+    printed = [printed_marks(works, each) for each in experiments]
+    printed.append(sentences(works, shown["work"], shown["item"], experiments[0]))
+    pd.concat(printed).to_csv(marks, index=False)
 
 
 def fullest(table: pd.DataFrame, facts: Facts, recorded: Sequence[Path]) -> Kept | None:

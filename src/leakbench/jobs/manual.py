@@ -96,13 +96,20 @@ def of_records(root: Path) -> dict[str, str]:
     config, works = root / "config", read_papers(root / "papers")
     experiments = load_kind(config, "experiments")
     attacks = described(config)["attacks"]
-    kept = longest_first(
-        tables([*files(root, "*"), *files(root, "*", seeded=True)]), root, frozenset(experiments), attacks
-    )
+    own = tables(files(root, "*"))
+    names = {each.name for each in own}
+    known = [*own, *tables(files(root, "*", seeded=True))]
+    kept = longest_first(known, root, frozenset(experiments), attacks)
     scales = [*kept.values(), joined([*kept.values()])]
     core = [work for work in works if work.paper.core]
     drawn = [
-        items.Drawn(file_of(config, "experiments", name).parents[1].name, each.item, name, bool(each.figure))
+        items.Drawn(
+            work=file_of(config, "experiments", name).parents[1].name,
+            item=each.item,
+            name=name,
+            kinds=[part.drawing for part in each.figure],
+            shows={key: shown for key, shown in _shown(name, each).items() if key in names},
+        )
         for name, each in experiments.items()
         if isinstance(each, Experiment)
     ]
@@ -110,6 +117,16 @@ def of_records(root: Path) -> dict[str, str]:
         "docs/findings.md": findings(root / FINDINGS, works, scales),
         "docs/figures.md": items.page(core, Card(core, scales, scales[-1]).frame(), drawn),
     }
+
+
+def _shown(name: str, experiment: Experiment) -> dict[str, set[str]]:
+    """Return experiment → the metrics of its table that a figure draws."""
+    shown: dict[str, set[str]] = {}
+    for part in experiment.figure:
+        drawn = part.model_extra or {}
+        for each in (name, *drawn.get("beside", ())):
+            shown.setdefault(each, set()).update(drawn.get("metrics", ()))
+    return shown
 
 
 def texts(root: Path) -> dict[str, str]:

@@ -1,11 +1,14 @@
 """docs/figures.md: the figures and tables of the core works in their order, and what of them is measured."""
 
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import pandas as pd
 
+from leakbench.papers.join import OUTCOMES, read
+from leakbench.papers.marks import places
 from leakbench.papers.work import Work
 
 HEAD = """\
@@ -14,20 +17,25 @@ HEAD = """\
 This page is generated. It lists what each work prints, in the work's order. The second column says whether
 the work prints `numbers` or `words`; a picture is judged by the sentence about it. The third has how many
 rows of the scorecard are measured in recorded tables, of all rows of the item. Settings are compared by the
-scorecard of a run. `snakemake --cores 2 results/quick/figures/NAME.png` draws experiment NAME, from its
-longest record.
+scorecard of a run. The fourth has our figures and what they are: `images`, `dots`, `curves` or a `map` of
+squares. The fifth says what of the print stands in them: so many of the measured numbers and outcomes, or
+the sentences. The last says why rows are not measured, or why there is no figure.
+`snakemake --cores 2 results/quick/figures/NAME.png` draws experiment NAME, from its longest record.
 """
-COLUMNS = ("item", "printed", "measured", "ours", "not run, mostly because")
+COLUMNS = ("item", "printed", "measured", "ours", "print in ours", "why not, mostly")
+# The name of a drawing → what it is called here, where that is another word.
+CALLED = {"grid": "images", "side-by-side": "images", "lines": "curves", "squares": "map"}
 KEY = re.compile(r"\d+|\D+")
 
 
 class Drawn(NamedTuple):
-    """An experiment, the item that it is about, and whether it has a figure."""
+    """An experiment, the item that it is about, and its figure."""
 
     work: str
     item: str
     name: str
-    figure: bool
+    kinds: Sequence[str]  # the names of the drawings
+    shows: Mapping[str, Set[str]]  # experiment → the metrics of its recorded table that are drawn
 
 
 def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn]) -> str:
@@ -43,8 +51,10 @@ def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn]
         asked = [each for each in experiments if each.work == work.name]
         head = [f"## {work.paper.title}", "", f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
         parts += head
+        read_from = _read_from(work)
         parts += [
-            _line(item, own[own["item"] == item], asked) for item in sorted(set(own["item"]), key=_natural)
+            _line(item, own[own["item"] == item], asked, read_from)
+            for item in sorted(set(own["item"]), key=_natural)
         ]
         parts.append("")
     return "\n".join(parts)
@@ -54,15 +64,44 @@ def _natural(item: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in KEY.findall(item)]
 
 
-def _line(item: str, rows: pd.DataFrame, experiments: Iterable[Drawn]) -> str:
-    # An item has its own experiment and variants, such as table-3.6 and table-3.6-batch64.
-    ours = [each for each in experiments if each.item == item or each.item.startswith(f"{item}-")]
-    named = ", ".join(f"`{each.name}`" + ("" if each.figure else " (table)") for each in ours)
+def _read_from(work: Work) -> dict[str, list[tuple[str, str]]]:
+    """Return id of a printed number or outcome → the experiments and metrics that it is drawn beside."""
+    rows = [row for table in work.tables.values() for row in table]
+    said = [row for row in rows if row.published in OUTCOMES or not math.isnan(row.number.value)]
+    return {row.id: [(at["experiment"], at["metric"]) for at in places(read(work, row))] for row in said}
+
+
+def _line(
+    item: str,
+    rows: pd.DataFrame,
+    experiments: Iterable[Drawn],
+    read_from: Mapping[str, Sequence[tuple[str, str]]],
+) -> str:
+    measured = rows.loc[(rows["class"] != "setting") & (rows["verdict"] != "not-run"), "id"]
+
+    def beside(each: Drawn) -> set[str]:
+        return {
+            i for i in measured for name, metric in read_from.get(i, ()) if metric in each.shows.get(name, ())
+        }
+
+    # An item has its own experiment and variants, such as table-3.6 and table-3.6-batch64, and may stand in
+    # the figure of another item.
+    ours = [each for each in experiments if f"{each.item}-".startswith(f"{item}-") or beside(each)]
+    named = ", ".join(f"`{each.name}` ({_kinds(each)})" for each in ours)
     printed = "numbers" if (rows["metric"] != "claim").any() else "words"
+    numbers = len(set().union(*(beside(each) for each in ours)))
+    drawn = [f"{numbers} number{'s' * (numbers > 1)}"] if numbers else []
+    drawn += ["words"] if ours and (rows["metric"] == "claim").any() else []
     rows = rows[rows["class"] != "setting"]
     missing = rows.loc[rows["verdict"] == "not-run", "reason"]
     why = missing.mode()[0].replace("|", "·") if len(missing) else ""
-    measured = f"{len(rows) - len(missing)} of {len(rows)}" if len(rows) else "settings"
+    count = f"{len(measured)} of {len(rows)}" if len(rows) else "settings"
     # Whether an experiment has no record at all or none of this part does not matter here.
     why = "not recorded" if why.startswith("no results of") else why
-    return f"| {item} | {printed} | {measured} | {named} | {why} |"
+    if len(measured) and not ours:
+        why = why or "no figure: judged by the numbers of other experiments"
+    return f"| {item} | {printed} | {count} | {named} | {', '.join(drawn)} | {why} |"
+
+
+def _kinds(each: Drawn) -> str:
+    return ", ".join(dict.fromkeys(CALLED.get(name, name) for name in each.kinds))

@@ -16,12 +16,12 @@ OURS = {"experiment", "metric"}
 ALSO = {
     "unit", "unit_std", "against", "success", "absent", "note", "class", "fact", "quantity", "needs", "check",
     "tells", "rows", "repeats", "tolerance", "otherwise", "beside", "hidden", "rival",
-    "trivial",
+    "trivial", "drawn",
 }  # fmt: skip
 # Keys that a reading repeats as they are.
 SHARED = {"success", "hidden", "trivial", "note", "needs", "repeats", "tolerance"}
 # Keys that hold words or columns of their own.
-NESTED = {"against", "rows", "otherwise", "beside"}
+NESTED = {"against", "rows", "otherwise", "beside", "drawn"}
 OUTCOMES = ("success", "failure")
 # Ways to measure a row other than by one row of a table, and the class that such a row usually has.
 OWN_WAYS = {"absent": "result", "fact": "setting", "quantity": "result", "check": "result"}
@@ -70,6 +70,8 @@ class Reading:
     otherwise: Mapping[str, Any] = field(default_factory=dict)
     # Columns of another row of ours, whose value the reason names.
     beside: Mapping[str, Any] = field(default_factory=dict)
+    # Columns of another row of ours beside which figures draw the number too.
+    drawn: Mapping[str, Any] = field(default_factory=dict)
     hidden: bool = False  # whether the number is that of an attack that fails
     rivals: tuple[str, ...] = ()  # the ids of the printed rows of other methods in the same condition
     trivial: str = ""  # why the statement says little, empty where it does not
@@ -134,7 +136,9 @@ def _read(work: Work, row: Row, file: str) -> Reading:
     if value.success and value.hidden:
         raise UserError(f"{file}: {row.id} is given as a success and as hidden (leave out one of the two)")
     shared = value.model_dump(exclude_none=True, include=SHARED)
-    shared |= {key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")}
+    shared |= {
+        key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside", "drawn")
+    }
     shared |= {"where": where, "rivals": _rivals(work, row, value.rival, f"{file}.rival")}
     shared["unit"] = (value.unit_std if row.spread else value.unit) or 1.0
     shared["spread"] = shared["unit"] / (value.unit_std or value.unit or 1.0)

@@ -1,24 +1,57 @@
 """The published marks of a figure: what the papers print of an experiment, in our words and unit."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
-from leakbench.papers.join import read
+from leakbench.papers.join import OUTCOMES, Reading, read
 from leakbench.papers.work import Work
+
+OF_FIGURES = re.compile(r"(fig|table)-")
+COLUMNS = ("experiment", "id", "value", "word", "says", "convention", "metric")
 
 
 def marks(works: Sequence[Work], experiment: str) -> pd.DataFrame:
-    """Return one line for each printed number that one row of an experiment's table measures."""
+    """Return one line for each printed number or outcome that belongs to one row of an experiment's table.
+
+    A line of an outcome has the word `success` or `failure` instead of a value.
+    """
     lines = []
     for work in works:
         for row in (row for rows in work.tables.values() for row in rows):
             reading = read(work, row)
-            own = reading.where.get("experiment") == experiment and reading.way == "mean"
-            if own and not math.isnan(row.number.value):
-                where = {key: value for key, value in reading.where.items() if key != "experiment"}
-                lines.append(
-                    {"id": row.id, "value": row.number.value / reading.unit, "convention": "standard"} | where
-                )
-    return pd.DataFrame(lines, columns=None if lines else ["id", "value", "convention", "metric"])
+            word = row.published if row.published in OUTCOMES else ""
+            if not word and math.isnan(row.number.value):
+                continue
+            value = math.nan if word else row.number.value / reading.unit
+            mark: dict[str, object] = {"experiment": experiment, "id": row.id, "value": value, "word": word}
+            for where in places(reading):
+                if where.get("experiment") == experiment:
+                    lines.append({**mark, "convention": "standard", **where})
+    return pd.DataFrame(lines, columns=None if lines else COLUMNS)
+
+
+def places(reading: Reading) -> Iterator[Mapping[str, Any]]:
+    """Yield the columns of each row of ours beside which a printed row is drawn."""
+    own = reading.where if reading.way in ("mean", "outcome") else {}
+    if own:
+        yield own
+    if "experiment" in reading.drawn:
+        yield {**own, **reading.drawn}
+
+
+def sentences(works: Sequence[Work], work: str, item: str, experiment: str) -> pd.DataFrame:
+    """Return one line for each sentence that a work prints of an experiment's figure or table.
+
+    An item such as table-3.6-batch64 is a part of table-3.6.
+    """
+    claims = [each for own in works if own.name == work for each in own.claims.claims]
+    said = [each for each in claims if OF_FIGURES.match(item) and f"{item}-".startswith(f"{each.item}-")]
+    lines = [
+        {"experiment": experiment, "id": each.id, "value": math.nan, "says": each.claim.rstrip(".")}
+        for each in said
+    ]
+    return pd.DataFrame(lines, columns=None if lines else COLUMNS)

@@ -89,6 +89,8 @@ class Record(BaseModel):
     # Name → numerics version, where it is above 1, of the files from which the table follows.
     numerics: Numerics = {}
     equivalent: list[Equivalent] = []  # other numerics that give the same table, and what shows it
+    # Where, when and at which commit the run was repeated for its pictures, if they were not kept at first.
+    pictures: dict[str, str] = {}
     renewed: list[dict[str, Any]] = []  # cells that were measured later, with commit, date and device
 
 
@@ -180,9 +182,12 @@ class Kept:
         return read_table(path)[0] if path else None
 
     def said(self) -> str:
-        """Return in words where, when and from what the run was recorded."""
+        """Return in words where, when and from what the run was recorded, and any later pictures."""
         made = self.record
-        return f"recorded on {made['device']}, {made['date']}, commit {made['commit']}"
+        told = f"recorded on {made['device']}, {made['date']}, commit {made['commit']}"
+        if later := made.get("pictures"):
+            told += f"; pictures of the same run repeated on {later['device']}, {later['date']}"
+        return told
 
 
 def tables(paths: Iterable[Path]) -> list[Kept]:

@@ -90,3 +90,15 @@ def test_a_figure_has_a_title_for_all_that_a_longer_run_has(root: Callable[..., 
         ("a", "a"), ("c", "C"), ("c-x", "C x"),
     ]  # fmt: skip
     assert [part["title"] for part in parts["defence"]] == ["none", "clip to 2"]
+
+
+def test_a_map_beside_an_unknown_experiment_is_one_line(root: Callable[..., Path]) -> None:
+    figure = {
+        "drawing": "squares",
+        "metrics": ["mse"],
+        "down": "attack",
+        "across": "victim",
+        "beside": ["ee"],
+    }
+    with pytest.raises(UserError, match=r"figure.beside: experiment 'ee' is not in .*did you mean 'e'"):
+        planned(root({"experiments/e": {"figure": figure}}))

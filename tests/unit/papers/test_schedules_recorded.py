@@ -67,10 +67,10 @@ def test_the_page_of_an_experiment_knows_the_schedules(papers: Path, tmp_path: P
     (kept,) = reference.tables(reference.files(ROOT, "agic-table-4"))
     attacks = described(ROOT / "config")["attacks"]
     facts = {"scale": "quick", "absent_cells": {}}
-    marks, card = tmp_path / "marks.csv", tmp_path / "card.csv"
+    works, card = read_papers(papers), tmp_path / "card.csv"
     none = Lines(kept.name, kept.rows.iloc[:0])
     of_run = Lines(kept.name, kept.rows, kept.trials())
     for lines, record in ((none, kept), (of_run, None)):
-        figure._statements(papers, lines, facts, record, attacks, marks, card)
+        figure._statements(works, lines, facts, record, attacks, card)
         assert judged(card)["verdict"] == "inconclusive"
         assert judged(card)["reason"].startswith(AGAIN)

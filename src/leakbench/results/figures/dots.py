@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter
 
 from leakbench.results.figures import facet, words
 from leakbench.results.figures.result import Result
-from leakbench.results.figures.rows import chosen, counted, levels, word
+from leakbench.results.figures.rows import SAID, TRIAL, chosen, counted, levels, word
 from leakbench.results.figures.sheet import GREY, MUTED, Body
 
 # In inches: a line of one colour, what each further colour adds, a heading, the axis. LETTERS: how many
@@ -40,6 +40,9 @@ def dots(
     inked: tuple[str, ...] = (),
     zoom: tuple[str, ...] = (),
     runs: str = "",
+    trials: bool = False,
+    medians: tuple[str, ...] = (),
+    unmeasured: bool = False,
 ) -> Body | None:
     """Draw a dot with its interval for each condition and metric.
 
@@ -59,16 +62,19 @@ def dots(
     inked: groups that are black, by their words in the legend.
     zoom: panels whose axes need not start at 0.
     runs: the name of a list among the exhibit's facts; its records are single runs, drawn as small dots.
+    trials: whether single trials are drawn as small dots.
+    medians: metrics of which medians and quartiles are drawn in place of means and intervals.
+    unmeasured: whether printed numbers that nothing measured have lines of their own.
     """
-    rows = chosen(
-        result, metrics, where=where, columns=columns, convention=convention, baselines=["", *against]
-    )
+    shown_as: Any = {"convention": convention, "medians": medians, "unmeasured": unmeasured}
+    baselines = ["", *against, *([TRIAL] if trials else [])]
+    rows = chosen(result, metrics, where=where, columns=columns, baselines=baselines, **shown_as)
     if runs:
         rows = pd.concat([rows, _runs(result, runs, metrics)], ignore_index=True)
     if not (rows["baseline"] == "").any():
         return None
     rows = facet.grouped(result, rows, columns, text, block=blocks, line=y, hue=hue)
-    own = rows[rows["baseline"] == ""]
+    own = rows[rows["baseline"].isin(["", *SAID] if unmeasured else [""])]
     rows = rows.merge(own[["block", "line"]].drop_duplicates())
     measured = [metric for metric in metrics if metric in set(own["metric"])]
     shown = measured if panels == "metric" else levels(result, own, panels, columns)
@@ -96,7 +102,9 @@ def dots(
         if level and value in level:
             axes.axvline(level[value], color=MUTED, linestyle="--", linewidth=1)
         places = {line: place for place, line in enumerate(lines)}
-        _dots(axes, part.assign(place=part["line"].map(places) + part["shift"]), palette, markers)
+        _dots(
+            axes, part.assign(place=part["line"].map(places).astype(float) + part["shift"]), palette, markers
+        )
         axes.set(xlabel="", ylabel="", ylim=(len(lines) - 0.5, -0.5))
         axes.set_yticks(range(len(lines)), [textwrap.fill(line, LETTERS) if first else "" for line in lines])
         axes.tick_params(axis="y", length=0)
@@ -111,7 +119,7 @@ def dots(
             axes.set_xlabel(textwrap.fill(word(result, panels, value, text), letters))
 
     parts = [(block, value) for block in lined for value in shown]
-    note = counted(rows) + _small(own, "run" in set(rows["baseline"]))
+    note = counted(rows, medians=medians) + _small(own, TRIAL in set(rows["baseline"]))
     place: Any = {"heights": heights, "across": len(shown), "below": AXIS + facet.legend_height(entries)}
     return facet.faceted(mark, parts, note, entries=entries, sharex="col", **place)
 
@@ -130,9 +138,9 @@ def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.S
 
 def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict[str, str]) -> None:
     """Draw measured dots with their intervals, and the marks with which they are compared."""
-    own = rows[rows["baseline"].isin(["", "run"])]
+    own = rows[rows["baseline"].isin(["", TRIAL])]
     several = bool(own["client"].isna().any())
-    own = own.assign(faint=(own["client"].notna() & several) | (own["baseline"] == "run"))
+    own = own.assign(faint=(own["client"].notna() & several) | (own["baseline"] == TRIAL))
     whole = own[~own["faint"]]
     ends = whole["place"], whole["ci_low"], whole["ci_high"]
     axes.hlines(*ends, color=list(whole["hue"].map(palette)), linewidth=1.2, zorder=2)
@@ -164,7 +172,7 @@ def _small(own: pd.DataFrame, runs: bool) -> str:
 
 
 def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """Return the records of an exhibit's list as rows of the baseline "run", and their means."""
+    """Return the records of an exhibit's list as rows of the baseline TRIAL, and their means."""
     records = pd.DataFrame(result.facts.get(key, []))
     if records.empty:
         return records
@@ -173,4 +181,4 @@ def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
     long = records.melt(conditions, found, var_name="metric", value_name="mean").dropna(subset="mean")
     means = long.groupby([*conditions, "metric"], as_index=False, sort=False)
     whole = means["mean"].agg(["mean", "size"]).rename(columns={"size": "n"}).assign(baseline="", unit="run")
-    return pd.concat([long.assign(baseline="run"), whole])
+    return pd.concat([long.assign(baseline=TRIAL), whole])

@@ -17,11 +17,13 @@ from matplotlib.lines import Line2D
 
 from leakbench.results.figures import words
 from leakbench.results.figures.result import Result
-from leakbench.results.figures.rows import PRINTED, Columns, named, ordered
+from leakbench.results.figures.rows import OUTCOMES, PRINTED, Columns, named, ordered
 from leakbench.results.figures.sheet import GREY, INK, WIDTH, Body
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>", strict=True))
+# The marker of a printed outcome, and on which edge of the axes it stands: failure at the low one.
+PLACES = {OUTCOMES["failure"]: ("X", 0.0), OUTCOMES["success"]: ("$✓$", 1.0)}
 # The place of the palette's grey, which the null baselines have, and the violet that stands there instead.
 _GREY, _VIOLET = 7, "#5e3c99"
 # In inches: a line of the legend, a letter of it, and the room that an entry takes beside its words.
@@ -98,7 +100,18 @@ def compared(rows: pd.DataFrame) -> list[Line2D]:
         if name in there
     ]
     star = entry("published", marker="*", markersize=8, markerfacecolor="white", markeredgecolor=INK)
-    return [*entries, star] if PRINTED in there else entries
+    entries += [star] if PRINTED in there else []
+    for name, (marker, _) in PLACES.items():
+        if name in there:
+            look: Any = {
+                "marker": marker,
+                "markerfacecolor": "white",
+                "markeredgecolor": INK,
+                "markersize": 7,
+            }
+            word = name.partition(" ")[2]
+            entries.append(entry(f"published: {word}", **look))
+    return entries
 
 
 def legend_height(entries: Sequence[Line2D]) -> float:
@@ -124,11 +137,24 @@ def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None
 
 
 def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str, Any]) -> None:
-    """Draw null baselines in grey, and printed numbers as stars in the colours of their groups."""
+    """Draw null baselines in grey, and what is printed in the colours of its groups.
+
+    A printed number is a star. A printed outcome has no number, and stands on an edge of the axes.
+    """
     null = rows[rows["baseline"].isin(list(NULLS))]
     scatter(axes, null, x, y, style="baseline", markers=NULLS, color=GREY, s=20, linewidth=0, zorder=2)
     star: dict[str, Any] = {"marker": "*", "s": 95, "edgecolor": INK, "linewidth": 0.8, "zorder": 5}
     scatter(axes, rows[rows["baseline"] == PRINTED], x, y, hue="hue", palette=palette, **star)
+    for name, (marker, edge) in PLACES.items():
+        part = rows[rows["baseline"] == name]
+        upright = y == "mean"
+        at: Any = axes.get_xaxis_transform() if upright else axes.get_yaxis_transform()
+        # Where several groups have one place, their marks stand beside each other.
+        edges = edge + (0.5 - edge) * 0.14 * part.groupby(x if upright else y).cumcount()
+        places = (part[x], edges) if upright else (edges, part[y])
+        for across, up, group in zip(*places, part["hue"], strict=True):
+            look = {"color": palette[group], "marker": marker, "s": 42, "edgecolor": INK, "linewidth": 0.6}
+            axes.scatter(across, up, transform=at, clip_on=False, zorder=5, **look)
 
 
 def shaded(

@@ -46,6 +46,11 @@ def lines(
     label: str = "",
     inked: tuple[str, ...] = (),
     problems: bool = False,
+    medians: tuple[str, ...] = (),
+    bands: bool = True,
+    unmeasured: bool = False,
+    over_updates: bool = False,
+    down: tuple[str, ...] = (),
     across: int = 3,
     height: float = 2.3,
 ) -> Body | None:
@@ -66,12 +71,25 @@ def lines(
     label: the words below the horizontal axis.
     inked: groups that are black, by their words in the legend.
     problems: whether the rounds in which the exhibit names a problem are marked with the client.
+    medians: metrics of which medians and quartiles are drawn in place of means and intervals.
+    bands: whether intervals are drawn; several wide ones would hide each other.
+    unmeasured: whether printed numbers that nothing measured are drawn.
+    over_updates: whether intervals are those of the means of updates.
+    down: columns of `panels`; each of their values starts a row of panels.
     across: the largest number of panels in a row.
     height: the height of a row in inches.
     """
-    rows = chosen(result, metrics, where=where, baselines=[*baselines, *against], columns=columns)
+    shown_as: Any = {
+        "columns": columns,
+        "medians": medians,
+        "unmeasured": unmeasured,
+        "over_updates": over_updates,
+    }
+    rows = chosen(result, metrics, where=where, baselines=[*baselines, *against], **shown_as)
     if x == "share":
         rows = rows.assign(share=rows["iterations"] / rows.groupby(list(CELL))["iterations"].transform("max"))
+    if not bands:
+        rows = rows.assign(ci_low=math.nan, ci_high=math.nan)
     own = rows[rows["baseline"].isin(baselines)]
     if own.empty or own[x].isna().all():
         return None
@@ -90,6 +108,10 @@ def lines(
     dashes = dict(zip(dict.fromkeys(measured["style"]), itertools.cycle(DASHES)))
     # Each dash has a marker, or each colour if there is one dash only.
     markers = dict(zip(dashes if len(dashes) > 1 else palette, itertools.cycle(facet.MARKERS)))
+    # The legend has no marker that no curve has.
+    points = measured.groupby([*panels, "hue", "style"], dropna=False, sort=False)[x].nunique()
+    if points.min() > MANY:
+        markers = dict.fromkeys(markers, "")
     entries = facet.keyed(palette, markers, "color", linestyle="-")
     entries += facet.keyed(dashes, markers, "linestyle", color=INK) + facet.compared(rows)
     if limit:
@@ -103,7 +125,7 @@ def lines(
         _limit(axes, part, x, (limit or {}).get(metric))
         for group, line in part[part["baseline"].isin(baselines)].groupby(["hue", "style"], sort=False):
             (colour, dash), line = map(str, group), line.sort_values(x, kind="stable")
-            symbol = markers.get(dash) or markers[colour]
+            symbol = markers[dash] if dash in markers else markers.get(colour, "")
             _curve(axes, line[x], line, palette[colour], symbol, dashes[dash])
         facet.compare(axes, part, x, "mean", palette)
         if problems:
@@ -114,15 +136,21 @@ def lines(
         letters = int((WIDTH / across - 0.45) / LETTER)
         axes.set_title(textwrap.fill(" · ".join(filter(None, names)), letters), fontsize=7.5)
         # Neighbours of one metric have its name once.
-        first = not number % across or metric != shown[number - 1]
+        first = not numbered.index((number,)) % across or metric != shown[number - 1]
         axes.set(xlabel=label or words.AXES.get(x, x), ylabel=words.called("metric", metric) if first else "")
         _scale_x(axes, x, sorted(part[x].dropna().unique()), places, "x" in log)
         _scale_y(axes, part, "y" in log)
 
-    numbered = [(number,) for number in range(len(titles))]
-    place: Any = {"heights": [height] * math.ceil(len(titles) / across), "across": across}
+    numbered: list[tuple[int, ...]] = []
+    for _, group in itertools.groupby(
+        range(len(titles)), lambda n: [v for c, v in zip(panels, titles[n], strict=True) if c in down]
+    ):
+        own_row = [(number,) for number in group]
+        numbered += own_row + [()] * (-len(own_row) % across if down else 0)
+    place: Any = {"heights": [height] * math.ceil(len(numbered) / across), "across": across}
     place |= {"below": facet.legend_height(entries), "entries": entries}
-    return facet.faceted(mark, numbered, counted(rows), **place)
+    note = counted(rows, bands, medians) + (" of the means of updates" if over_updates else "")
+    return facet.faceted(mark, numbered, note, **place)
 
 
 def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:

@@ -49,8 +49,14 @@ class Result:
     spec: Facts
     # The printed numbers that belong to rows of the table, in the unit of the table.
     marks: pd.DataFrame = field(default_factory=pd.DataFrame)
+    # What the work prints of the item in words.
+    said: Sequence[str] = ()
     # If a recorded run is shown in place of this run, when, where and from what it was recorded.
     recorded: str = ""
+    # The file of the single trials behind the rows, if it is known.
+    trials: Path | None = None
+    # The records of other experiments that drawings show beside this one, by name.
+    others: Mapping[str, "Result"] = field(default_factory=dict)
 
     @property
     def own(self) -> bool:
@@ -70,18 +76,47 @@ class Result:
 
 
 def read_result(
-    table: str, exhibit: str, spec: str, marks: Sequence[str] = (), recorded: Sequence[str] = ()
+    table: str,
+    exhibit: str,
+    spec: str,
+    marks: Sequence[str] = (),
+    recorded: Sequence[str] = (),
+    trials: str = "",
 ) -> Result:
-    """Read the files from which one experiment's figure is drawn."""
+    """Read the files from which one experiment's figure is drawn.
+
+    marks: what is printed, with the experiment that each line belongs to.
+    recorded: the recorded table that is drawn in place of `table`, and those of other experiments.
+    trials: the file of the single trials behind `table`.
+    """
     tensors, facts = read_tensors(Path(exhibit))
     panels = _panels(exhibit, tensors, facts)
     shown = json.loads(Path(spec).read_text())
-    printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
+    found = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
+    printed, name = pd.concat(found) if found else pd.DataFrame(), Path(table).stem
     rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
-    own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
-    kept = tables(map(Path, recorded))
-    found = _of_record(own, kept[0]) if kept else own
-    return replace(found, rows=_cut(found.rows))
+    said = [] if "says" not in printed else list(printed["says"].dropna())
+    more: Any = {"said": said, "trials": Path(trials) if trials else None}
+    own = Result(rows, panels, facts, tensors, shown, _marks(printed, name), **more)
+    kept = {each.name: each for each in tables(map(Path, recorded))}
+    others = {
+        other: _of_record(replace(own, marks=_marks(printed, other)), each)
+        for other, each in kept.items()
+        if other != name
+    }
+    return with_others(_of_record(own, kept[name]) if name in kept else own, others)
+
+
+def with_others(own: Result, others: Mapping[str, Result]) -> Result:
+    beside = {name: replace(each, rows=cut(each.rows)) for name, each in others.items()}
+    return replace(own, rows=cut(own.rows), others=beside)
+
+
+def _marks(printed: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """Return the lines of an experiment that have a number or an outcome."""
+    if "says" in printed:
+        printed = printed[printed["says"].isna()]
+    return printed[printed["experiment"] == experiment] if "experiment" in printed else printed
 
 
 def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -> list[Panel]:
@@ -97,7 +132,7 @@ def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
     return panels
 
 
-def _cut(rows: pd.DataFrame) -> pd.DataFrame:
+def cut(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a table, with intervals cut as `possible` cuts them."""
     if not {"ci_low", "ci_high"} <= {*rows.columns}:
         return rows
@@ -124,6 +159,7 @@ def _of_record(own: Result, kept: Kept) -> Result:
         tensors=own.tensors | tensors,
         spec=own.spec | {"scale": kept.scale},
         recorded=kept.said(),
+        trials=kept.beside(".parquet"),
     )
 
 

@@ -3,13 +3,15 @@
 import fnmatch
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from leakbench.base.artefacts import read_table
 from leakbench.base.cellname import CELL
 from leakbench.results.figures import words
-from leakbench.results.figures.result import Result
+from leakbench.results.figures.result import Result, cut
 
 # A PSNR above this means "the same image": more decibels would only squeeze all other values.
 DECIBELS = 60.0
@@ -18,7 +20,14 @@ SHORTEST = 0.01
 # An interval needs at least this many values.
 FEWEST = 3
 PRINTED = "printed"
+# The word of a printed outcome → the baseline of its row, which has no number.
+OUTCOMES = {"failure": "printed failure", "success": "printed success"}
+SAID = (PRINTED, *OUTCOMES.values())
+# The baseline of single trials.
+TRIAL = "run"
 MEASURED = {"mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "value", "id"}
+# A point of a drawing and the ends of its bar.
+ENDS = ["mean", "ci_low", "ci_high"]
 Columns = Mapping[str, Mapping[str, Any]]
 
 
@@ -30,20 +39,31 @@ def chosen(
     columns: Columns | None = None,
     convention: str = "standard",
     baselines: Sequence[str] = ("",),
+    medians: Sequence[str] = (),
+    unmeasured: bool = False,
+    over_updates: bool = False,
 ) -> pd.DataFrame:
     """Return the rows of some metrics and baselines that a drawing shows.
 
-    Printed numbers are rows of the baseline PRINTED. Runs that were too short are left out, PSNR ends at
-    DECIBELS, and intervals of fewer than FEWEST values are left out. A metric without rows of the convention
-    keeps all its rows.
+    Printed numbers are rows of the baseline PRINTED, and printed outcomes rows of the baselines OUTCOMES.
+    Runs that were too short are left out, PSNR ends at DECIBELS, and intervals of fewer than FEWEST values
+    are left out. A metric without rows of the convention keeps all its rows. Metrics among `medians` have
+    their median and quartiles in place of mean and interval. Printed numbers that no row of the table
+    measures are rows of their own if `unmeasured` holds, and else left out. The intervals are those of the
+    means of updates if `over_updates` holds: where updates are few but alike, those of a share are wide.
     """
-    parts = [result.rows, _printed(result)]
+    measured = _over_updates(result) if over_updates and result.trials else result.rows
+    parts = [measured, _printed(result, unmeasured)]
+    if TRIAL in baselines and result.trials:
+        single = read_table(result.trials)[0]
+        single = single[single["metric"].isin(list(metrics)) & single["baseline"].fillna("").eq("")]
+        parts.append(single.assign(baseline=TRIAL, mean=single["value"]))
     # The columns of an empty table have no type, and would change the types of the other table.
     rows = pd.concat([part for part in parts if len(part)] or parts)
     for column in ("attack", "training", "client", "iterations"):
         if column not in rows:
             rows = rows.assign(**{column: math.nan})
-    rows = rows[rows["metric"].isin(list(metrics)) & rows["baseline"].isin([*baselines, PRINTED])]
+    rows = rows[rows["metric"].isin(list(metrics)) & rows["baseline"].isin([*baselines, *SAID])]
     # A metric that only a paper uses has rows of that paper's convention alone.
     other = ~rows["metric"].isin(rows.loc[rows["convention"] == convention, "metric"])
     rows = rows[(rows["convention"] == convention) | other].reset_index(drop=True)
@@ -54,9 +74,11 @@ def chosen(
         rows = derived(result, rows, column, how)
     for column, wanted in (where or {}).items():
         rows = rows[rows[column].isin(wanted if isinstance(wanted, list | tuple) else [wanted])]
+    central = rows["metric"].isin(list(medians)) & ~rows["baseline"].isin([*SAID, TRIAL])
+    if central.any():
+        rows.loc[central, ENDS] = rows.loc[central, ["median", "q25", "q75"]].to_numpy()
     decibels = rows["metric"].str.startswith("psnr")
-    ends = ["mean", "ci_low", "ci_high"]
-    rows.loc[decibels, ends] = rows.loc[decibels, ends].clip(upper=DECIBELS)
+    rows.loc[decibels, ENDS] = rows.loc[decibels, ENDS].clip(upper=DECIBELS)
     rows.loc[~(rows["n"] >= FEWEST), ["ci_low", "ci_high"]] = math.nan
     return rows
 
@@ -151,7 +173,7 @@ def missing(result: Result) -> str:
     return "; ".join([*([f"the data sets {sets} are not here"] if absent else []), *others])
 
 
-def counted(rows: pd.DataFrame, intervals: bool = True) -> str:
+def counted(rows: pd.DataFrame, intervals: bool = True, medians: Sequence[str] = ()) -> str:
     """Return the small print of a drawing: on how many values and steps its rows rest."""
     own = rows[rows["baseline"].isin(["", "snapshot"])]
     if own.empty:
@@ -164,22 +186,47 @@ def counted(rows: pd.DataFrame, intervals: bool = True) -> str:
     if "rounds" in own and own["rounds"].notna().any():
         text += f" after {words.span(own['rounds'])} rounds over {words.span(own['images'])} images"
     if intervals:
-        known = own["ci_low"].notna().any()
-        text += "; bars and bands: 95 % interval" if known else "; too few values for an interval"
+        central = own["metric"].isin(list(medians))
+        if own.loc[~central, "ci_low"].notna().any():
+            text += "; bars and bands: 95 % interval"
+        elif not central.all():
+            text += "; too few values for an interval"
+        if central.any():
+            names = ", ".join(words.called("metric", name) for name in medians if name in set(own["metric"]))
+            text += f"; medians and quartiles of {names}"
     whole = rows["metric"].str.startswith("psnr") & (rows["mean"] >= DECIBELS)
     return text + (f"; PSNR is cut at {DECIBELS:g} dB" if whole.any() else "")
 
 
-def _printed(result: Result) -> pd.DataFrame:
-    """Return the row of the table that each printed number belongs to, with that number as the mean."""
+def _over_updates(result: Result) -> pd.DataFrame:
+    """Return the rows of a table, each with Student's interval of the means of its clusters of trials."""
+    from scipy import stats
+
+    trials = read_table(Path(result.trials or ""))[0]
+    means = trials.groupby(["line", "cluster"])["value"].mean().groupby("line").agg(["sem", "size"])
+    half = means["sem"] * stats.t.ppf(0.975, means["size"] - 1)
+    rows = result.rows.copy()
+    known = half.reindex(range(len(rows))).to_numpy()
+    rows["ci_low"], rows["ci_high"] = rows["mean"] - known, rows["mean"] + known
+    return cut(rows)
+
+
+def _printed(result: Result, unmeasured: bool) -> pd.DataFrame:
+    """Return the row of the table that each printed number or outcome belongs to, with it as the mean."""
     rows, out = result.rows[result.rows["baseline"] == ""], []
     conditions = [c for c in rows if c not in MEASURED | {"baseline", "unit", "seeds", "scale"}]
     for mark in result.marks.to_dict("records"):
+        if isinstance(of := mark.get("baseline"), str) and of:
+            continue  # what is printed of a null is no number of an attack
         known = {c: v for c, v in mark.items() if c in conditions and not pd.isna(v)}
         same = (rows[list(known)] == pd.Series(known)).all(axis=1)
         # If a mark leaves a column open, a row with a gap in that column is preferred: the row of all clients
         # to that of client 0.
         gaps = rows[same].isna().sum(axis=1).sort_values(ascending=False, kind="stable")
         found = rows.loc[gaps.index[:1]]
-        out.append(found.assign(baseline=PRINTED, mean=mark["value"], ci_low=math.nan, ci_high=math.nan))
+        if found.empty and unmeasured:
+            found = pd.DataFrame([known])
+        said = {"baseline": OUTCOMES.get(mark.get("word", ""), PRINTED), "mean": mark["value"]}
+        said |= {"id": mark.get("id", "")}
+        out.append(found.assign(**said, ci_low=math.nan, ci_high=math.nan))
     return pd.concat(out) if out else rows.head(0)

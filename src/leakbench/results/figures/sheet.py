@@ -105,6 +105,8 @@ def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:
     notes = "; below: ".join(dict.fromkeys(body.note for body in bodies))
     scale = " · ".join(filter(None, [f"Scale {result.spec['scale']}", result.recorded]))
     lines = [f"{scale} · seed {seeds or 'not stated'} · {notes}"]
+    if result.said:
+        lines.insert(0, f"Printed: {'; '.join(result.said)}.")
     if model := words.threat(knows):
         lines.append(f"Threat model: {model}")
     short = dict.fromkeys(text for _, text in too_short(result))

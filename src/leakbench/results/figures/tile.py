@@ -25,8 +25,8 @@ ROOM, GAP, APART = WIDTH - 2 * MARGIN, 0.06, 0.15
 HEADING, NAME, LETTER, LABEL, LEGEND = 0.22, 0.13, 0.066, 0.19, 0.14
 # Letters of a name at the left, before it is folded.
 LETTERS = 26
-# In inches: the sides that a tile of a record's picture may have.
-SMALLEST, LARGEST = 0.8, 1.6
+# In inches: the sides that a tile of a record's picture may have. Of more than MANY pairs they are SMALL.
+SMALL, SMALLEST, LARGEST, MANY = 0.56, 0.8, 1.6, 12
 
 
 @dataclass(frozen=True)
@@ -164,18 +164,23 @@ def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
     order = {name: list(result.parts(name)) for name in CELL}
     place = {(name, value): number for name, values in order.items() for number, value in enumerate(values)}
     panels = sorted(panels, key=lambda panel: [place.get((n, panel.about[n]), -1) for n in CELL])
-    strips = []
+    # Of many pairs, those of a data set stand below a heading of their own.
+    many = len(panels) > MANY
+    heads = [name for name in columns if name in shared or (many and name == "dataset")]
+    beside = [name for name in columns if name not in heads]
+    groups: dict[str, list[Strip]] = {}
     for panel in panels:
-        own, score = named_cell(result, panel, [c for c in columns if c not in shared]), float(panel.score[0])
+        score = float(panel.score[0])
         pair = [Tile(panel.truth[0], "private"), Tile(panel.guess[0], pearson(score), score >= THRESHOLD)]
-        strips.append(Strip(own, pair))
+        strip = Strip(named_cell(result, panel, beside), pair)
+        groups.setdefault(named_cell(result, panel, heads), []).append(strip)
     side = (ROOM - APART * (len(panels) - 1)) / (2 * len(panels)) - GAP
     note = (
         "a record keeps pictures of the strongest attacks alone; n = 1 image of each cell, the median of its "
-        f"trials; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
+        f"trials, so that cells have other images; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
     )
-    heading = named_cell(result, panels[0], shared)
-    return tiled([(heading, [("", strips)])], min(LARGEST, max(SMALLEST, side)), note=note)
+    laid = [(heading, [("", strips)]) for heading, strips in groups.items()]
+    return tiled(laid, min(LARGEST, max(SMALL if many else SMALLEST, side)), note=note)
 
 
 def named_cell(result: Result, panel: Panel, columns: Sequence[str]) -> str:
