@@ -15,7 +15,9 @@ sys.path.insert(0, str(ROOT / "src"))
 from leakbench.catalogue.run import checked
 from leakbench.catalogue.workflow import Workflow
 from leakbench.base.errors import UserError
+from leakbench.base.processes.blinding import refuse_attacks
 
+refuse_attacks()
 # A plan's values live as long as the process, so Python's collector need not visit them (start.smk goes on with it).
 gc.disable()
 try:

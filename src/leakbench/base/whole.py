@@ -10,13 +10,12 @@ import hashlib
 import itertools
 import os
 import re
-import stat
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from leakbench.base.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
+from leakbench.base.errors import Altered, raise_if_unwritable, raise_unless_file
 from leakbench.base.processes.process import folder_of_the_run, owner_of_the_run
 
 # The key in a file's header behind which its own digest stands, and what stands there before the digest is
@@ -42,14 +41,12 @@ def replacing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
             _sweep(stale)
-        held, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        temporary = Path(name)
+        part = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+        held = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        temporary = part
         with suppress(OSError):
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
     except OSError as problem:
         raise_if_unwritable(problem, path)
@@ -74,16 +71,6 @@ def sealing(path: Path) -> Iterator[Path]:
     with replacing(path) as temporary:
         yield temporary
         digest = _sealed(temporary, path.suffix)
-    _remember(path, digest)
-
-
-def taken_over(made: Path, path: Path) -> None:
-    """Move a file that another process made to its place, and give it its digest."""
-    if not stat.S_ISREG(made.lstat().st_mode):
-        raise UserError(f"{path}: what was made for it is no file of its own (write a file there)")
-    digest = _sealed(made, path.suffix)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(made, path)
     _remember(path, digest)
 
 
