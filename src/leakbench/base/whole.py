@@ -86,10 +86,28 @@ def _sealed(path: Path, suffix: str) -> str:
     return digest
 
 
-def whole(path: Path) -> str:
-    """Return the digest of a file's bytes. Raises Altered if the file's own digest differs from it.
+def beside(path: Path) -> Path:
+    """Return the file that holds the digest of a file that has no place for one, such as a CSV or a PNG."""
+    return path.with_name(f".{path.name}.sha256")
 
-    A file without a digest of its own, such as an observation from elsewhere, is taken as it is. Within a run
+
+@contextmanager
+def listing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path as `replacing` does, and write the file's digest beside its place afterwards."""
+    with replacing(path) as temporary:
+        yield temporary
+        digest = file_digest(temporary)
+        # A writer that is killed in between leaves a file without a digest, and no wrong digest.
+        beside(path).unlink(missing_ok=True)
+    with replacing(beside(path)) as temporary:
+        temporary.write_text(f"{digest}\n")
+    _remember(path, digest)
+
+
+def whole(path: Path) -> str:
+    """Return the digest of a file's bytes. Raises Altered if the file's digest, in or beside it, differs.
+
+    A file without a digest of ours, such as an observation from elsewhere, is taken as it is. Within a run
     each file is read once for this check, unless it has changed since.
     """
     raise_unless_file(path)
@@ -99,7 +117,10 @@ def whole(path: Path) -> str:
         if state == _state(path):
             return digest
     place, written, digest = _digests(path, path.suffix)
-    if place >= 0 and digest != written:
+    if place < 0:
+        with suppress(FileNotFoundError):
+            written = beside(path).read_text().strip()
+    if written and digest != written:
         raise Altered(path, f"its bytes have sha256 {digest[:16]}…, not {written[:16]}… as written")
     _remember(path, digest)
     return digest

@@ -194,6 +194,42 @@ def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:
                 yield _Stray(path, asked, (of_code, code))
 
 
+def dated(home: Path, results: str, now: float) -> tuple[int, list[str]]:
+    """Date files that are dated after now to now, in their order, and find what a damaged file stood for.
+
+    A clock that was set back leaves such dates, and Snakemake would take for newer what is older. Returns the
+    number of files that were dated anew, and the paths below `home` of damaged files that were set aside and
+    not made again.
+    """
+    later, lost = [], []
+    for top in (home / results, home / "data"):
+        for folder, _, names in os.walk(top):
+            for name in names:
+                path = Path(folder, name)
+                first, mark, _ = name.partition(".damaged")
+                if mark and not path.with_name(first).exists():
+                    lost.append(path.with_name(first).relative_to(home).as_posix())
+                if (date := path.lstat().st_mtime) > now:
+                    later.append((date, path))
+    for turn, (_, path) in enumerate(sorted(later)):
+        date = now - (len(later) - turn) / 1000
+        os.utime(path, (date, date), follow_symlinks=False)
+    return len(later), lost
+
+
+def planned(results: str, specs: Specs, paths: Iterable[str]) -> list[str]:
+    """Return those of `paths`, below the run's home, that the plan has a rule for."""
+    more = {"table": ("tables/*.csv",), "figure": ("figures/*.png", "notebooks/*.ipynb")}
+    made = {f"{results}/{name}" for name in _PAGES}
+    for name in specs:
+        kind, _, stem = name.partition("/")
+        for each in (*_RESULTS.get(kind, ("",))[1:], *more.get(kind, ()), f"records/{kind}/*.json"):
+            made.add(f"{results}/{each.replace('*', stem)}")
+        if kind == "fetch":
+            made.add(f"data/{stem}.safetensors")
+    return sorted(made & {*paths})
+
+
 def accept(home: Path, results: str, specs: Specs) -> None:
     """Accept the results of other code than today's. A result of another spec is never accepted.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, to_json, write_text
+from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, to_json, write_listed
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine, read_spec
@@ -101,7 +101,7 @@ def scorecard(
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
     works = read_papers(papers)
     card = Card(works, scales, run, published_costs(root), missing).frame()
-    write_text(out, to_csv(card))
+    write_listed(out, to_csv(card))
     counts = pd.crosstab(card["class"], card["verdict"])
     worth = kinds(card, [work.name for work in works if work.paper.core])
     counted = {of: {kind: n for kind, n in found.items() if n} for of, found in worth.items()}
@@ -109,14 +109,14 @@ def scorecard(
     told: dict[str, object] = {
         str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()
     }
-    write_text(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
+    write_listed(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
     raised: dict[str, dict[int, Evidence]] = {}
     for each in _recorded(recorded_tables(seeded or []), root, known, described["attacks"]):
         scale, seed = run_of(each.scale)
         raised.setdefault(scale, {})[seed or 0] = replace(each, scale=scale)
     judged = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
     rows = pd.concat(judged) if judged else pd.DataFrame(columns=COLUMNS)
-    write_text(seeds, rows.to_csv(index=False, float_format="%.6g"))
+    write_listed(seeds, rows.to_csv(index=False, float_format="%.6g"))
 
 
 def _named(device: str) -> str:
