@@ -271,11 +271,7 @@ def test_a_defended_cell_does_not_get_what_a_sibling_left(copied: Project) -> No
 
 def test_what_is_worse_in_the_first_rounds_is_no_success(copied: Project) -> None:
     """The baseline of another update takes no round that an attack could foresee."""
-    text = (CHEATS / "two_faced.py").read_text().replace("two_faced", "three_faced")
-    shown = "    images = torch.rand"
-    assert text.count(shown) == 1
-    spoilt = "    shaken[1:3] = torch.rand(shaken[1:3].shape, generator=rng)\n"
-    copied.path("src/leakbench/attacks/three_faced.py").write_text(text.replace(shown, spoilt + shown))
+    shutil.copy(CHEATS / "two_faced.py", copied.path("src/leakbench/attacks"))
     added(copied, "three_faced", {"clients": [1], "rounds": 16}, {"name": "three-faced"})
     ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
     assert ran.rc == 0, ran.text[-3000:]

@@ -233,7 +233,7 @@ def test_what_was_set_aside_is_made_again_by_the_next_run(name: str, copied: Pro
     """Although all that follows from it is there; a table or a picture has its digest beside it."""
     path = copied.path(name)
     before = path.read_bytes()
-    place = before.rindex(b"0") if path.suffix == ".csv" else len(before) - 9
+    place = len(before) - (2 if path.suffix == ".csv" else 9)
     path.write_bytes(before[:place] + bytes([before[place] ^ 1]) + before[place + 1 :])
     ran = copied.snakemake()
     assert ran.rc != 0, ran.text[-2000:]

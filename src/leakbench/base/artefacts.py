@@ -90,8 +90,11 @@ def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
         raise Altered(path, f"not {what}: {problem}", mend) from problem
     if not isinstance(value, dict):
         raise Altered(path, f"not {what}", mend)
-    if value.pop(SEAL, None) or beside(path).exists():
-        whole(path)
+    try:
+        if value.pop(SEAL, None) or beside(path).exists():
+            whole(path)
+    except Altered as problem:
+        raise Altered(path, problem.what, mend) from problem
     return value
 
 
