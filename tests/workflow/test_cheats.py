@@ -278,3 +278,18 @@ def test_what_is_worse_in_the_first_rounds_is_no_success(copied: Project) -> Non
     table = lines(copied).xs("three-faced").xs("pearson", level="metric")["mean"]
     assert table[""] > 0.6
     assert table["other-update"] > table[""] - 0.3
+
+
+def test_a_defence_cannot_write_another_truth(copied: Project) -> None:
+    """The scorer draws the private images itself."""
+    shutil.copy(CHEATS / "liar.py", copied.path("src/leakbench/defences"))
+    copied.write("defences/liar", {"summary": "x", "module": "liar"})
+    experiment = copied.entry("experiments/tiny")
+    value = yaml.safe_load(experiment.read_text())
+    value["cells"][0]["defence"] = ["none", "liar"]
+    experiment.write_text(yaml.safe_dump(value))
+    ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
+    assert ran.rc != 0
+    told = [log.read_text() for log in copied.path("logs").rglob("*.log")]
+    assert len([text for text in told if "its private samples are not those" in text]) == 1, ran.text[-2000:]
+    assert not copied.path(f"{QUICK}/scores/{CELL.replace('/none', '/liar')}/0.parquet").exists()

@@ -166,7 +166,7 @@ def attacked(root: Path, module: str, **changes: Any) -> Path:
     return out
 
 
-def scored(root: Path, *guesses: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+def scored(root: Path, *guesses: Path, played: Path | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Score the guesses, and return the rows and what is told of each attack."""
     entry = {
         "metrics": ["pearson", "mse", "membership_auc"], "matching": "best", "judges": [], "decays": False
@@ -175,7 +175,7 @@ def scored(root: Path, *guesses: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     cell = {"dataset": "made", "victim": "v", "federation": "f", "defence": "none", "seed": 0}
     spec = ScoreSpec.model_validate({"cell": cell, "attacks": named, "judges": []})
     files = [root / f"{name}.safetensors" for name in ("truth", "data", "victim")]
-    score([*guesses], *files, spec, root / "scores.parquet")
+    score([*guesses], *files, spec, root / "scores.parquet", played=played)
     rows, facts = read_table(root / "scores.parquet")
     return rows, facts["attacks"]
 
@@ -321,3 +321,28 @@ def test_a_signal_or_a_mistake_in_the_spec_ends_the_job(
         assert reason.isprintable()
         assert not list(tmp_path.glob(".*"))
         assert not list(tmp_path.glob("scratch/attack/*"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"passes": 3},
+        {"checkpoints": [0], "server": "frozen"},
+        {"defence": {"module": "fused", "parameters": {}}},
+    ],
+)
+def test_the_scorer_draws_the_private_images_itself(more: dict[str, Any], tmp_path: Path) -> None:
+    """So a defence's file, which runs without a seal, cannot have another truth written."""
+    none = {"module": "none", "parameters": {}}
+    truth = captured(tmp_path, None, **({"defence": none} | more))["truth"]
+    guesses, played = attacked(tmp_path, "fidel"), tmp_path / "spec.json"
+    rows, _ = scored(tmp_path, guesses)
+    pd.testing.assert_frame_equal(scored(tmp_path, guesses, played=played)[0], rows)
+    path = tmp_path / "truth.safetensors"
+    facts = read_facts(path)
+    for name in ("images", "labels"):
+        other = {f"{name}/{c}": np.roll(truth[f"{name}/{c}"], 1, 0) for c in range(len(facts["clients"]))}
+        write_tensors(path, truth | other, facts)
+        with pytest.raises(UserError, match="its private samples are not those"):
+            scored(tmp_path, guesses, played=played)
