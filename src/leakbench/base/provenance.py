@@ -64,7 +64,7 @@ def machine() -> str:
 def _processor(key: str) -> str:
     """Return what Linux says of the first processor under `key`, or nothing."""
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith(key):
                 return line.partition(":")[2].strip()
     return ""

@@ -113,13 +113,13 @@ def whole(path: Path) -> str:
     raise_unless_file(path)
     note = _note(path)
     with suppress(OSError, ValueError):
-        state, digest = note.read_text().rsplit(" ", 1) if note else ("", "")
+        state, digest = note.read_text("utf-8").rsplit(" ", 1) if note else ("", "")
         if state == _state(path):
             return digest
     place, written, digest = _digests(path, path.suffix)
     if place < 0:
         with suppress(FileNotFoundError):
-            written = beside(path).read_text().strip()
+            written = beside(path).read_text("utf-8").strip()
     if written and digest != written:
         raise Altered(path, f"its bytes have sha256 {digest[:16]}…, not {written[:16]}… as written")
     _remember(path, digest)

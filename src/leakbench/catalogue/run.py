@@ -257,7 +257,7 @@ def renew(home: Path, results: str, specs: Specs) -> list[str]:
     dated = {stray: stray.spec.stat().st_mtime for stray in again}
     named = [stray.path for stray in again if (home / stray.path).stat().st_mtime >= dated[stray]]
     for stray in again:
-        write_text(stray.spec, stray.spec.read_text() + "\n")
+        write_text(stray.spec, stray.spec.read_text("utf-8") + "\n")
         os.utime(home / stray.path, (0, dated[stray] - 1))
     lines = []
     if named:

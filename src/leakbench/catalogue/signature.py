@@ -232,7 +232,7 @@ def declared_metrics() -> dict[str, Declared]:
     """Return the metrics that the files declare, by name. Names and needs must be literals."""
     found: dict[str, Declared] = {}
     for path in sorted((PACKAGE / "metrics").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Metric" and node.args:
                 needs = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "needs"), ())
                 found[ast.literal_eval(node.args[0])] = Declared(f"leakbench.metrics.{path.stem}", needs)

@@ -69,7 +69,7 @@ def _recorded(data: Path, name: str) -> bool | None:
     try:
         if "absent" in read_facts(data / f"{name}.safetensors"):
             return None
-        return bool(json.loads((data / "specs" / f"{name}.json").read_text())["local"])
+        return bool(json.loads((data / "specs" / f"{name}.json").read_text("utf-8"))["local"])
     except (UserError, OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -294,7 +294,7 @@ def _little_memory() -> bool:
 def _killed() -> int:
     """Return how many processes the kernel has killed for want of memory."""
     with suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/vmstat").read_text().partition("oom_kill ")[2].split()[0])
+        return int(Path("/proc/vmstat").read_text("utf-8").partition("oom_kill ")[2].split()[0])
     return 0
 
 

@@ -94,7 +94,7 @@ def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
     if not kept.is_file() or f"{file_digest(kept, 'md5')}.dir" != md5:
         yield f"{name}: not the recorded files (DVC's own list of them is missing or altered)"
         return
-    wanted = {each["relpath"]: each["md5"] for each in json.loads(kept.read_text())}
+    wanted = {each["relpath"]: each["md5"] for each in json.loads(kept.read_text("utf-8"))}
     for path in wanted.keys() | found.keys():
         if path not in wanted or path not in found:
             yield f"{name}/{path}: {'not recorded' if path in found else 'missing'}"

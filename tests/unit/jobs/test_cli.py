@@ -39,6 +39,18 @@ def test_no_variable_chooses_the_instructions_of_a_job(monkeypatch: pytest.Monke
     assert not {*INSTRUCTIONS} & os.environ.keys()
 
 
+def test_files_are_read_as_utf_8_whatever_the_locale() -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    read = "from leakbench.catalogue.workflow import Workflow as W; from pathlib import Path; "
+    for call in (["-m", "leakbench", "--help"], ["-c", f"{read}W(Path(), 'quick', None, Path(), None)"]):
+        done = subprocess.run(
+            [sys.executable, *call], cwd=ROOT, env=os.environ | plain, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    bare = [path for path in (ROOT / "src").rglob("*.py") if ".read_text()" in path.read_text("utf-8")]
+    assert bare == []
+
+
 def test_every_rule_calls_the_subcommand_of_its_name() -> None:
     rules = dict(shells())
     assert set(rules) == {*JOBS, "verify", "train_generator", "train_study"}

@@ -33,7 +33,7 @@ def claim(result: Result, paper: Sequence[str] = ()) -> str:
     said = "Asked:" if result.own else f"Claimed ({spec['item']}):"
     lines = [f"# {spec['title']}", "", f"**{said}** {spec['shows']}"]
     for path in paper:
-        about = yaml.safe_load(Path(path).read_text())
+        about = yaml.safe_load(Path(path).read_text("utf-8"))
         cited = ", ".join(str(about[key]) for key in ("authors", "title", "year") if about.get(key))
         lines += ["", f"*{cited}.* {about.get('link', '')}".rstrip()]
         if about.get("claims"):

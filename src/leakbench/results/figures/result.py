@@ -75,7 +75,7 @@ def read_result(
     """Read the files from which one experiment's figure is drawn."""
     tensors, facts = read_tensors(Path(exhibit))
     panels = _panels(exhibit, tensors, facts)
-    shown = json.loads(Path(spec).read_text())
+    shown = json.loads(Path(spec).read_text("utf-8"))
     printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
     rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
     own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
