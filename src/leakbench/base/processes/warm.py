@@ -31,9 +31,7 @@ def lead(main: bool) -> None:
     """Let the jobs that this process starts run by its own interpreter, and fork from a warm process."""
     programs = str(Path(sys.executable).parent)
     if os.pathsep in programs:
-        raise UserError(
-            f"{programs}: a path with '{os.pathsep}' holds no program (move the environment)"
-        )
+        raise UserError(f"{programs}: a path with '{os.pathsep}' holds no program (move the environment)")
     os.environ["PATH"] = os.pathsep.join([programs, os.environ["PATH"]])
     os.environ[OWNER] = str(os.getpid()) if main else ""
 
