@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from leakbench.base.artefacts import read_json, told, write_json, write_text
 from leakbench.base.code import code_of
 from leakbench.base.digest import digest, write_changed
-from leakbench.base.errors import UserError
+from leakbench.base.errors import UserError, raise_if_unwritable
 from leakbench.base.yamls import Name, Seed, Strict, suggest, validated
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan
@@ -199,7 +199,7 @@ def dated(home: Path, results: str, now: float) -> tuple[int, list[str]]:
 
     A clock that was set back leaves such dates, and Snakemake would take for newer what is older. Returns the
     number of files that were dated anew, and the paths below `home` of damaged files that were set aside and
-    not made again.
+    not made again. Raises UserError for a link in the place of a result.
     """
     later, lost = [], []
     for top in (home / results, home / "data"):
@@ -209,11 +209,19 @@ def dated(home: Path, results: str, now: float) -> tuple[int, list[str]]:
                 first, mark, _ = name.partition(".damaged")
                 if mark and not path.with_name(first).exists():
                     lost.append(path.with_name(first).relative_to(home).as_posix())
-                if (date := path.lstat().st_mtime) > now:
-                    later.append((date, path))
+                if path.is_symlink() and top != home / "data":
+                    raise UserError(f"{path}: a link in the place of a result (remove it, and run again)")
+                # A run that goes on may remove a file in between.
+                with suppress(FileNotFoundError):
+                    if (date := path.lstat().st_mtime) > now:
+                        later.append((date, path))
     for turn, (_, path) in enumerate(sorted(later)):
         date = now - (len(later) - turn) / 1000
-        os.utime(path, (date, date), follow_symlinks=False)
+        try:
+            os.utime(path, (date, date), follow_symlinks=False)
+        except OSError as problem:
+            raise_if_unwritable(problem, path)
+            raise
     return len(later), lost
 
 
