@@ -22,7 +22,6 @@ from leakbench.base.artefacts import read_csv, read_json, read_table
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.whole import file_digest
 from leakbench.base.yamls import validated
-from leakbench.metrics.baselines import OTHER_UPDATE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,6 +184,9 @@ class Kept:
 
     def said(self) -> str:
         """Return in words where, when and from what the run was recorded."""
+        # The plan reads this file without the libraries of metrics.
+        from leakbench.metrics.baselines import OTHER_UPDATE
+
         made = self.record
         old = OTHER_UPDATE in set(self.rows["baseline"]) and made.get("partners", NEXT) == NEXT
         partners = ", another update is the next one" if old else ""
