@@ -14,13 +14,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import specs
 import torch
 from PIL import Image
 
 from leakbench.audit.audit import of_recorded
-from leakbench.base.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
+from leakbench.base.artefacts import (
+    read_facts,
+    read_table,
+    read_tensors,
+    to_json,
+    write_table,
+    write_tensors,
+    write_text,
+)
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import read_spec
+from leakbench.base.whole import file_digest
 from leakbench.catalogue.spec import spec_of
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.idx import read_idx
@@ -30,6 +40,7 @@ from leakbench.datasets.unpickle import read_pickle
 from leakbench.jobs.attack import attack
 from leakbench.networks import generators, victims
 from leakbench.observations.reading import read_observation
+from leakbench.papers.reference import tables
 
 SHAPE, CLASSES = (8, 8, 1), 4
 FACTS = {
@@ -80,8 +91,28 @@ def table(path: Path) -> None:
     write_table(path, pd.DataFrame({"n": [1, 2], "s": ["a", None], "x": [0.5, np.nan]}), FACTS)
 
 
-def spec(path: Path) -> None:
-    path.write_text(to_json(SPEC))
+def _spec_of(kind: str) -> tuple[str, Callable[[Path], None], Callable[[Path], Any]]:
+    """Return the kind of the specs of one kind of job."""
+    return (
+        ".json",
+        lambda path: write_text(path, to_json(specs.SPECS[kind])),
+        lambda path: spec_of(specs.verb_of(kind), read_spec(path), str(path)),
+    )
+
+
+def record(path: Path) -> None:
+    """Write a sound record of the table `kept.csv`, which lies where mutants of the record do."""
+    made = dict.fromkeys(("device", "commit", "date", "specs"), "x") | {"versions": {}, "absent": {}}
+    csv = path.parents[1] / "kept.csv"
+    csv.write_text("metric,baseline,mean,seeds\nmse,,1.0,0\n")
+    falls = {"shares": {"a": {"victim": 0.5}}, "falls": {"a": [0.5]}, "partners": "drawn"}
+    write_text(path, to_json(made | falls | {"files": {".csv": file_digest(csv)}}))
+
+
+def _recorded(path: Path) -> None:
+    # Other mutants lie beside this one, and a record lists what lies beside it.
+    (kept,) = tables([path.rename(path.with_name("kept.json")).with_suffix(".csv")])
+    kept.said()
 
 
 SPEC = {
@@ -100,10 +131,6 @@ def _observed(path: Path) -> None:
 
 def _audited(path: Path) -> None:
     of_recorded(path, {"budget": 60.0, "declared": {}}, lambda _: None)
-
-
-def _asked(path: Path) -> None:
-    spec_of("attack", read_spec(path), str(path))
 
 
 def _labelled(path: Path) -> None:
@@ -170,7 +197,8 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "labels": (".safetensors", labels, _labelled),
     "generator": (".safetensors", generator, _generator),
     "table": (".parquet", table, _table),
-    "spec": (".json", spec, _asked),
+    **{f"{kind} spec": _spec_of(kind) for kind in specs.SPECS},
+    "record": (".json", record, _recorded),
     "idx": (".idx", idx, _of_a_data_set(read_idx)),
     "picture": (".png", picture, _of_a_data_set(opened)),
     "people": (".data", people, _of_a_data_set(_people)),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import atheris
 
+sys.path.append(str(Path(__file__).parents[1]))
 with atheris.instrument_imports(include=["leakbench"]):
     import mutants
 

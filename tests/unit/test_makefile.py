@@ -161,3 +161,10 @@ def test_another_slurms_configuration_keeps_the_test_away(
         (tmp_path / name).write_text("ClusterName=ours\n")
         assert cluster.why_not() == f"{tmp_path / name}: another Slurm's"
         (tmp_path / name).unlink()
+
+
+def test_actions_of_others_are_pinned_by_their_commit() -> None:
+    """A tag may be moved to other code."""
+    used = re.findall(r"uses: (\S+)", (ROOT / ".github/workflows/check.yml").read_text())
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each)] == []

@@ -14,7 +14,10 @@ from nightly import daily
 from project import CELL, DATASET, EXPERIMENT, FEDERATION, Project, Ran
 
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.base.parts import place
 from leakbench.base.pixels import pixels
+from leakbench.catalogue.signature import SIGNATURES
+from leakbench.jobs.warm_process import MANY
 
 CHEATS = Path(__file__).parents[1] / "cheats"
 QUICK = "results/quick"
@@ -232,3 +235,61 @@ def test_a_clients_noise_is_drawn_again_by_whoever_has_the_salt_and_by_no_attack
     found = lines(copied).xs("", level="baseline").xs("pearson", level="metric")["mean"]
     assert found["told"] > 0.99
     assert found["guessed"] < found["fidel"] + 0.05 < 0.5
+
+
+def test_files_in_the_rooms_of_parts_run_in_no_process_that_did_not_ask_for_them(copied: Project) -> None:
+    """The run has more jobs than the second process from which jobs are forked waits for."""
+    text = "from pathlib import Path\nPath(__file__).with_suffix('.ran').write_text('')\n"
+    for room in SIGNATURES:
+        copied.path(f"src/leakbench/{place(room)}/marked.py").write_text(text)
+    ran = copied.snakemake("--forceall")
+    assert ran.rc == 0, ran.text[-3000:]
+    assert len(ran.messages) > MANY
+    assert not [*copied.path("src").rglob("*.ran")]
+
+
+def test_a_defended_cell_does_not_get_what_a_sibling_left(copied: Project) -> None:
+    """The cheat leaves the images of the undefended cell in shared memory and in attributes of a source file.
+
+    It runs to its end, since it catches each refusal, and has what the honest attack has.
+    """
+    added(copied, "relay", {"clients": [1], "rounds": 4}, {"name": "relay"}, defence="gaussian")
+    experiment = copied.entry("experiments/tiny")
+    value = yaml.safe_load(experiment.read_text())
+    value["cells"][0]["defence"] = ["none", "gaussian"]
+    experiment.write_text(yaml.safe_dump(value))
+    ran = copied.snakemake(f"{QUICK}/guesses/tiny/tiny/cheated/none/relay/0.safetensors")
+    assert ran.rc == 0, ran.text[-3000:]
+    ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
+    assert ran.rc == 0, ran.text[-3000:]
+    table = pd.read_csv(copied.path(f"{QUICK}/tables/tiny.csv"), keep_default_na=False)
+    table = table[(table["metric"] == "pearson") & (table["baseline"] == "")]
+    found = table.set_index(["defence", "attack"])["mean"]
+    assert found["none", "relay"] > 0.5
+    assert found["gaussian", "relay"] == found["gaussian", "fidel"] < 0.5
+
+
+def test_what_is_worse_in_the_first_rounds_is_no_success(copied: Project) -> None:
+    """The baseline of another update takes no round that an attack could foresee."""
+    shutil.copy(CHEATS / "two_faced.py", copied.path("src/leakbench/attacks"))
+    added(copied, "three_faced", {"clients": [1], "rounds": 16}, {"name": "three-faced"})
+    ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
+    assert ran.rc == 0, ran.text[-3000:]
+    table = lines(copied).xs("three-faced").xs("pearson", level="metric")["mean"]
+    assert table[""] > 0.6
+    assert table["other-update"] > table[""] - 0.3
+
+
+def test_a_defence_cannot_write_another_truth(copied: Project) -> None:
+    """The scorer draws the private images itself."""
+    shutil.copy(CHEATS / "liar.py", copied.path("src/leakbench/defences"))
+    copied.write("defences/liar", {"summary": "x", "module": "liar"})
+    experiment = copied.entry("experiments/tiny")
+    value = yaml.safe_load(experiment.read_text())
+    value["cells"][0]["defence"] = ["none", "liar"]
+    experiment.write_text(yaml.safe_dump(value))
+    ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
+    assert ran.rc != 0
+    told = [log.read_text() for log in copied.path("logs").rglob("*.log")]
+    assert len([text for text in told if "its private samples are not those" in text]) == 1, ran.text[-2000:]
+    assert not copied.path(f"{QUICK}/scores/{CELL.replace('/none', '/liar')}/0.parquet").exists()

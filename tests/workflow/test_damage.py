@@ -217,3 +217,48 @@ def test_results_of_older_code_are_accepted_on_purpose_alone_and_kept_in_writing
     again = copied.snakemake("--touch")
     assert again.rc == 0, again.text[-3000:]
     assert "accepted" not in copied.snakemake("--dry-run").stderr
+
+
+LATER = [
+    f"{R}/guesses/{CELL}/fidel/0.safetensors",
+    f"{R}/exhibits/tiny.safetensors",
+    f"{R}/tables/tiny.csv",
+    f"{R}/figures/tiny.png",
+    f"{R}/scorecard.csv",
+]
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_was_set_aside_is_made_again_by_the_next_run(name: str, copied: Project) -> None:
+    """Although all that follows from it is there; a table or a picture has its digest beside it."""
+    path = copied.path(name)
+    before = path.read_bytes()
+    place = len(before) - (2 if path.suffix == ".csv" else 9)
+    path.write_bytes(before[:place] + bytes([before[place] ^ 1]) + before[place + 1 :])
+    ran = copied.snakemake()
+    assert ran.rc != 0, ran.text[-2000:]
+    assert "set aside as" in "".join(log.read_text() for log in copied.path("logs").rglob("*.log"))
+    assert not path.exists()
+    ran = copied.snakemake()
+    assert ran.rc == 0, ran.text[-2000:]
+    assert f"set aside, to be made again: {name}" in ran.stderr
+    assert path.read_bytes() == before
+    assert "Nothing to be done" in copied.snakemake().text
+
+
+def test_a_clock_set_back_hides_no_change(copied: Project) -> None:
+    """All files are of tomorrow, and then the parameters of an attack change."""
+    for top in ("results", "data"):
+        for path in copied.path(top).rglob("*"):
+            state = path.stat()
+            os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns + 86400 * 10**9))
+    entry = {"summary": "one neuron", "module": "fidel", "matching": "best", "parameters": {"neurons": 1}}
+    before = copied.path(f"{R}/tables/tiny.csv").read_bytes()
+    copied.write("attacks/other", entry)
+    ran = copied.snakemake()
+    assert ran.rc == 0, ran.text[-3000:]
+    assert "dated to now" in ran.stderr
+    assert copied.path(f"{R}/tables/tiny.csv").read_bytes() != before
+    facts = read_facts(copied.path(f"{R}/guesses/{CELL}/other/0.safetensors"))
+    assert facts["spec"] == told(copied.path(f"{R}/guesses/{CELL}/other/0.safetensors"))[0]
+    assert "Nothing to be done" in copied.snakemake().text

@@ -7,6 +7,7 @@ rule score:
         digest="data/digests/{dataset}.sha256",
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
         spec=f"{R}/specs/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
+        played=f"{R}/specs/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
         backbones=ancient(lambda w: flow.backbones("/".join(w))),
         digests=lambda w: flow.digests(flow.backbones("/".join(w))),
         judges=lambda w: flow.judges("/".join(w)),
@@ -28,4 +29,4 @@ rule score:
     shell:
         "python -m leakbench score --guesses {input.guesses:q} --attack-records {input.attack_records:q}"
         " --truth {input.truth:q} --data {input.data:q} --victim {input.victim:q} --spec {input.spec:q}"
-        " {params.backbones} --judges {input.judges:q} --out {output:q} 2> {log:q}"
+        " --played {input.played:q} {params.backbones} --judges {input.judges:q} --out {output:q} 2> {log:q}"

@@ -2,15 +2,17 @@ from leakbench.base.processes.warm import lead
 
 gc.freeze()
 gc.enable()
-lead(workflow.is_main_process)
-# A start with `--touch` is to mark results as current, so it must not let them be made again.
-if workflow.is_main_process and not {"--touch", "-t"} & set(sys.argv):
-    try:
-        for line in (*flow.passed_over(), *flow.strays()):
+try:
+    lead(workflow.is_main_process)
+    # A start with `--touch` is to mark results as current, so it must not let them be made again.
+    if workflow.is_main_process and not {"--touch", "-t"} & set(sys.argv):
+        lines, lost = flow.lost()
+        for line in (*flow.passed_over(), *lines, *flow.strays()):
             print(f"leakbench: {line}", file=sys.stderr)
-    except UserError as mistake:
-        print(f"leakbench: {mistake}", file=sys.stderr)
-        sys.exit(2)
+        LOST += lost
+except UserError as mistake:
+    print(f"leakbench: {mistake}", file=sys.stderr)
+    sys.exit(2)
 
 
 # For --sdm apptainer; built by `apptainer build leakbench.sif workflow/leakbench.def`.

@@ -244,7 +244,7 @@ def _printed(output: BinaryIO, tell: Tell) -> int:
 def _children(process: int) -> list[int]:
     with suppress(OSError):
         tasks = list(Path(f"/proc/{process}/task").iterdir())
-        return [int(n) for task in tasks for n in (task / "children").read_text().split()]
+        return [int(n) for task in tasks for n in (task / "children").read_text("utf-8").split()]
     return []
 
 
@@ -261,13 +261,13 @@ def _used(process: int) -> int:
     """Return the bytes of memory that a process holds, without files."""
     # A page that several forks share counts once over all of them.
     with suppress(OSError):
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text("utf-8").splitlines()
         held = [int(line.split()[1]) for line in lines if line.startswith(_HELD)]
         if held:
             return 1024 * sum(held)
     with suppress(OSError, ValueError, IndexError):
         # If the kernel has no such shares or the process hides them, each fork counts a shared page.
-        words = Path(f"/proc/{process}/statm").read_text().split()
+        words = Path(f"/proc/{process}/statm").read_text("utf-8").split()
         return (int(words[1]) - int(words[2])) * os.sysconf("SC_PAGE_SIZE")
     return 0
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.base.errors import Altered, raise_unless_file
-from leakbench.base.whole import AT_ONCE, SEAL, UNSEALED, replacing, sealing, whole
+from leakbench.base.whole import AT_ONCE, SEAL, UNSEALED, beside, listing, replacing, sealing, whole
 
 Facts = dict[str, Any]
 _KEY = "leakbench"
@@ -57,6 +57,12 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def write_listed(path: Path, text: str) -> None:
+    """Write `text` as `write_text` does, and its digest beside it."""
+    with listing(path) as temporary:
+        temporary.write_bytes(text.encode())
+
+
 def to_json(value: Any) -> str:
     """Return the JSON text of `value` with sorted keys, the one form that digests and comparisons use."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
@@ -84,8 +90,11 @@ def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
         raise Altered(path, f"not {what}: {problem}", mend) from problem
     if not isinstance(value, dict):
         raise Altered(path, f"not {what}", mend)
-    if value.pop(SEAL, None):
-        whole(path)
+    try:
+        if value.pop(SEAL, None) or beside(path).exists():
+            whole(path)
+    except Altered as problem:
+        raise Altered(path, problem.what, mend) from problem
     return value
 
 
@@ -290,12 +299,13 @@ def read_table(path: Path) -> tuple[Any, Facts]:
 
 
 def read_csv(path: Path, **options: Any) -> Any:
-    """Read a CSV that `write_text` wrote, as a pandas frame."""
+    """Read a CSV that `write_text` or `write_listed` wrote, as a pandas frame."""
     import pandas as pd
 
     raise_unless_file(Path(path))
     try:
-        text = Path(path).read_text()
+        whole(Path(path))
+        text = Path(path).read_text(encoding="utf-8")
         if text.endswith("\n"):
             return pd.read_csv(io.StringIO(text), **options)
     except ValueError as problem:

@@ -29,7 +29,7 @@ _IMPORT = re.compile(
 def _imports(path: Path) -> frozenset[Path]:
     """Return the package's files that a file imports."""
     names: set[str] = set()
-    for room, parts, whole in _IMPORT.findall(_TYPES.sub("", path.read_text())):
+    for room, parts, whole in _IMPORT.findall(_TYPES.sub("", path.read_text("utf-8"))):
         names |= {
             room,
             *(f"{room}.{part}" for part in re.findall(r"\w+", parts)),

@@ -21,5 +21,5 @@ def file_digest(root: Path, name: str) -> str:
 
 def write_changed(path: Path, text: str) -> None:
     """Write a file unless it holds `text` already, apart from line breaks at the end."""
-    if not path.is_file() or path.read_text().rstrip("\n") != text.rstrip("\n"):
+    if not path.is_file() or path.read_text("utf-8").rstrip("\n") != text.rstrip("\n"):
         write_text(path, text)

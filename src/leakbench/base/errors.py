@@ -13,6 +13,11 @@ _UNWRITABLE = {
 }  # fmt: skip
 
 
+def escaped(text: str, kept: str = "") -> str:
+    """Return `text` with unprintable characters, except those in `kept`, as escapes."""
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
+
+
 class UserError(Exception):
     """A mistake of the user, in one line: where (file and key), what, how to mend it.
 
@@ -23,7 +28,7 @@ class UserError(Exception):
 
     def __init__(self, message: object) -> None:
         line = " ".join(part.strip() for part in str(message).splitlines())
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+        super().__init__(escaped(line))
 
 
 class Altered(UserError):

@@ -26,7 +26,7 @@ def declared(package: Path = PACKAGE) -> dict[Path, int]:
     """
     found: dict[Path, int] = {}
     for path in sorted(package.rglob("*.py")):
-        said = _SAYS.findall(path.read_text())
+        said = _SAYS.findall(path.read_text("utf-8"))
         if not said:
             continue
         if len(said) > 1 or not _VERSION.fullmatch(said[0]):

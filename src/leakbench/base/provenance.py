@@ -5,7 +5,8 @@ import reprlib
 import resource
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ from leakbench.base.whole import whole
 AGAIN = "delete it and run snakemake again"
 # No job takes more seconds or has more updates.
 _MOST = 1e15
+# The instructions among which libraries choose, as Linux names them; no variable chooses (`process.prepare`).
+_EXTENSIONS = (
+    "sse4_1", "avx", "avx2", "fma", "avx_vnni", "avx512f", "avx512vl", "avx512_vnni", "avx512_bf16",
+    "avx512_fp16", "amx_bf16", "amx_int8", "asimd", "asimddp", "bf16", "i8mm", "sve", "sve2",
+)  # fmt: skip
 _LIBRARIES = ("torch", "numpy", "scipy", "pandas", "scikit-image")
 
 
@@ -39,18 +45,29 @@ def spent(path: Path, **least: float) -> tuple[float, ...]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that a result may depend on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+    """Return what a result's last bits may depend on: Python, libraries, and the processor's instructions."""
+    own = {name: version(name) for name in _LIBRARIES}
+    return {"python": platform.python_version(), **own, "instructions": _instructions()}
+
+
+@cache
+def _instructions() -> str:
+    there = f"{_processor('flags')} {_processor('Features')}".split()
+    return " ".join(name for name in _EXTENSIONS if name in there) or platform.machine()
 
 
 def machine() -> str:
     """Return the device of this process in words: cpu and the processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"cpu: {names[0] if names else platform.processor() or platform.machine()}"
+    return f"cpu: {_processor('model name') or platform.processor() or platform.machine()}"
+
+
+def _processor(key: str) -> str:
+    """Return what Linux says of the first processor under `key`, or nothing."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith(key):
+                return line.partition(":")[2].strip()
+    return ""
 
 
 def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:

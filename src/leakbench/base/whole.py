@@ -10,13 +10,12 @@ import hashlib
 import itertools
 import os
 import re
-import stat
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from leakbench.base.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
+from leakbench.base.errors import Altered, raise_if_unwritable, raise_unless_file
 from leakbench.base.processes.process import folder_of_the_run, owner_of_the_run
 
 # The key in a file's header behind which its own digest stands, and what stands there before the digest is
@@ -42,14 +41,12 @@ def replacing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
             _sweep(stale)
-        held, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        temporary = Path(name)
+        part = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+        held = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        temporary = part
         with suppress(OSError):
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
     except OSError as problem:
         raise_if_unwritable(problem, path)
@@ -77,16 +74,6 @@ def sealing(path: Path) -> Iterator[Path]:
     _remember(path, digest)
 
 
-def taken_over(made: Path, path: Path) -> None:
-    """Move a file that another process made to its place, and give it its digest."""
-    if not stat.S_ISREG(made.lstat().st_mode):
-        raise UserError(f"{path}: what was made for it is no file of its own (write a file there)")
-    digest = _sealed(made, path.suffix)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(made, path)
-    _remember(path, digest)
-
-
 def _sealed(path: Path, suffix: str) -> str:
     """Put a file's digest into its place in the file, if it has one, and return the digest."""
     place, _, digest = _digests(path, suffix)
@@ -99,20 +86,41 @@ def _sealed(path: Path, suffix: str) -> str:
     return digest
 
 
-def whole(path: Path) -> str:
-    """Return the digest of a file's bytes. Raises Altered if the file's own digest differs from it.
+def beside(path: Path) -> Path:
+    """Return the file that holds the digest of a file that has no place for one, such as a CSV or a PNG."""
+    return path.with_name(f".{path.name}.sha256")
 
-    A file without a digest of its own, such as an observation from elsewhere, is taken as it is. Within a run
+
+@contextmanager
+def listing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path as `replacing` does, and write the file's digest beside its place afterwards."""
+    with replacing(path) as temporary:
+        yield temporary
+        digest = file_digest(temporary)
+        # A writer that is killed in between leaves a file without a digest, and no wrong digest.
+        beside(path).unlink(missing_ok=True)
+    with replacing(beside(path)) as temporary:
+        temporary.write_text(f"{digest}\n")
+    _remember(path, digest)
+
+
+def whole(path: Path) -> str:
+    """Return the digest of a file's bytes. Raises Altered if the file's digest, in or beside it, differs.
+
+    A file without a digest of ours, such as an observation from elsewhere, is taken as it is. Within a run
     each file is read once for this check, unless it has changed since.
     """
     raise_unless_file(path)
     note = _note(path)
     with suppress(OSError, ValueError):
-        state, digest = note.read_text().rsplit(" ", 1) if note else ("", "")
+        state, digest = note.read_text("utf-8").rsplit(" ", 1) if note else ("", "")
         if state == _state(path):
             return digest
     place, written, digest = _digests(path, path.suffix)
-    if place >= 0 and digest != written:
+    if place < 0:
+        with suppress(FileNotFoundError):
+            written = beside(path).read_text("utf-8").strip()
+    if written and digest != written:
         raise Altered(path, f"its bytes have sha256 {digest[:16]}…, not {written[:16]}… as written")
     _remember(path, digest)
     return digest

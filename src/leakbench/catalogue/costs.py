@@ -349,7 +349,7 @@ def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
     try:
         if record.stat().st_mtime < spec.stat().st_mtime:
             return None
-        took = json.loads(record.read_text())
+        took = json.loads(record.read_text("utf-8"))
         seconds, peak = float(took["seconds"]), float(took["peak_memory_mb"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -118,7 +118,7 @@ def _adaptation(module: str) -> str | None:
     if stem(module) in map(stem, part_names("adaptive")):
         check_signature("adaptive", module)
     file = module_file("adaptive", module)
-    return file.read_text() if file.is_file() else None
+    return file.read_text("utf-8") if file.is_file() else None
 
 
 def study_spec(study: Study, at: Sized, where: str) -> Spec:

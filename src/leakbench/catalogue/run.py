@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from leakbench.base.artefacts import read_json, told, write_json, write_text
 from leakbench.base.code import code_of
 from leakbench.base.digest import digest, write_changed
-from leakbench.base.errors import UserError
+from leakbench.base.errors import UserError, raise_if_unwritable
 from leakbench.base.yamls import Name, Seed, Strict, suggest, validated
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan
@@ -194,6 +194,50 @@ def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:
                 yield _Stray(path, asked, (of_code, code))
 
 
+def dated(home: Path, results: str, now: float) -> tuple[int, list[str]]:
+    """Date files that are dated after now to now, in their order, and find what a damaged file stood for.
+
+    A clock that was set back leaves such dates, and Snakemake would take for newer what is older. Returns the
+    number of files that were dated anew, and the paths below `home` of damaged files that were set aside and
+    not made again. Raises UserError for a link in the place of a result.
+    """
+    later, lost = [], []
+    for top in (home / results, home / "data"):
+        for folder, _, names in os.walk(top):
+            for name in names:
+                path = Path(folder, name)
+                first, mark, _ = name.partition(".damaged")
+                if mark and not path.with_name(first).exists():
+                    lost.append(path.with_name(first).relative_to(home).as_posix())
+                if path.is_symlink() and top != home / "data":
+                    raise UserError(f"{path}: a link in the place of a result (remove it, and run again)")
+                # A run that goes on may remove a file in between.
+                with suppress(FileNotFoundError):
+                    if (date := path.lstat().st_mtime) > now:
+                        later.append((date, path))
+    for turn, (_, path) in enumerate(sorted(later)):
+        date = now - (len(later) - turn) / 1000
+        try:
+            os.utime(path, (date, date), follow_symlinks=False)
+        except OSError as problem:
+            raise_if_unwritable(problem, path)
+            raise
+    return len(later), lost
+
+
+def planned(results: str, specs: Specs, paths: Iterable[str]) -> list[str]:
+    """Return those of `paths`, below the run's home, that the plan has a rule for."""
+    more = {"table": ("tables/*.csv",), "figure": ("figures/*.png", "notebooks/*.ipynb")}
+    made = {f"{results}/{name}" for name in _PAGES}
+    for name in specs:
+        kind, _, stem = name.partition("/")
+        for each in (*_RESULTS.get(kind, ("",))[1:], *more.get(kind, ()), f"records/{kind}/*.json"):
+            made.add(f"{results}/{each.replace('*', stem)}")
+        if kind == "fetch":
+            made.add(f"data/{stem}.safetensors")
+    return sorted(made & {*paths})
+
+
 def accept(home: Path, results: str, specs: Specs) -> None:
     """Accept the results of other code than today's. A result of another spec is never accepted.
 
@@ -221,7 +265,7 @@ def renew(home: Path, results: str, specs: Specs) -> list[str]:
     dated = {stray: stray.spec.stat().st_mtime for stray in again}
     named = [stray.path for stray in again if (home / stray.path).stat().st_mtime >= dated[stray]]
     for stray in again:
-        write_text(stray.spec, stray.spec.read_text() + "\n")
+        write_text(stray.spec, stray.spec.read_text("utf-8") + "\n")
         os.utime(home / stray.path, (0, dated[stray] - 1))
     lines = []
     if named:

@@ -104,7 +104,8 @@ def described(config: Path) -> Spec:
 
 def fact_files(run: str, specs: Iterable[str], papers: Path) -> dict[str, str]:
     """Return file part of a fact's path → the file of a run that holds the fact, for all facts of papers/."""
-    texts = [path.read_text() for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}"))]
+    files = (path for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}")))
+    texts = [path.read_text("utf-8") for path in files]
     seeds: dict[str, int] = {}
     for stem, _, seed in (name.rpartition("/") for name in specs):
         if seed.isdigit():

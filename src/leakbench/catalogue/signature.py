@@ -1,11 +1,12 @@
 """The schema of a part: its keyword arguments, read from the source. (An import may need torch.)"""
 
 import ast
+import operator
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, create_model
 
@@ -16,11 +17,13 @@ from leakbench.base.parts import NAME, SECTIONS, place, stem
 from leakbench.base.yamls import suggest
 
 # Neither `true` nor "10" is a number. (A list is taken for a tuple, because YAML has no tuples.)
-_NAMES = {
+_PLAIN: dict[str, Any] = {
     "int": StrictInt, "float": StrictFloat, "str": str, "bool": StrictBool, "list": list, "dict": dict,
     "tuple": tuple,
-    "None": None, "Literal": Literal, "Annotated": Annotated, "Field": Field,
 }  # fmt: skip
+_FIELD = frozenset(
+    ["gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "description"]
+)
 
 # Room → what the function of each part takes before its keywords, and what it may return, as parts write it.
 # An attack also takes the parts of its sections there, by the names of the sections.
@@ -138,9 +141,55 @@ def _types(arguments: list[ast.arg]) -> list[str]:
     return [ast.unparse(each.annotation) if each.annotation else "" for each in arguments]
 
 
+def _typed(node: ast.expr) -> Any:
+    """Return the type that an annotation names. No code of a part's file is evaluated for it.
+
+    Raises ValueError for anything but plain types, their unions and subscripts, Literal, and Annotated with a
+    Field of literal keywords.
+    """
+    match node:
+        case ast.Constant(value=None):
+            return None
+        case ast.Name(id=name) if name in _PLAIN:
+            return _PLAIN[name]
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return Union[_typed(left), _typed(right)]  # noqa: UP007 - of values, not in an annotation
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=words):
+            return Literal[ast.literal_eval(words)]
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[of, bound])):
+            return Annotated[_typed(of), _field(bound)]
+        case ast.Subscript(value=ast.Name(id="list" | "dict" | "tuple" as name), slice=of):
+            inner = of.elts if isinstance(of, ast.Tuple) else [of]
+            every = [... if ast.unparse(each) == "..." else _typed(each) for each in inner]
+            return _PLAIN[name][tuple(every)]
+    raise ValueError(f"{ast.unparse(node)} is no plain type")
+
+
+def _field(node: ast.expr) -> Any:
+    """Return the Field that an annotation calls with literal keywords. Raises ValueError for another call.
+
+    `exclude_if=lambda value: value == …` leaves a keyword of this literal value out of specs.
+    """
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Field" or node.args:
+        raise ValueError(f"{ast.unparse(node)} is no Field")
+    given: dict[str, Any] = {}
+    for each in node.keywords:
+        match each:
+            case ast.keyword(arg=str(name), value=value) if name in _FIELD:
+                given[name] = ast.literal_eval(value)
+            case ast.keyword(
+                arg="exclude_if" as name,
+                value=ast.Lambda(body=ast.Compare(left=ast.Name(), ops=[ast.Eq()], comparators=[value])),
+            ):
+                given[name] = partial(operator.eq, ast.literal_eval(value))
+            case _:
+                raise ValueError(f"{ast.unparse(each)} is no keyword of a Field in an annotation")
+    return Field(**given)
+
+
 @cache
 def parameters_model(room: str, module: str) -> type[BaseModel]:
-    """Return a pydantic model of the keyword-only arguments of a part's function."""
+    """Return a pydantic model of a part's keyword-only arguments, whose annotations `_typed` reads."""
     path, node = module_file(room, module), definition(room, module)
     fields: dict[str, Any] = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
@@ -150,9 +199,10 @@ def parameters_model(room: str, module: str) -> type[BaseModel]:
                 f"{path}: {path.stem}({argument.arg}): has no type (write one, as in `{argument.arg}: float`)"
             )
         try:
-            annotation = eval(text, {"__builtins__": {}}, _NAMES)
+            assert argument.annotation is not None
+            annotation = _typed(argument.annotation)
             value = ... if default is None else ast.literal_eval(default)
-        except (NameError, SyntaxError, ValueError, TypeError) as problem:
+        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as problem:
             raise UserError(
                 f"{path}: {path.stem}({argument.arg}: {text}): not a plain annotation ({problem})"
             ) from problem
@@ -182,7 +232,7 @@ def declared_metrics() -> dict[str, Declared]:
     """Return the metrics that the files declare, by name. Names and needs must be literals."""
     found: dict[str, Declared] = {}
     for path in sorted((PACKAGE / "metrics").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Metric" and node.args:
                 needs = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "needs"), ())
                 found[ast.literal_eval(node.args[0])] = Declared(f"leakbench.metrics.{path.stem}", needs)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
@@ -68,7 +69,7 @@ def _recorded(data: Path, name: str) -> bool | None:
     try:
         if "absent" in read_facts(data / f"{name}.safetensors"):
             return None
-        return bool(json.loads((data / "specs" / f"{name}.json").read_text())["local"])
+        return bool(json.loads((data / "specs" / f"{name}.json").read_text("utf-8"))["local"])
     except (UserError, OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -128,6 +129,18 @@ class Workflow:
     def strays(self) -> list[str]:
         """Make Snakemake repeat results of other specs or other code, and return lines that say so."""
         return run.renew(self.home, self.results, self.plan.specs)
+
+    def lost(self) -> tuple[list[str], list[str]]:
+        """Put dates right that a clock set back has left; return lines that say so, and what is to be made.
+
+        The latter are planned files that were found damaged and set aside.
+        """
+        count, paths = run.dated(self.home, self.results, time.time())
+        lost = run.planned(self.results, self.plan.specs, paths)
+        lines = [f"files dated after now, dated to now: {count} (the clock was set back)"] if count else []
+        if lost:
+            lines.append(f"damaged files that were set aside, to be made again: {', '.join(lost)}")
+        return lines, lost
 
     def accept(self) -> None:
         """Accept the results that are here as of today's code, and record that they are of other code."""

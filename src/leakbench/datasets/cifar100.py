@@ -45,7 +45,7 @@ def _names(folder: Path, binary: bool) -> list[str]:
     file = folder / ("fine_label_names.txt" if binary else "meta")
     if not file.is_file():
         return [str(number) for number in range(_CLASSES)]
-    names = file.read_text().split() if binary else read_pickle(file)["fine_label_names"]
+    names = file.read_text("utf-8").split() if binary else read_pickle(file)["fine_label_names"]
     if len(names) != _CLASSES:
         raise Damaged(file, f"{len(names)} class names of {_CLASSES}")
     return [str(name) for name in names]

@@ -62,7 +62,7 @@ def words() -> tuple[str, ...]:
     """Return the words of the list, each once. Raises UserError if the list has another digest."""
     if (found := file_digest(_LIST)) != _SHA256:
         raise UserError(f"{_LIST}: its sha256 is {found}, not {_SHA256} (write the new one into rendered.py)")
-    return tuple(dict.fromkeys(_LIST.read_text().split()))
+    return tuple(dict.fromkeys(_LIST.read_text("utf-8").split()))
 
 
 @cache

@@ -42,7 +42,7 @@ def synth90k(
         return read_words(folder, splits, "sample, its validation part as train")
     notes, splits = [], {}
     for split, most in {"train": train, "test": test}.items():
-        lines = (folder / _LISTS[split]).read_text().splitlines()
+        lines = (folder / _LISTS[split]).read_text("utf-8").splitlines()
         splits[split] = _named(folder / _LISTS[split], spread(lines, most))
         notes.append(f"{split}: {len(splits[split])} of {len(lines)} in the list, evenly spaced")
     return read_words(folder, splits, "; ".join(notes), skip_damaged=True)

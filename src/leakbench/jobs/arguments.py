@@ -131,7 +131,7 @@ def damaged(path: Path) -> bool:
         ".json": (lambda file: read_json(file, "a file", ""),),
     }  # fmt: skip
     try:
-        for read in checks.get(path.suffix, ()):
+        for read in checks.get(path.suffix, (whole,)):
             read(path)
     except Altered:
         return True

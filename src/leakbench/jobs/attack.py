@@ -1,14 +1,25 @@
-"""attack: run an attack from an observation alone to guesses, and on noise as a null baseline."""
+"""attack: run an attack from an observation alone to guesses, and on noise as a null baseline.
+
+The attack's process is sealed and hands over tensors. This process, which runs no code of an attack, checks
+them and writes the guesses with their facts.
+"""
 
 import errno
 import itertools
+import json
 import os
+import pickle
+import resource
 import shutil
+import signal
+import stat
+import tempfile
 import traceback
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,16 +28,18 @@ import torch
 from leakbench import attacks
 from leakbench.attacks.exact.membership import certified
 from leakbench.attacks.matching.received import noise_images
-from leakbench.base.artefacts import creating
-from leakbench.base.errors import Altered, Unfit, Unwritable
+from leakbench.base.artefacts import creating, open_tensors
+from leakbench.base.errors import Altered, Unfit, Unwritable, UserError
 from leakbench.base.missing import absent, pass_on, unless_unfit
-from leakbench.base.processes.blinding import Blinded, Seal, unsealed
+from leakbench.base.processes.blinding import Blinded, Seal, apart, unsealed
 from leakbench.base.processes.gpu_lease import leased
 from leakbench.base.processes.process import Stopped
 from leakbench.base.processes.workers import Work
 from leakbench.base.provenance import provenance, recording, resuming
 from leakbench.base.seeds import stream
+from leakbench.base.whole import whole
 from leakbench.networks.layers import dense_input
+from leakbench.observations.observation import Observation
 from leakbench.observations.reading import read_observation
 from leakbench.observations.reconstruction import OF, Reconstruction
 
@@ -41,12 +54,33 @@ LACKING = (
 )  # fmt: skip
 # Where labels come from, in the words of the tables. Any other value names a rule that infers them.
 LABELS = {"none": "not needed", "oracle": "given", "joint": "joint"}
+# What a sealed process hands over: its tensors, or why there are none.
+_TENSORS, _END = "found.safetensors", "end.json"
+# The largest file and the longest reason that are taken from it.
+_MOST_BYTES, _LONGEST = 1 << 34, 2000
+# The signals that end a job from outside; a sealed process can send none.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# A limit on open files below which a lack of them is the machine's.
+_FEW_FILES = 256
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What is known before the attack's code is loaded.
+
+    made: the facts of provenance.
+    folder: the folder from which a killed attack resumes.
+    blinding: what enforces the seal, in words.
+    """
+
+    made: dict[str, Any]
+    folder: Path
+    blinding: str = ""
 
 
 def attack(
     capture: Path, spec: "AttackSpec", out: Path, generator: Path | None, labels: Path | None,
     record: Path | None, scratch: Path, workers: int = 1, device: str = "cpu", seal: Seal = unsealed,
-    place: Path | None = None,
 ) -> None:  # fmt: skip
     """Write the tensors of the reconstruction, and under `null/…` those of the attack on randomised updates.
 
@@ -62,66 +96,295 @@ def attack(
     GPU that no other job of this machine has leased.
     seal: a function that is called before any code of the attack is loaded. It closes all files except the
     attack's own.
-    place: where `out` is put in the end, if that is elsewhere. A killed attack resumes what was meant for
-    this place.
     """
-    with ExitStack() as on, recording(record, "attack") as cost, unless_unfit("attack", [out]):
+    with recording(record, "attack") as cost, unless_unfit("attack", [out]):
         reason = absent([path for path in (capture, generator, labels) if path is not None])
         if reason:
             return pass_on(reason, [out])
-        device = on.enter_context(leased(device))
         entry, name = spec.attack.entry, spec.attack_name
-        made = provenance(spec.plain(), "leakbench.jobs.attack", device=_named(device))
-        folder = scratch.resolve() / resuming(made, place or out, capture, generator, labels)
-        work = Work(
-            scratch=folder,
-            workers=workers if device == "cpu" else 1,
-            device=device,
-        )
+        observation, _ = read_observation(capture, generator, labels, spec.attack.labels)
         rng = torch.Generator().manual_seed(stream("attack", name, spec.seed))
-        observation, _ = read_observation(capture, generator, labels, spec.attack.labels, work)
-        folder.mkdir(parents=True, exist_ok=True)
-        on.callback(_remove_empty, folder)
-        blinding = seal([folder, out.parent], device)
         other = torch.Generator().manual_seed(stream("null", name, spec.seed))
         rounds = min(spec.null_rounds, -(-observation.rounds // NULL_SHARE))
+        noise = observation.randomised(rounds, other)
         cost["updates"] = observation.rounds * len(observation.clients)
-        # The reconstruction comes in pieces, of which the later ones are made while the file is written.
-        with _own_fault(spec.attack.module):
-            noise = attacks.seen(observation.randomised(rounds, other), entry)
-            observation = attacks.seen(observation, entry)
-            own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
-            own, nulls = _checked(own, observation), _checked(nulls, noise)
-            first, null = next(own), list(nulls)
-            if first[1].target != null[0][1].target:
-                raise Unfit(f"{OF}target is {first[1].target}, and {null[0][1].target} on noise")
-            layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
-        found = first[1]
-        aware = spec.attack.adaptive or "defence" in spec.attack.parameters
-        knows = observation.in_words() | {
-            # A capture names its defence for attackers who adapt. The others act as if there were none.
-            **({} if aware else {"defence": "none"}),
-            "labels": LABELS.get(spec.attack.labels, "inferred"),
-            "auxiliary data": "yes: the generator's" if generator else "none",
-            "blinding": blinding,
-        }
-        facts = {
-            "target": found.target,
-            "iterations": found.iterations,
-            "knows": knows,
-            "matching": spec.attack.matching,
-        }
-        with creating(out, layout, facts | made, digested=place is None) as arrays:
-            for prefix, pieces in (("", itertools.chain([first], own)), ("null/", null)):
-                for part, piece in _arrays(pieces, spec.attack.module):
-                    for name, array in piece.items():
-                        arrays[prefix + name][part] = array
-        shutil.rmtree(folder, ignore_errors=True)
+
+        def run(own: Path, ready: Callable[[_Ready], object]) -> None:
+            """Run the attack; with a seal, in a process of its own."""
+            with leased(device) as held:
+                made = provenance(spec.plain(), "leakbench.jobs.attack", device=_named(held))
+                folder = scratch.resolve() / resuming(made, out, capture, generator, labels)
+                folder.mkdir(parents=True, exist_ok=True)
+                work = Work(scratch=folder, workers=workers if held == "cpu" else 1, device=held)
+                seen = replace(observation, work=work), replace(noise, work=work.part("null"))
+                ready(_Ready(made, folder, seal([folder, own], held)))
+                with _own_fault(spec.attack.module):
+                    _hand_over(own / _TENSORS, entry, seen, (rng, other))
+
+        with _handed_over(out, run, seal is unsealed, spec.attack.module, observation, device) as (
+            own,
+            ready,
+        ):
+            found, null = _read(own / _TENSORS, observation, noise, entry)
+            aware = spec.attack.adaptive or "defence" in spec.attack.parameters
+            knows = observation.in_words() | {
+                # A capture names its defence for attackers who adapt. The others act as if there were none.
+                **({} if aware else {"defence": "none"}),
+                "labels": LABELS.get(spec.attack.labels, "inferred"),
+                "auxiliary data": "yes: the generator's" if generator else "none",
+                "blinding": ready.blinding,
+            }
+            facts = {
+                "target": found.target,
+                "iterations": found.iterations,
+                "knows": knows,
+                "matching": spec.attack.matching,
+            }
+            tensors = {
+                prefix + name: tensor.numpy()
+                for prefix, each in (("", found), ("null/", null))
+                for name, tensor in each.tensors().items()
+            }
+            layout = {name: (each.shape, each.dtype.name) for name, each in tensors.items()}
+            with creating(out, layout, facts | ready.made) as arrays:
+                for name, each in tensors.items():
+                    arrays[name][...] = each
 
 
-def _remove_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
+@contextmanager
+def _handed_over(
+    out: Path, run: Callable[[Path, Callable[[_Ready], object]], None], here: bool, module: str,
+    observation: Observation, device: str,
+) -> Iterator[tuple[Path, _Ready]]:  # fmt: skip
+    """Run an attack and yield the folder to which it has written, and what was known before.
+
+    out: the output of the job.
+    run: called with the folder and with a function that takes what is known; runs the attack.
+    here: whether the attack runs in this process, which a test may ask for.
+    module: the attack's module.
+    observation: what the attack sees.
+    device: the device on which the attack computes.
+
+    Raises Unfit for an end of the attack's own, and any other error for what the machine lacks or a person
+    ends.
+    """
+
+    def child(own: Path, send: Callable[[bytes], None]) -> int:
+        sent: list[object] = []
+
+        def ready(known: object) -> None:
+            sent.append(known)
+            send(pickle.dumps(known))
+
+        try:
+            run(own, ready)
+        except BaseException as end:  # noqa: BLE001 - the other process judges it
+            if not sent:
+                ready(_carried(end))
+            else:
+                (own / _END).write_text(json.dumps(_why(end, module)))
+            return 1
+        return 0
+
+    if here:
+        known: list[_Ready] = []
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".") as folder, ExitStack() as on:
+            run(Path(folder), lambda told: known.append(on.enter_context(_removed(told))))
+            yield Path(folder), known[0]
+        return
+    before = _killed()
+    with apart(out, child) as (own, sent, code):
+        # No code of the attack had been loaded when this was sent.
+        ready = pickle.loads(sent) if sent else SystemExit(1)  # noqa: S301
+        if -code in _FROM_OUTSIDE:
+            if _killed() > before:
+                raise MemoryError("the kernel has ended the attack")
+            raise Stopped(128 - code)
+        if isinstance(ready, BaseException):
+            raise ready
+        with _removed(ready):
+            if code:
+                _judge(own, code, module, ready.folder, observation, device)
+            yield own, ready
+
+
+def _carried(end: BaseException) -> BaseException:
+    """Return an exception that can be sent to another process."""
+    try:
+        pickle.loads(pickle.dumps(end))  # noqa: S301
+        return end
+    except Exception:  # noqa: BLE001 - whatever a class does when it is made again
+        return UserError(f"attack: {_words(end)}")
+
+
+@contextmanager
+def _removed(ready: _Ready) -> Iterator[_Ready]:
+    """Remove the folder of unfinished work after a result, which may be that there is none."""
+    try:
+        yield ready
+    except Unfit:
+        shutil.rmtree(ready.folder, ignore_errors=True)
+        raise
+    finally:
+        with suppress(OSError):
+            ready.folder.rmdir()
+    shutil.rmtree(ready.folder, ignore_errors=True)
+
+
+def _why(end: BaseException, module: str) -> dict[str, str]:
+    """Return in words how an attack ended, and what the machine lacks according to the attack."""
+    words = _words(end)
+    lacks = ""
+    if isinstance(end, MemoryError | torch.OutOfMemoryError) or "allocate memory" in words:
+        lacks = "memory"
+    elif isinstance(end, Altered):
+        lacks = "bytes"
+    elif isinstance(end, Unwritable) or getattr(end, "errno", None) in LACKING:
+        lacks = "files" if getattr(end, "errno", None) in (errno.EMFILE, errno.ENFILE) else "disk"
+    return {"reason": words if isinstance(end, Unfit) else _fault(module, words), "lacks": lacks}
+
+
+def _words(end: BaseException) -> str:
+    """Return kind and text of an exception, or its text alone if it is the attack's answer."""
+    try:
+        text = str(end)
+    except BaseException:  # noqa: BLE001 - any code may stand there
+        text = "its text cannot be read"
+    return text if isinstance(end, Unfit) else " ".join(f"{type(end).__name__}: {text}".split())
+
+
+def _fault(module: str, words: str) -> str:
+    return f"attack: module {module} ended with a fault of its own ({words}; mend it)"
+
+
+def _judge(own: Path, code: int, module: str, folder: Path, observation: Observation, device: str) -> None:
+    """Raise what the end of a sealed attack amounts to.
+
+    Whether memory, disk or files lack, and whether unfinished work was altered, is measured here. All else is
+    the attack's own.
+    """
+    told: dict[str, Any] = {}
+    with suppress(OSError, ValueError, RecursionError):
+        file = os.open(own / _END, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(file, "rb") as stream:
+            told = dict(json.loads(stream.read(1 << 16)))
+    lacks, reason = told.get("lacks"), str(told.get("reason") or "")[:_LONGEST]
+    if lacks == "memory" and (device != "cpu" or _little_memory()):
+        raise MemoryError(reason)
+    if lacks == "files" and resource.getrlimit(resource.RLIMIT_NOFILE)[0] < _FEW_FILES:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    if lacks == "disk":
+        _try_disk(own, observation)
+    for path in folder.rglob("*") if lacks == "bytes" else ():
+        if path.is_file():
+            whole(path)
+            open_tensors(path)
+    what = f"exit code {code}" if code > 0 else str(signal.strsignal(-code))
+    raise Unfit(reason or _fault(module, what))
+
+
+def _little_memory() -> bool:
+    """Return whether a limit on memory is set, or the attack has used a large share of all memory."""
+    limits = (resource.getrlimit(of)[0] for of in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    all_there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return any(each != resource.RLIM_INFINITY for each in limits) or used > all_there / 4
+
+
+def _killed() -> int:
+    """Return how many processes the kernel has killed for want of memory."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/vmstat").read_text("utf-8").partition("oom_kill ")[2].split()[0])
+    return 0
+
+
+def _try_disk(own: Path, observation: Observation) -> None:
+    """Raise OSError if the disk cannot hold some times the images of the reconstruction."""
+    rows, columns, channels = observation.network["shape"]
+    images = observation.rounds * len(observation.clients) * max(observation.clients)
+    with (own / "room").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1 << 26, 16 * images * rows * columns * channels))
+
+
+def _hand_over(
+    path: Path, entry: Mapping[str, Any], given: tuple[Observation, Observation],
+    rngs: tuple[torch.Generator, torch.Generator],
+) -> None:  # fmt: skip
+    """Write the tensors of the attack on an observation and, under `null/…`, on noise.
+
+    path: the file.
+    entry: the attack's entry of the catalogue.
+    given: the observation and the null observation.
+    rngs: the generators for both.
+    """
+    observation, noise = (attacks.seen(each, entry) for each in given)
+    pooled = observation.rounds != given[0].rounds
+    # The reconstruction comes in pieces, of which the later ones are made while the file is written.
+    own, nulls = attacks.with_null(entry, observation, noise, rngs)
+    own, nulls = _checked(own, observation, pooled), _checked(nulls, noise, pooled)
+    first, null = next(own), list(nulls)
+    if first[1].target != null[0][1].target:
+        raise Unfit(f"{OF}target is {first[1].target}, and {null[0][1].target} on noise")
+    layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
+    # The largest numbers come first, so that each begins where it can be read.
+    placed = {name: f"{9 - np.dtype(kind).itemsize}{name}" for name, (_, kind) in layout.items()}
+    facts = {"target": first[1].target, "iterations": first[1].iterations}
+    with creating(
+        path, {placed[name]: each for name, each in layout.items()}, facts, digested=False
+    ) as arrays:
+        for prefix, pieces in (("", itertools.chain([first], own)), ("null/", null)):
+            for rounds, found in pieces:
+                for name, tensor in found.tensors().items():
+                    arrays[placed[prefix + name]][rounds] = tensor.numpy()
+
+
+def _read(
+    path: Path, observation: Observation, noise: Observation, entry: Mapping[str, Any]
+) -> tuple[Reconstruction, Reconstruction]:
+    """Return what an attack has handed over of an observation and of noise, if it can be scored.
+
+    Raises Unfit, which says what is wrong.
+    """
+    module = entry["module"]
+    try:
+        state = path.lstat()
+        if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1 or state.st_size > _MOST_BYTES:
+            raise Unfit(_fault(module, "what it made is no file of its own of a likely size"))
+        arrays, facts = open_tensors(path)
+    except FileNotFoundError as problem:
+        raise Unfit(_fault(module, "it ended without a reconstruction")) from problem
+    except Altered as problem:
+        raise Unfit(_fault(module, f"its reconstruction is no whole file: {problem.what}")) from problem
+    made = []
+    for prefix, of in (("", observation), ("null/", noise)):
+        found = _taken(arrays, prefix, facts)
+        repeats = of.knows.local_set_repeats and len(set(of.origin.tolist())) == 1
+        # An attack that knows the defence may have pooled the rounds (`attacks.adaptive.adapted`).
+        pooled = bool(entry.get("adaptive") and repeats and len(found.usable) == 1 < of.rounds)
+        of = of.part(slice(1)) if pooled else of
+        made += [each for _, each in _checked(iter([(..., found)]), of, not pooled)]
+    return made[0], made[1]
+
+
+def _taken(arrays: Mapping[str, np.ndarray], prefix: str, facts: Mapping[str, Any]) -> Reconstruction:
+    """Return the reconstruction whose tensors have names that begin with a digit and then `prefix`."""
+    known = {each.name for each in fields(Reconstruction)} - {"target", "iterations", "partners"}
+    own: dict[str, Any] = {}
+    partners: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if not array.flags.aligned:
+            raise Unfit(f"{OF}{name} does not begin where it can be read")
+        place = name[1:]
+        if place.startswith("null/") == bool(prefix):
+            place = place.removeprefix(prefix)
+            with warnings.catch_warnings():
+                # Nobody writes to the tensor.
+                warnings.simplefilter("ignore")
+                (own if place in known else partners)[place] = torch.from_numpy(array)
+    if not {"images", "usable"} <= own.keys():
+        raise Unfit(f"{OF}images or usable is missing")
+    own |= {name: facts.get(name) for name in ("target", "iterations")}
+    return Reconstruction(**own, partners=partners)
 
 
 @contextmanager
@@ -138,9 +401,9 @@ def _own_fault(module: str) -> Iterator[None]:
             raise Unfit(f"attack: module {module} is no blind attack: {fault}") from fault
         if _passes(fault):
             raise
-        traceback.print_exc()
-        what = " ".join(f"{type(fault).__name__}: {fault}".split())
-        raise Unfit(f"attack: module {module} ended with a fault of its own ({what}; mend it)") from fault
+        with suppress(Exception):
+            traceback.print_exc()
+        raise Unfit(_fault(module, _words(fault))) from fault
 
 
 def _passes(fault: BaseException) -> bool:
@@ -152,12 +415,12 @@ def _passes(fault: BaseException) -> bool:
     return (
         isinstance(fault, Unfit | Stopped | Altered | Unwritable | MemoryError | torch.OutOfMemoryError)
         or (isinstance(fault, OSError) and fault.errno in LACKING)
-        or "allocate memory" in str(fault)
+        or "allocate memory" in _words(fault)
     )
 
 
-def _checked(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterator[attacks.Piece]:
-    """Yield pieces that can be scored, with what follows from the updates about them.
+def _checked(pieces: Iterator[attacks.Piece], of: Observation, certify: bool) -> Iterator[attacks.Piece]:
+    """Yield pieces that can be scored; if asked, with what follows from the updates about them.
 
     A round that an attack leaves out would be missing from every mean. Each piece goes into one file, so all
     are of one form. Raises Unfit for a piece that does not fit the observation or the first piece.
@@ -174,7 +437,7 @@ def _checked(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterat
         shape, wanted = tuple(found.images.shape[2:]), _asked(found, seen)
         if shape != wanted:
             raise Unfit(f"{OF}images of the target {found.target} are {shape}, and must be {wanted}")
-        found = certified(seen, found)
+        found = certified(seen, found) if certify else found
         own = {"target": found.target} | _layout("", (rounds, found), of.rounds)
         form = form or own
         if own != form:
@@ -183,7 +446,7 @@ def _checked(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterat
         yield rounds, found
 
 
-def _asked(found: Reconstruction, seen: attacks.Observation) -> tuple[int, ...]:
+def _asked(found: Reconstruction, seen: Observation) -> tuple[int, ...]:
     """Return the shape [n, …] of the images that are scored of one update."""
     rows, columns, channels = seen.network["shape"]
     n, *shape = found.images.shape[2:]
@@ -194,15 +457,6 @@ def _asked(found: Reconstruction, seen: attacks.Observation) -> tuple[int, ...]:
     if found.target == "features":
         shape = [*dense_input(seen.model(), noise_images((channels, rows, columns))).shape[1:]]
     return n, *shape
-
-
-def _arrays(
-    pieces: Iterable[attacks.Piece], module: str
-) -> Iterator[tuple[slice | EllipsisType, dict[str, np.ndarray]]]:
-    """Yield the rounds of each piece of the attack `module`, and name → array of its fields."""
-    with _own_fault(module):
-        for rounds, found in pieces:
-            yield rounds, {name: tensor.numpy() for name, tensor in found.tensors().items()}
 
 
 def _named(device: str) -> str:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from leakbench.base.errors import UserError, raise_unless_file
 from leakbench.base.whole import file_digest
 from leakbench.base.yamls import read_yaml, validated
+from leakbench.jobs.arguments import damaged
 
 
 class _Out(BaseModel):
@@ -32,12 +33,16 @@ class _Lock(BaseModel):
     stages: dict[str, _Stage]
 
 
-def check(root: Path) -> None:
+def check(root: Path, deep: bool = False) -> None:
     """Compare the bytes of every file below `root` that dvc.lock records and that is here.
 
     DVC itself does not check the bytes of a remote, or those of a file that it has seen before. Prints a line
     for each file that differs. Raises UserError, which counts them.
+
+    deep: also compare every data set and result with the digest that it carries or that lies beside it.
     """
+    if deep:
+        _check_digests(root)
     lock = root / "dvc.lock"
     recorded = validated(_Lock, read_yaml(lock), f"{lock}: ", "`git checkout dvc.lock`").stages.values()
     outs = {out.path: out.md5 for stage in recorded for out in stage.outs}
@@ -53,6 +58,23 @@ def check(root: Path) -> None:
     print(f"{len(here)} of the {len(outs)} outputs of dvc.lock are here, each as recorded")
 
 
+def _check_digests(root: Path) -> None:
+    """Read every file below data/ and results/. Raises UserError, after a line for each that is wrong."""
+    there = [
+        path for top in ("data", "results") for path in sorted((root / top).rglob("*"))
+        if path.is_symlink() or path.is_file()
+        if not path.name.startswith(".") and ".damaged" not in path.name
+    ]  # fmt: skip
+    wrong = [path for path in there if path.is_symlink() or damaged(path)]
+    for path in wrong:
+        print(f"{path.relative_to(root)}: {'a link' if path.is_symlink() else 'other bytes than written'}")
+    if wrong:
+        raise UserError(
+            f"{wrong[0]}: one of {len(wrong)} files that are not as written (remove them, run again)"
+        )
+    print(f"{len(there)} files of data and results are as written")
+
+
 def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
     """Yield a line for each file of an output (a folder's digest ends in `.dir`) that is not as recorded."""
     if not md5.endswith(".dir"):
@@ -63,7 +85,7 @@ def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
     found = {
         path.relative_to(root / name).as_posix(): file_digest(path, "md5")
         for path in (root / name).rglob("*")
-        if path.is_file() and path.suffix != ".part" and ".damaged" not in path.name
+        if path.is_file() and path.suffix not in (".part", ".sha256") and ".damaged" not in path.name
     }
     listing = [{"md5": digest, "relpath": path} for path, digest in sorted(found.items())]
     if hashlib.md5(json.dumps(listing).encode()).hexdigest() == md5.removesuffix(".dir"):
@@ -72,7 +94,7 @@ def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
     if not kept.is_file() or f"{file_digest(kept, 'md5')}.dir" != md5:
         yield f"{name}: not the recorded files (DVC's own list of them is missing or altered)"
         return
-    wanted = {each["relpath"]: each["md5"] for each in json.loads(kept.read_text())}
+    wanted = {each["relpath"]: each["md5"] for each in json.loads(kept.read_text("utf-8"))}
     for path in wanted.keys() | found.keys():
         if path not in wanted or path not in found:
             yield f"{name}/{path}: {'not recorded' if path in found else 'missing'}"

@@ -9,12 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leakbench.base.errors import Altered, UserError, raise_if_unwritable
+from leakbench.base.processes import blinding
 from leakbench.base.processes.process import end_with, owner_of_the_run, prepare, stop
 from leakbench.base.processes.warm import run_warm
 
@@ -23,26 +23,16 @@ if TYPE_CHECKING:
 
 # The verb that works in a child process of its job (`leakbench.base.processes.blinding.apart`).
 APART = "attack"
+# The verbs of the workflow's rules. Their processes execute no code of an attack, but in a sealed child.
+RULES = frozenset(
+    ["fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard", "verify", "report"]
+)
 # The arguments that `capture` takes only where it plays the federation itself.
 PLAYED = ("data", "victim", "oracle", "truth")
 # The errors of the operating system for a path at which no file can be.
 _NO_PLACE = (
     errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT, errno.ELOOP,
 )  # fmt: skip
-
-
-def _attack(root: Path, values: dict[str, Any]) -> int:
-    """Run the attack in a process that can open only its own files, and return its exit code."""
-    from leakbench.base.processes.blinding import apart, seal
-    from leakbench.jobs.attack import attack
-
-    more = {"place": values["out"], "scratch": root / "scratch/attack", "seal": seal}
-
-    def sealed(files: Sequence[Path | None]) -> int:
-        own = dict(zip(("out", "record"), files, strict=True))
-        return _told("attack", root, partial(attack, **values | more | own))
-
-    return apart([values["out"], values["record"]], sealed)
 
 
 def _short_of(problem: Exception) -> str:
@@ -138,8 +128,6 @@ def _run(arguments: "argparse.Namespace") -> int:
             why = ": a Flower app has none (leave it out)", " is missing (only --from-flower does without)"
             raise UserError(f"--{wrong}{why[not flower]}")
     values = check(verb, values)
-    if verb == APART:
-        return _attack(root.resolve(), values)
     function = getattr(import_module(f"leakbench.jobs.{name}"), name)
     taken = inspect.signature(function).parameters
     if "root" in taken and not (root / "config").is_dir():
@@ -147,7 +135,7 @@ def _run(arguments: "argparse.Namespace") -> int:
             f"{root.resolve() / 'config'}: no such folder ({verb} works on a checkout: run it there, or name "
             "the checkout by --root)"
         )
-    values |= {"root": root, "scratch": root / "scratch" / verb}
+    values |= {"root": root, "scratch": root / "scratch" / verb, "seal": blinding.seal}
     return int(function(**{key: value for key, value in values.items() if key in taken}) or 0)
 
 
@@ -164,7 +152,12 @@ def run(argv: Sequence[str]) -> int:
     owner = owner_of_the_run()
     if owner is not None:
         end_with(owner)
-    return _told(arguments.verb, arguments.root, lambda: _run(arguments))
+    if arguments.verb in RULES:
+        blinding.refuse_attacks()
+    try:
+        return _told(arguments.verb, arguments.root, lambda: _run(arguments))
+    finally:
+        blinding.allow_attacks()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -68,7 +68,8 @@ def definition(file: Path, name: str) -> Any:
 
     The rest is not parsed, because the command line reads every verb at each start.
     """
-    found = re.search(rf'^(?:def|class) {name}\b.*?""".*?"""', file.read_text(), re.MULTILINE | re.DOTALL)
+    text = file.read_text("utf-8")
+    found = re.search(rf'^(?:def|class) {name}\b.*?""".*?"""', text, re.MULTILINE | re.DOTALL)
     if not found:
         raise LookupError(f"{file}: defines no {name}")
     return ast.parse(found[0]).body[0]

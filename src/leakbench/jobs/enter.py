@@ -194,7 +194,7 @@ def _rows(table: Path) -> list[dict[str, Any]]:
 def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
     """Return a copy of the checkout with further files, whose agreed cells are those of a defence."""
     for place, text in files.items():
-        if (root / place).exists() and (root / place).read_text() != text:
+        if (root / place).exists() and (root / place).read_text("utf-8") != text:
             raise UserError(f"{name}: leakbench has another defence of this name (rename the file)")
     copy = root.resolve() / "scratch" / "enter" / name
     shutil.rmtree(copy, ignore_errors=True)

@@ -11,7 +11,7 @@ import pandas as pd
 from leakbench.base.artefacts import Facts, read_csv, read_facts, read_table, write_text
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import read_spec
-from leakbench.base.whole import replacing
+from leakbench.base.whole import listing, whole
 from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.marks import sentences
 from leakbench.papers.reference import TEXT, Kept, fuller
@@ -57,10 +57,11 @@ def figure(
 
     from leakbench.results.figures.in_process import NAME
 
-    with replacing(out) as picture, replacing(executed) as ran, TemporaryDirectory() as beside:
+    with listing(out) as picture, listing(executed) as ran, TemporaryDirectory() as beside:
         png = picture.with_suffix(".png")
         files = {"table": table, "exhibit": exhibit, "spec": spec, "trials": trials, "out": png}
         marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
+        whole(exhibit)
         frame, facts = read_csv(table, dtype=TEXT), read_facts(exhibit)
         known: dict[str, list[Path]] = {}
         for path in recorded or ():

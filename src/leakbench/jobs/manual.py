@@ -204,7 +204,7 @@ def _modules(root: Path, room: str) -> list[str]:
 
 
 def _of_part(room: str, module: str) -> str:
-    whole, function = ast.parse(module_file(room, module).read_text()), definition(room, module)
+    whole, function = ast.parse(module_file(room, module).read_text("utf-8")), definition(room, module)
     schema = parameters_model(room, module).model_json_schema()
     meanings = {f"`{name}`": said for name, (*_, said) in arguments(function).items() if said}
     # A parameter is described in the docstring, or in its annotation, Field(description=...).

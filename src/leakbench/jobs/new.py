@@ -42,8 +42,8 @@ def new(root: Path, kind: str, name: str) -> None:
         top, *rest = file.relative_to(TEMPLATES / kind).parts
         path = rooms[top].joinpath(*rest)
         own = path.name.removesuffix(".txt").replace("STEM", stem(name)).replace("NAME", name)
-        _check_free(root / "config", name, path.with_name(own), file.read_text())
-        made[path.with_name(own)] = file.read_text().replace("STEM", stem(name)).replace("NAME", name)
+        _check_free(root / "config", name, path.with_name(own), file.read_text("utf-8"))
+        made[path.with_name(own)] = file.read_text("utf-8").replace("STEM", stem(name)).replace("NAME", name)
     # A part with a missing file would fail every later plan, so all files are written or none.
     with ExitStack() as undone:
         for path, text in made.items():
@@ -91,7 +91,7 @@ def _check_free(config: Path, name: str, path: Path, template: str) -> None:
     # The part's function would take the place of what its file means by the name, and the part's module, once
     # it is imported, of what the code of its room means by it.
     room = path.with_name("__init__.py")
-    for file, text in ((path, template), (room, room.read_text() if room.is_file() else "")):
+    for file, text in ((path, template), (room, room.read_text("utf-8") if room.is_file() else "")):
         if stem(name) in _names(symtable(text, str(file), "exec")):
             raise UserError(f"{file}: '{stem(name)}' means something else there (choose another name)")
 

@@ -150,7 +150,7 @@ def parser() -> _Parser:
     commands = whole.add_subparsers(dest="verb", required=True, metavar="VERB")
     whole.verbs = commands.choices
     for verb in (*CALLED, *JOBS):
-        with (PACKAGE / "jobs" / f"{verb}.py").open() as file:
+        with (PACKAGE / "jobs" / f"{verb}.py").open(encoding="utf-8") as file:
             text = file.readline().strip('".\n').partition(": ")[2]
         _verb(commands.add_parser(verb, help=text, description=text, allow_abbrev=False), verb)
     return whole

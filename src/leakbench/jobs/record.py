@@ -20,7 +20,7 @@ from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import judges
 from leakbench.papers.entries import resting_on_headlines
-from leakbench.papers.reference import EXHIBIT, KEPT, kept_digests, read_record, run_of
+from leakbench.papers.reference import DRAWN, EXHIBIT, KEPT, kept_digests, read_record, run_of
 from leakbench.papers.work import read_papers
 from leakbench.results.report.leaks import strongest
 from leakbench.results.tables.median import medians
@@ -98,7 +98,7 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
         "versions": _united([each["versions"] for each in made_by]),
         "specs": specs_digest(asked, experiment), "absent": facts["absent_cells"],
         **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
-        "seeds": facts["seeds"],
+        "seeds": facts["seeds"], "partners": DRAWN,
         **({"numerics": raised} if (raised := numerics_of(asked, experiment, facts["absent_cells"])) else {}),
         "command": f"snakemake --cores 2 results/{run}/tables/{experiment}.csv --config {config}",
     }  # fmt: skip

@@ -31,7 +31,7 @@ from leakbench.jobs.again import affected, files_behind, measured
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
 from leakbench.jobs.verify import TIMES
 from leakbench.metrics import METRICS
-from leakbench.papers.reference import EXHIBIT, kept_digests, read_record
+from leakbench.papers.reference import DRAWN, EXHIBIT, kept_digests, read_record
 from leakbench.results.report.leaks import strongest
 from leakbench.results.tables.attacked import CONDITION
 from leakbench.results.tables.found import Found
@@ -86,6 +86,7 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
     made.pop("equivalent", None)
     made["numerics"] = numerics_of(asked, experiment, made["absent"])
     again = {"cells": cells, "commit": commit(root), "date": date.today().isoformat(), "device": machine()}
+    again["partners"] = DRAWN
     made["renewed"] = [*made.get("renewed", []), again]
     facts, exhibit = read_table(table.with_suffix(".parquet"))[1], _exhibit(table, made, found)
     # The record is removed first and written last, so that a fault in between leaves none.

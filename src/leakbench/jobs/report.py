@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from leakbench.base.artefacts import read_csv, read_facts, read_tensors, write_text
+from leakbench.base.artefacts import read_csv, read_facts, read_tensors, write_listed
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import read_spec
+from leakbench.base.whole import whole
 from leakbench.base.yamls import read_yaml
 from leakbench.papers.reference import Kept, fuller
 from leakbench.papers.reference import tables as recorded_tables
@@ -65,6 +66,7 @@ def report(
     scale = read_spec(specs[0])["scale"]
     for table, exhibit, figure in zip(tables, exhibits, figures, strict=True):
         shown, facts = read_spec(beside[table.stem]), read_facts(exhibit)
+        whole(exhibit), whole(figure)
         frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
@@ -107,7 +109,7 @@ def report(
     facts |= {"commits": commits(root), "prices": prices(costs, parts)}
     facts["seeded"] = read_csv(seeds, dtype={"seeds": str})
     facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)
-    write_text(out, page(rows, sections, facts))
+    write_listed(out, page(rows, sections, facts))
 
 
 def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:

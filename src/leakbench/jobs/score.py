@@ -1,16 +1,19 @@
 """score: match the guesses of every attack on a capture with the truth, one row per private image."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import open_tensors, write_table
+from leakbench.base.errors import UserError
 from leakbench.base.missing import absent, pass_on
 from leakbench.base.provenance import provenance, recording, spent
+from leakbench.catalogue.spec import opened
 from leakbench.datasets.columns import columns_of
+from leakbench.federation.play import private_samples
 from leakbench.metrics.prices import seconds
 from leakbench.metrics.scoring.attack import attack_rows
 from leakbench.metrics.scoring.hidden import Hidden
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 def score(
     guesses: list[Path], truth: Path, data: Path, victim: Path, spec: "ScoreSpec", out: Path,
     attack_records: list[Path] | None = None, backbones: Path | None = None, record: Path | None = None,
-    judges: list[Path] | None = None,
+    judges: list[Path] | None = None, played: Path | None = None,
 ) -> None:  # fmt: skip
     """Write the rows of all attacks on one capture: each private image, then the null baselines.
 
@@ -41,6 +44,9 @@ def score(
     backbones: the file of LPIPS' backbones, None without one.
     record: the file that gets what the job cost.
     judges: the judges, in the order of the spec's judges.
+    played: the spec of the capture, whose private samples are drawn again. None takes the truth as it is.
+
+    Raises UserError where the truth holds other samples, which the file of a defence could have done.
     """
     with recording(record, "score"):
         reason = absent([truth, data, victim])
@@ -48,6 +54,12 @@ def score(
             return pass_on(reason, [out])
         secret, facts = open_tensors(truth)
         arrays, of_data = open_tensors(data)
+        of: Any = played and opened("capture", played)
+        if of and not _drawn(of, secret, facts, arrays):
+            raise UserError(
+                f"{truth}: its private samples are not those that {played} draws (read the file of the "
+                f"defence '{of.defence.module}')"
+            )
         hidden = Hidden(secret, facts, arrays, victim, columns_of(of_data.get("columns", [])))
         answers = dict(zip(spec.judges, judges or [], strict=False))
         costs: Sequence[Path | None] = attack_records or [None] * len(guesses)
@@ -69,3 +81,33 @@ def score(
         write_table(
             out, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), {"attacks": found} | made
         )
+
+
+def _drawn(
+    spec: Any, secret: Mapping[str, np.ndarray], facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> bool:
+    """Return whether a truth holds the samples that the spec of its capture draws.
+
+    A defence may have some clients seen together, or one of them not at all. Their order stays.
+    """
+    federation = spec.plain()["federation"]
+    labels = np.array(arrays[f"{federation['private']['split']}/labels"])
+    names = (spec.dataset.name, spec.federation_name, spec.seed, spec.salt)
+    clients = iter(private_samples(federation, labels, names).images)
+    for client in range(len(facts["clients"])):
+        images, told = (np.array(secret[f"{name}/{client}"]) for name in ("images", "labels"))
+        rest = images
+        while rest.shape[1]:
+            own = next((each for each in clients if _repeats(rest[:, : each.shape[1]], each)), None)
+            if own is None:
+                return False
+            rest = rest[:, own.shape[1] :]
+        if not np.array_equal(told, labels[images]):
+            return False
+    return True
+
+
+def _repeats(rounds: np.ndarray, of: np.ndarray) -> bool:
+    """Return whether `rounds` are those in `of`, once or several times."""
+    times, left = divmod(len(rounds), len(of))
+    return not left and np.array_equal(rounds, np.tile(of, (times, 1)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, to_json, write_text
+from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, to_json, write_listed
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine, read_spec
@@ -106,7 +106,7 @@ def scorecard(
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
     works = read_papers(papers)
     card = Card(works, scales, run, published_costs(root), missing).frame()
-    write_text(out, to_csv(card))
+    write_listed(out, to_csv(card))
     counts = pd.crosstab(card["class"], card["verdict"])
     worth = kinds(card, [work.name for work in works if work.paper.core])
     counted = {of: {kind: n for kind, n in found.items() if n} for of, found in worth.items()}
@@ -114,10 +114,10 @@ def scorecard(
     told: dict[str, object] = {
         str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()
     }
-    write_text(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
+    write_listed(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
     judged = [by_seed(works, each) for each in kept.values() if each.blocks]
     rows = pd.concat(judged) if judged else pd.DataFrame(columns=COLUMNS)
-    write_text(seeds, rows.to_csv(index=False, float_format="%.6g"))
+    write_listed(seeds, rows.to_csv(index=False, float_format="%.6g"))
 
 
 def _named(device: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leakbench.base.artefacts import write_table, write_tensors, write_text
+from leakbench.base.artefacts import write_listed, write_table, write_tensors
 from leakbench.base.provenance import provenance
 from leakbench.catalogue.cell import PICTURED, Cell
 from leakbench.results.tables.of_attacks import of_attacks
@@ -62,4 +62,4 @@ def table(
     more = {"scale": spec.scale, "seeds": spec.experiment.seeds, "shares": spec.shares}
     write_table(trials, found.trials, made)
     write_tensors(exhibit, found.tensors, found.facts | more | made)
-    write_text(out, found.table.to_csv(index=False, float_format="%.6g"))
+    write_listed(out, found.table.to_csv(index=False, float_format="%.6g"))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from leakbench.base.artefacts import read_csv, read_json, to_json, write_text
+from leakbench.base.artefacts import read_csv, read_json, to_json, write_json, write_listed, write_text
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine, versions
 from leakbench.base.yamls import validated
@@ -120,7 +120,7 @@ def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
         }
     csv, made = _place(root, scale)
     write_text(csv, numbers(tables).to_csv(index=False))
-    write_text(made, to_json(facts | {"files": kept_digests(csv)}) + "\n")
+    write_json(made, facts | {"files": kept_digests(csv)})
     print(
         f"{csv}: {len(tables)} tables recorded"
         + (f", {facts['twice']['identical']} identical twice" if again else "")
@@ -228,8 +228,8 @@ def verify(
     if seed is not None:
         summary["seed"] = seed
     if out is not None:
-        write_text(out, rows.to_csv(index=False, float_format="%.6g"))
-        write_text(summary_of(out), to_json(summary) + "\n")
+        write_listed(out, rows.to_csv(index=False, float_format="%.6g"))
+        write_listed(summary_of(out), to_json(summary) + "\n")
     if seed is not None:
         print(
             f"every seed is raised by {seed}; recorded are only numbers of the experiments' own seeds, "

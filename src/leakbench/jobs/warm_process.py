@@ -15,8 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from leakbench.base.parts import place
+from leakbench.base.processes.blinding import refuse_attacks
 from leakbench.base.processes.process import born, end_with_parent, ended, prepare
 from leakbench.base.processes.warm import LENGTH, PASSED_ON, loaded, receive
+from leakbench.catalogue.signature import SIGNATURES
 from leakbench.jobs.cli import APART
 from leakbench.jobs.cli import run as run_verb
 
@@ -99,10 +102,19 @@ def _work(
 
 
 def of_leakbench() -> list[str]:
-    """Return all modules of leakbench except those that run a program when they are loaded."""
+    """Return the modules of leakbench that users do not extend, and that run no program when they are loaded.
+
+    A file that a user adds to a room runs in the jobs that need it alone, an attack's only behind the seal.
+    """
     here = Path(__file__).parents[1]
     found = (module.name for module in pkgutil.walk_packages([str(here)], f"{here.name}."))
-    return [name for name in found if name not in ("leakbench.__main__", "leakbench.jobs.warm_process")]
+    rooms = {f"{here.name}.{place(room).replace('/', '.')}" for room in SIGNATURES}
+    left_out = ("leakbench.__main__", "leakbench.jobs.warm_process")
+    return [
+        name for name in found
+        if name.rpartition(".")[0] not in rooms
+        and not name.startswith(f"{here.name}.attacks.") and name not in left_out
+    ]  # fmt: skip
 
 
 def _guard(owner: int, address: Path) -> int:
@@ -174,4 +186,5 @@ def serve(
 
 if __name__ == "__main__":
     prepare(1)
+    refuse_attacks()
     serve(int(sys.argv[1]), Path(sys.argv[2]), run_verb, LIBRARIES, of_leakbench())

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 EXHIBIT = ".exhibit.safetensors"
 KEPT = (".csv", ".parquet", ".safetensors", EXHIBIT)
 _Suffix = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, KEPT))})$")]
+# Which round serves as the baseline "other update": one drawn from all, or in older records the next one.
+DRAWN, NEXT = "drawn", "next"
 # The fewest trials that may show that two numerics give the same.
 FEWEST = 10
 Numerics = dict[str, Annotated[int, Field(gt=1)]]
@@ -85,6 +87,7 @@ class Record(BaseModel):
     shares: dict[str, dict[str, float]] = {}  # cell → what was trained → the share of its full length
     # Cell → for each trial the share by which its loss fell in the last half.
     falls: dict[str, list[float]] = {}
+    partners: Literal["drawn", "next"] = "next"  # which rounds are the baseline "other update"
     knows: dict[str, dict[str, str]] = {}  # cell → what the attack knew
     # Name → numerics version, where it is above 1, of the files from which the table follows.
     numerics: Numerics = {}
@@ -183,8 +186,13 @@ class Kept:
 
     def said(self) -> str:
         """Return in words where, when and from what the run was recorded, and any later pictures."""
+        # The plan reads this file without the libraries of metrics.
+        from leakbench.metrics.baselines import OTHER_UPDATE
+
         made = self.record
         told = f"recorded on {made['device']}, {made['date']}, commit {made['commit']}"
+        if OTHER_UPDATE in set(self.rows["baseline"]) and made.get("partners", NEXT) == NEXT:
+            told += ", another update is the next one"
         if later := made.get("pictures"):
             told += f"; pictures of the same run repeated on {later['device']}, {later['date']}"
         return told

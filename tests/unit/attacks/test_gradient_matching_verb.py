@@ -275,15 +275,17 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
     alone."""
     from leakbench.jobs import attack as verb
 
+    resuming = verb.resuming
+
     one = replace(small(), labels=None)
     other = replace(one, weights={name: 2 * value for name, value in one.weights.items()})
     folders = []
 
     def noted(*args: Any, **options: Any) -> Any:
-        folders.append(args[4].scratch)
-        return read_observation(*args, **options)
+        folders.append(resuming(*args, **options))
+        return folders[-1]
 
-    monkeypatch.setattr(verb, "read_observation", noted)
+    monkeypatch.setattr(verb, "resuming", noted)
     for lr, seen in ((0.1, one), (0.2, one), (0.1, one), (0.1, other)):
         # Written anew: what counts is what is in it.
         write(tmp_path / "capture.safetensors", seen)

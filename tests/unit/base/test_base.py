@@ -15,6 +15,7 @@ from leakbench.base.artefacts import write_tensors, write_text
 from leakbench.base.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
 from leakbench.base.pixels import pixels
 from leakbench.base.processes import process
+from leakbench.base.provenance import provenance
 from leakbench.base.whole import replacing, set_aside, whole
 from leakbench.base.yamls import Strict, read_yaml, validated
 
@@ -205,3 +206,10 @@ def test_a_folder_that_is_closed_is_no_fault_of_ours(number: int) -> None:
 def test_a_folder_in_place_of_a_file_is_named(what: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"^{tmp_path}: not a regular file \(put {words} in its place\)$"):
         raise_unless_file(tmp_path, what)
+
+
+def test_what_made_a_result_names_the_instructions_that_torch_uses() -> None:
+    told = provenance({})["versions"]["instructions"].split()
+    used = torch.backends.cpu.get_cpu_capability().lower()
+    assert told
+    assert not used.startswith("avx") or any(name.startswith(used) for name in told)

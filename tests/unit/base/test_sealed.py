@@ -1,13 +1,18 @@
 """What an attack's process can open: its own folder and the libraries, whatever way it tries."""
 
 import ctypes
+import fcntl
+import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,17 +22,14 @@ import numpy as np
 import pytest
 import torch
 
-from leakbench.base.artefacts import creating, read_json, read_tensors, write_json
-from leakbench.base.errors import Altered, UserError
 from leakbench.base.processes import blinding
 from leakbench.base.processes.blinding import _forked, apart, seal
 from leakbench.base.processes.warm import LENGTH, receive
 from leakbench.base.processes.workers import side_by_side
-from leakbench.base.whole import UNSEALED
 from leakbench.jobs.warm_process import serve
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.open  # noqa: B018 - looked up beforehand, as an attack's file could not
+LIBC.open, LIBC.syscall  # noqa: B018 - looked up beforehand, as an attack's file could not
 
 
 def by_foreign_function(path: Path) -> None:
@@ -163,8 +165,7 @@ def test_the_kernel_alone_refuses_all_but_the_program_that_reads_nothing(
 def test_the_hook_alone_refuses_what_goes_through_python(
     truth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_landlock", "_socketless"):
-        monkeypatch.setattr(blinding, name, lambda *_: False)
+    monkeypatch.setattr(blinding, "_kernel", lambda *_: {})
     found = tried(truth, lambda: seal([truth.parents[1] / "own"]))
     assert {name for name, problem in found.items() if not problem} <= KERNEL
 
@@ -174,7 +175,7 @@ def test_words_say_what_enforces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return _forked(lambda: int(seal([tmp_path]) != words)) == 0
 
     assert said("Landlock, seccomp and an audit hook") == landlocked()
-    monkeypatch.setattr(blinding, "_socketless", lambda: False)
+    monkeypatch.setattr(blinding, "filtered", lambda *_: False)
     assert said("Landlock and an audit hook") == landlocked()
     monkeypatch.setattr(blinding, "_landlock", lambda *_: False)
     assert said("an audit hook")
@@ -211,24 +212,25 @@ def test_sealed_it_works_in_its_own_folder_and_imports_what_an_attack_may(truth:
     assert _forked(work) == 0
 
 
-def test_what_was_written_apart_comes_to_its_place_if_it_went_well(tmp_path: Path) -> None:
-    out, record = tmp_path / "new/guesses.bin", tmp_path / "records/cost.json"
+def written(out: Path, run: Callable[[Path], int]) -> tuple[list[str], bytes, int]:
+    """Return the files that a child left in its folder, what it sent and its exit code."""
 
-    def write(code: int) -> Callable[[Any], int]:
-        def run(files: list[Path]) -> int:
-            files[0].write_text(f"of {code}")
-            files[1].write_text("cost")
-            return code
+    def child(own: Path, send: Callable[[bytes], None]) -> int:
+        send(b"known")
+        return run(own)
 
-        return run
+    with apart(out, child) as (own, sent, code):
+        return sorted(path.name for path in own.iterdir()), sent, code
 
-    assert apart([out, record], write(3)) == 3
-    assert not out.exists()
-    assert apart([out, record], write(0)) == 0
-    assert (out.read_text(), record.read_text()) == ("of 0", "cost")
-    assert apart([out, None], lambda files: int(files[1] is not None)) == 0
-    assert out.read_text() == "of 0"
-    assert sorted(path.name for path in out.parent.iterdir()) == ["guesses.bin"]
+
+def test_a_child_leaves_files_a_word_and_its_end(tmp_path: Path) -> None:
+    out = tmp_path / "new/guesses.bin"
+    assert written(out, lambda own: int((own / "a").write_text("x") != 1)) == (["a"], b"known", 0)
+    assert written(out, lambda own: 3) == ([], b"known", 3)
+    assert written(out, lambda own: os.kill(os.getpid(), signal.SIGKILL) or 0) == ([], b"known", -9)
+    with apart(out, lambda own, send: 4) as (_, sent, code):
+        assert (sent, code) == (b"", 4)
+    assert not [*out.parent.iterdir()]
 
 
 def test_a_killed_ones_folder_goes_with_the_next(tmp_path: Path) -> None:
@@ -238,7 +240,7 @@ def test_a_killed_ones_folder_goes_with_the_next(tmp_path: Path) -> None:
     left, alive = (tmp_path / f".guesses.bin.{pid}.apart" for pid in (dead.pid, os.getppid()))
     for folder in (left, alive):
         folder.mkdir()
-    assert apart([out], lambda files: int(files[0].write_text("x") != 1)) == 0
+    assert written(out, lambda own: 0) == ([], b"known", 0)
     assert not left.exists()
     assert alive.exists()
 
@@ -251,7 +253,7 @@ def test_a_child_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
 
     parent = os.fork()
     if parent == 0:
-        apart([tmp_path / "out"], lambda files: wait())
+        written(tmp_path / "out", lambda own: wait())
         os._exit(0)
     while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
         time.sleep(0.01)
@@ -269,39 +271,172 @@ def test_a_child_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
     raise AssertionError("the child lives on")
 
 
-@pytest.mark.parametrize("what", ["link", "folder", "pipe"])
-def test_what_is_no_file_is_not_moved(what: str, tmp_path: Path) -> None:
-    """A link to another attack's guesses would be scored as one's own."""
-    out, others = tmp_path / "guesses.bin", tmp_path / "others.bin"
-    others.write_text("of another attack")
+def left_running(own: Path) -> int:
+    if os.fork() == 0:
+        (own / "pid").write_text(str(os.getpid()))
+        time.sleep(60)
+        os._exit(0)
+    while not (own / "pid").exists() or not (own / "pid").read_text():
+        time.sleep(0.01)
+    return 0
 
-    def write(files: Sequence[Path | None]) -> int:
-        assert files[0] is not None
-        ways = {"link": lambda file: file.symlink_to(others), "folder": Path.mkdir, "pipe": os.mkfifo}
-        ways[what](files[0])
+
+def test_what_a_child_leaves_running_ends_with_it(tmp_path: Path) -> None:
+    def child(own: Path, send: Callable[[bytes], None]) -> int:
+        return left_running(own)
+
+    with apart(tmp_path / "out", child) as (own, _, code):
+        assert code == 0
+        pid = int((own / "pid").read_text())
+        for _ in range(200):
+            if not running(pid):
+                return
+            time.sleep(0.02)
+    raise AssertionError("it runs on")
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_child_has_no_input_no_terminal_and_no_descriptor(tmp_path: Path, capfd: Any) -> None:
+    secret = os.open(tmp_path, os.O_RDONLY)
+    os.set_inheritable(secret, True)
+
+    def look() -> int:
+        there = [n for n in range(3, 200) if os.path.exists(f"/proc/self/fd/{n}")]
+        os.write(1, b"\x1b]0;odd\x07 \xff word\n")
+        return int(bool(sys.stdin.read() if False else os.read(0, 1)) or secret in there or os.isatty(2))
+
+    assert _forked(look) == 0
+    os.close(secret)
+    assert capfd.readouterr().err == "\\x1b]0;odd\\x07 \\xff word\n"
+
+
+# What a sealed process could do to others, and what it could leave for a sibling, without a file being open.
+MARKS: dict[str, Callable[[Path], Any]] = {
+    "chmod": lambda path: os.chmod(path, 0o600),
+    "chown": lambda path: os.chown(path, os.getuid(), -1),
+    "utime": lambda path: os.utime(path, (1, 1)),
+    "xattr": lambda path: os.setxattr(path, "user.x", b"1"),
+    "xattr, read": lambda path: os.getxattr(path, "user.x"),
+    "truncate": lambda path: os.truncate(path, 0),
+    "truncated by opening": lambda path: os.open(blinding.__file__, os.O_RDONLY | os.O_TRUNC) and [][1],
+    "lock": lambda path: fcntl.flock(os.open(blinding.__file__, os.O_RDONLY), fcntl.LOCK_SH),
+    "lock of a region": lambda path: fcntl.lockf(os.open("own", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX),
+    "link": lambda path: os.symlink(path, "link"),
+    "pipe": lambda path: os.mkfifo("pipe"),
+    "device": lambda path: os.mknod("disk", stat.S_IFBLK | 0o600, os.stat(".").st_dev),
+    "rmdir": lambda path: os.rmdir(path.parents[1] / "empty"),
+    "kill": lambda path: os.kill(os.getppid(), 0),
+    "limit": lambda path: resource.prlimit(os.getppid(), resource.RLIMIT_CPU),
+    "own limit": lambda path: resource.setrlimit(resource.RLIMIT_CPU, (9, 9)),
+    "priority": lambda path: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+    "affinity": lambda path: os.sched_setaffinity(os.getppid(), {0}),
+    "session": lambda path: os.setsid(),
+    "terminal": lambda path: fcntl.ioctl(0, termios.TIOCSTI, b"x"),
+    "chroot": lambda path: os.chroot("."),
+    **{
+        name: (lambda path, call=call, rest=rest: called(call, *rest))
+        for name, (call, rest) in {
+            "shared memory": (29, (7, 4096, 0o1600)),
+            "queue": (68, (7, 0o1600)), "semaphore": (64, (7, 1, 0o1600)),
+            "key": (248, (b"user", b"x", b"1", 1, -3)), "bpf": (321, (0, bytes(72), 72)),
+            "perf": (298, (bytes(128), 0, -1, -1, 0)), "user namespace": (272, (0x10000000,)),
+            "ptrace": (101, (16, 1, 0, 0)), "mount": (165, (b"a", b"/", b"tmpfs", 0, 0)),
+            "io_uring": (425, (1, bytes(120))), "signal by pidfd": (434, (1, 0)),
+        }.items()
+    },
+}  # fmt: skip
+# What Python tells no hook of. It takes the kernel to refuse it.
+UNTOLD = frozenset([
+    "pipe", "device", "own limit", "priority", "affinity", "session", "chroot", "shared memory", "queue",
+    "semaphore", "key", "bpf", "perf", "user namespace", "ptrace", "mount", "io_uring", "signal by pidfd",
+])  # fmt: skip
+
+
+def called(number: int, *rest: Any) -> None:
+    """Make a system call of x86-64 by its number."""
+    if LIBC.syscall(number, *rest) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+
+
+def marks(truth: Path, left_out: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Return way → "" or the error that it met in a sealed process, but for those `left_out`."""
+    own = truth.parents[1] / "own"
+    (truth.parents[1] / "empty").mkdir(exist_ok=True)
+
+    def attempt() -> int:
+        found = {}
+        seal([own])
+        for name in MARKS.keys() - left_out:
+            try:
+                MARKS[name](truth)
+                found[name] = ""
+            except Exception as problem:  # noqa: BLE001
+                found[name] = f"{type(problem).__name__}: {problem}"
+        (own / "found.json").write_text(json.dumps(found))
         return 0
 
-    with pytest.raises(UserError, match="no file of its own"):
-        apart([out], write)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["others.bin"]
-    assert others.read_text() == "of another attack"
+    assert _forked(attempt) == 0
+    return dict(json.loads((own / "found.json").read_text()))
 
 
-def test_what_was_written_apart_has_its_digest_from_who_moves_it(tmp_path: Path) -> None:
-    out, record = tmp_path / "guesses.safetensors", tmp_path / "cost.json"
-    layout = {"a": ((3,), "float32")}
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are of x86-64")
+@pytest.mark.parametrize("version", [None, 2])
+def test_a_sealed_process_leaves_no_mark_and_reaches_no_other(
+    version: int | None, truth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither with this kernel's Landlock, nor with that of Linux 5.19 (2), nor by the kernel alone."""
+    if not landlocked():
+        pytest.skip("this kernel has no Landlock")
+    if version:
+        monkeypatch.setattr(blinding, "_NEWEST", version)
+    found = marks(truth)
+    assert {name for name, problem in found.items() if not problem} == set(), found
+    monkeypatch.setattr(blinding.sys, "addaudithook", lambda hook: None)
+    found = marks(truth)
+    assert {name for name, problem in found.items() if not problem} == set(), found
+    # A refusal, and not a mistake of the test's.
+    assert all(any(w in p for w in ("[Errno 13]", "[Errno 1]", "refused")) for p in found.values()), found
 
-    def write(files: Sequence[Path | None]) -> int:
-        assert files[0] is not None
-        assert files[1] is not None
-        with creating(files[0], layout, {}, digested=False) as arrays:
-            arrays["a"][...] = np.arange(3)
-        write_json(files[1], {"seconds": 1})
-        return int(UNSEALED.encode() not in files[0].read_bytes())
 
-    assert apart([out, record], write) == 0
-    assert read_tensors(out)[0]["a"].tolist() == [0, 1, 2]
-    out.write_bytes(out.read_bytes()[:-1] + b"\1")
-    with pytest.raises(Altered, match="as written"):
-        read_tensors(out)
-    assert read_json(record, "a record", "") == {"seconds": 1}
+def test_the_hook_alone_refuses_what_python_tells_it_of(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blinding, "_kernel", lambda *_: {})
+    found = marks(truth, UNTOLD)
+    assert "" not in found.values(), found
+
+
+def test_no_assignment_undoes_the_hook(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blinding, "_kernel", lambda *_: {})
+
+    def attempt() -> int:
+        seal([truth.parents[1] / "own"])
+        os.path.realpath = lambda path: os.devnull  # type: ignore[assignment]
+        os.fspath = os.fsdecode = lambda path: os.devnull  # type: ignore[assignment]
+        os.readlink = os.getcwd = lambda *_: "/dev"  # type: ignore[assignment]
+        blinding._OPENING = blinding._REFUSED = blinding._ROOMS = frozenset()  # type: ignore[assignment]
+        blinding.Blinded = lambda *_: SystemExit(0)  # type: ignore[assignment,misc]
+        for way in (lambda: truth.read_bytes(), lambda: subprocess.call(["true"]), lambda: gc.get_objects()):
+            try:
+                way()
+            except PermissionError:
+                continue
+            return 1
+        return 0
+
+    assert _forked(attempt) == 0
+
+
+def test_root_keeps_no_capability(tmp_path: Path) -> None:
+    def look() -> int:
+        with open("/proc/self/status") as status:
+            seal([tmp_path])
+            lines = status.readlines()
+        held = [line for line in lines if line.startswith(("CapPrm", "CapEff", "CapBnd", "CapInh", "CapAmb"))]
+        return int(any(int(line.split()[1], 16) for line in held if os.getuid() == 0 or "Bnd" not in line))
+
+    assert _forked(look) == 0

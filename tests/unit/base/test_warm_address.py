@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from warm_runs import Run, until
 
+from leakbench.base.errors import UserError
 from leakbench.base.processes import process, warm
 from leakbench.base.processes.process import OWNER
 from leakbench.base.processes.warm import run_warm
@@ -43,6 +44,12 @@ def test_only_the_owner_of_a_run_leads_its_jobs_to_a_warm_process(
     warm.lead(main)
     assert process.owner_of_the_run() == (os.getpid() if main else None)
     assert os.environ["PATH"] == f"{Path(sys.executable).parent}{os.pathsep}/elsewhere"
+
+
+def test_an_environment_that_no_path_can_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/co:lon/bin/python")
+    with pytest.raises(UserError, match="co:lon/bin: a path with"):
+        warm.lead(True)
 
 
 def inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,10 @@ import pytest
 from warm_runs import CLIENT, SERVER, SOURCE, Run, alive, until
 
 from leakbench.base.artefacts import read_facts, write_tensors
+from leakbench.base.parts import dotted
 from leakbench.base.processes.process import OWNER
-from leakbench.jobs.warm_process import MANY
+from leakbench.catalogue.signature import SIGNATURES, part_names
+from leakbench.jobs.warm_process import MANY, of_leakbench
 
 
 def test_environment_folder_arguments_and_streams_are_the_callers(served: Run, tmp_path: Path) -> None:
@@ -205,3 +207,39 @@ def test_a_killed_warm_process_is_followed_by_another_which_goes_with_its_owner(
     real.owner.communicate(b"\n")
     until(lambda: not alive(second), 60)
     assert not real.folder.exists()
+
+
+def test_no_file_that_users_add_is_loaded_before_a_job_asks_for_it() -> None:
+    loaded = of_leakbench()
+    assert len(loaded) > 200
+    parts = {dotted(room, name) for room in SIGNATURES for name in part_names(room)}
+    assert not parts & {*loaded}
+    assert not [name for name in loaded if name.startswith("leakbench.attacks.")]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "import leakbench.attacks.class_mean",
+        "import_module('leakbench.attacks.label_inference.idlg')",
+        "runpy.run_path(os.path.relpath(PACKAGE / 'attacks/class_mean.py'))",
+        "path = PACKAGE / 'attacks/class_mean.py'; exec(compile(path.read_text(), path, 'exec'))",
+        "os.waitpid(os.fork() or os._exit(0), 0); import leakbench.attacks.matching.unknowns.latent",
+    ],
+)
+def test_an_unsealed_process_executes_no_attack(call: str) -> None:
+    code = (
+        "import os, runpy\nfrom importlib import import_module\n"
+        "from leakbench.base.code import PACKAGE\n"
+        "from leakbench.base.processes.blinding import refuse_attacks\n"
+        f"refuse_attacks()\ntry: {call}\nexcept PermissionError as refused: print(refused)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "runs in no process without a seal" in done.stdout, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("refuse_attacks()\n", "")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == ""

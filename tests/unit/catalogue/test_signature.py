@@ -78,6 +78,27 @@ def test_values_are_checked(room: Path, given: dict, key: str) -> None:
         ("def my_part(*, x: Tensor = None): ...", "Tensor"),
         ("def my_part(*, x: int = compute()): ...", "not a plain annotation"),
         ("def my_part(*, x: __import__('os').system('true') = 1): ...", "not a plain annotation"),
+        *(
+            (f"def my_part(*, x: {text}): ...", "not a plain annotation")
+            for text in (
+                "int.real",
+                "Annotated[int, [c.__init__ for c in ().__class__.__base__.__subclasses__()]]",
+                "Annotated[int, Field.__globals__]",
+                "Annotated[int, Field(gt=(lambda: 1)())]",
+                "Annotated[int, Field(exclude_if=lambda v: [].append(v) == 1)]",
+                "Annotated[int, Field(exclude_if=lambda v: v == f())]",
+                "Annotated[int, Field(default_factory='x')]",
+                "Annotated[int, Field(**{'gt': 1})]",
+                "(x := int)",
+                "f'{int}'",
+                "Literal[f'{int}']",
+                "Literal[int.real]",
+                "list[int.real]",
+                "int | int.real",
+                "[int][0]",
+                "int if 1 else str",
+            )
+        ),
     ],
 )
 def test_a_part_that_cannot_be_checked_is_refused(room: Path, text: str, says: str) -> None:

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from leakbench.base.artefacts import write_tensors
 from leakbench.base.digest import file_digest
 from leakbench.base.errors import UserError
 from leakbench.base.needs import judge
-from leakbench.catalogue import load, workflow
+from leakbench.catalogue import load, run, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
@@ -263,3 +264,31 @@ def test_what_a_scale_leaves_out_whole_has_files_only_where_it_is_recorded() -> 
     assert set(reasons) == quick.plan.experiments.keys() - run
     assert all(reasons.values())
     assert quick.plan.experiments.keys() - shown
+
+
+def test_a_start_puts_dates_right_and_finds_what_was_set_aside(tmp_path: Path) -> None:
+    results, now = tmp_path / "results/quick", 1e9
+    files = [results / "guesses/a", results / "tables/t.csv", tmp_path / "data/d.safetensors"]
+    for place, path in enumerate(files):
+        path.parent.mkdir(parents=True)
+        path.touch()
+        os.utime(path, (now + 60 - place, now + 60 - place))
+    sound = results / "sound"
+    sound.touch()
+    os.utime(sound, (now - 60, now - 60))
+    for name in ("scores/x.parquet.damaged", "tables/t.csv.damaged", "scorecard.csv.damaged1"):
+        (results / name).parent.mkdir(exist_ok=True)
+        (results / name).touch()
+        os.utime(results / name, (now, now))
+    count, lost = run.dated(tmp_path, "results/quick", now)
+    assert count == 3
+    dates = [path.stat().st_mtime for path in files]
+    assert dates == sorted(dates, reverse=True)
+    assert max(dates) <= now
+    assert sound.stat().st_mtime == now - 60
+    assert sorted(lost) == ["results/quick/scorecard.csv", "results/quick/scores/x.parquet"]
+    assert run.planned("results/quick", {"score/x": {}}, lost) == sorted(lost)
+    assert run.planned("results/quick", {}, lost) == ["results/quick/scorecard.csv"]
+    (results / "link").symlink_to(sound)
+    with pytest.raises(UserError, match="link: a link in the place of a result"):
+        run.dated(tmp_path, "results/quick", now)

@@ -1,5 +1,6 @@
 """A small federation that is played: what the capture verb writes of it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def captured(
         **({"malicious": malicious} if malicious else {}),
     }  # fmt: skip
     outs = [root / f"{name}.safetensors" for name in ("capture", "oracle", "truth")]
+    (root / "spec.json").write_text(json.dumps(spec))
     asked: Any = spec_of("capture", spec, str(root / "spec.json"))
     capture(asked, root / "data.safetensors", root / "victim.safetensors", *outs, None)
     return {path.stem: read_tensors(path)[0] for path in outs} | {"data": data}

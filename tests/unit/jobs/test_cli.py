@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from leakbench.base.errors import UserError
+from leakbench.base.processes.process import INSTRUCTIONS
 from leakbench.jobs import cli
 from leakbench.jobs.parser import JOBS, parser
 
@@ -29,6 +30,25 @@ def shells() -> list[tuple[str, str]]:
             if name and (shell := re.search(r"shell:\n((?:\s+\".*\"\n)+)", block)):
                 found.append((name[1], "".join(re.findall(r'"(.*)"', shell[1]))))
     return found
+
+
+def test_no_variable_chooses_the_instructions_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in INSTRUCTIONS:
+        monkeypatch.setenv(name, "1")
+    assert cli.main(["fetch", "--spec", "none.json", "--out", "x"]) == 2
+    assert not {*INSTRUCTIONS} & os.environ.keys()
+
+
+def test_files_are_read_as_utf_8_whatever_the_locale() -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    read = "from leakbench.catalogue.workflow import Workflow as W; from pathlib import Path; "
+    for call in (["-m", "leakbench", "--help"], ["-c", f"{read}W(Path(), 'quick', None, Path(), None)"]):
+        done = subprocess.run(
+            [sys.executable, *call], cwd=ROOT, env=os.environ | plain, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    bare = [path for path in (ROOT / "src").rglob("*.py") if ".read_text()" in path.read_text("utf-8")]
+    assert bare == []
 
 
 def test_every_rule_calls_the_subcommand_of_its_name() -> None:

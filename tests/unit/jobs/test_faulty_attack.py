@@ -1,22 +1,27 @@
 """An attack that fails, or returns what cannot be scored, marks its own cell; the capture is scored."""
 
+import ctypes
 import json
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import torch
 from played import ROUNDS, captured
 
 from leakbench import attacks
-from leakbench.base.artefacts import read_facts, read_table, read_tensors
-from leakbench.base.errors import UserError
+from leakbench.base.artefacts import read_facts, read_table, read_tensors, write_tensors
+from leakbench.base.errors import Altered, UserError
+from leakbench.base.processes.process import Stopped
 from leakbench.catalogue.jobs import ScoreSpec
 from leakbench.catalogue.spec import opened
 from leakbench.jobs.attack import attack
@@ -88,6 +93,69 @@ BROKEN: dict[str, tuple[Attack, str]] = {
 }
 
 
+class Unsayable(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+def sparse(seen: Observation) -> Reconstruction:
+    """Leave a file that takes no room on the disk, and in memory more than there is."""
+    with open(forged(), "wb") as file:
+        file.truncate(1 << 40)
+    os._exit(0)
+
+
+def forged() -> Path:
+    """Return the place of the reconstruction, as an attack finds it that looks for it."""
+    frame = sys._getframe()
+    while not isinstance(frame.f_locals.get("own"), Path):
+        assert frame.f_back is not None
+        frame = frame.f_back
+    return Path(frame.f_locals["own"], "found.safetensors")
+
+
+def without_nulls(seen: Observation) -> Reconstruction:
+    found = grey(seen)
+    arrays = {
+        f"{9 - tensor.element_size()}{name}": tensor.numpy() for name, tensor in found.tensors().items()
+    }
+    write_tensors(forged(), arrays, {"target": "images", "iterations": 0, "knows": {"blinding": "by me"}})
+    os._exit(0)
+
+
+def shorter(seen: Observation) -> Reconstruction:
+    """Write the file oneself, without the last round."""
+    arrays = {
+        f"{9 - tensor.element_size()}{prefix}{name}": tensor[:rounds].numpy()
+        for prefix, rounds in (("", ROUNDS - 1), ("null/", 1))
+        for name, tensor in grey(seen).tensors().items()
+    }
+    write_tensors(forged(), arrays, {"target": "images", "iterations": 0})
+    os._exit(0)
+
+
+# Ways in which an attack may end in the sealed process, and the words of the end. None of them ends the job.
+ENDS: dict[str, tuple[Attack, str]] = {
+    "exit": (lambda seen: sys.exit(128 + signal.SIGTERM), "(SystemExit: 143; mend it)"),
+    "no text": (raised(Unsayable()), "Unsayable: its text cannot be read"),
+    "base": (raised(BaseException("odd")), "BaseException: odd"),
+    "interrupt": (raised(KeyboardInterrupt()), "KeyboardInterrupt"),
+    "group": (raised(BaseExceptionGroup("odd", [KeyboardInterrupt()])), "BaseExceptionGroup: odd"),
+    "at once": (lambda seen: os._exit(3), "(exit code 3; mend it)"),
+    "at once, well": (lambda seen: os._exit(0), "ended without a reconstruction"),
+    "fault": (lambda seen: ctypes.string_at(0) and grey(seen), "(Segmentation fault; mend it)"),
+    "kill": (lambda seen: os.kill(os.getpid(), signal.SIGKILL) or grey(seen), "is no blind attack"),
+    "memory": (raised(MemoryError("allocate memory")), "MemoryError: allocate memory"),
+    "disk": (raised(OSError(28, "No space left on device")), "OSError: [Errno 28]"),
+    "stopped": (raised(Stopped(143)), "Stopped: 143"),
+    "altered": (raised(Altered(Path("x"), "odd")), "Altered: x: odd"),
+    "terminal": (raised(ValueError("\x1b]0;odd\x07")), "ValueError"),
+    "sparse": (sparse, "no file of its own of a likely size"),
+    "no null run": (without_nulls, "images or usable is missing"),
+    "fewer rounds": (shorter, f"{(ROUNDS - 1, 2)} rounds and clients of {(ROUNDS, 2)}"),
+}
+
+
 def attacked(root: Path, module: str, **changes: Any) -> Path:
     """Run an attack on the capture below `root`, and return the file of its guesses."""
     out, made = root / f"{module}.safetensors", root / f"{module}.json"
@@ -98,7 +166,7 @@ def attacked(root: Path, module: str, **changes: Any) -> Path:
     return out
 
 
-def scored(root: Path, *guesses: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+def scored(root: Path, *guesses: Path, played: Path | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Score the guesses, and return the rows and what is told of each attack."""
     entry = {
         "metrics": ["pearson", "mse", "membership_auc"], "matching": "best", "judges": [], "decays": False
@@ -107,7 +175,7 @@ def scored(root: Path, *guesses: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     cell = {"dataset": "made", "victim": "v", "federation": "f", "defence": "none", "seed": 0}
     spec = ScoreSpec.model_validate({"cell": cell, "attacks": named, "judges": []})
     files = [root / f"{name}.safetensors" for name in ("truth", "data", "victim")]
-    score([*guesses], *files, spec, root / "scores.parquet")
+    score([*guesses], *files, spec, root / "scores.parquet", played=played)
     rows, facts = read_table(root / "scores.parquet")
     return rows, facts["attacks"]
 
@@ -218,16 +286,63 @@ def test_a_signal_or_a_mistake_in_the_spec_ends_the_job(
     def code(module: str) -> int:
         files = {"capture": "capture.safetensors", "spec": f"{module}.json", "out": out.name, "root": "."}
         words = [word for name, file in files.items() for word in (f"--{name}", str(tmp_path / file))]
-        return main(["attack", *words])
+        try:
+            return main(["attack", *words])
+        except Stopped as end:
+            return int(end.code or 0)
 
-    stand_in(monkeypatch, lambda seen: os.kill(os.getpid(), signal.SIGTERM) or grey(seen))
+    def waits(seen: Observation) -> Reconstruction:
+        Path("begun").touch()
+        time.sleep(60)
+        return grey(seen)
+
+    def end() -> None:
+        while not list(tmp_path.glob("scratch/attack/*/begun")):
+            time.sleep(0.01)
+        for child in psutil.Process().children():
+            child.send_signal(signal.SIGTERM)
+
+    stand_in(monkeypatch, waits)
+    ending = threading.Thread(target=end)
+    ending.start()
     assert code("imprint") == 128 + signal.SIGTERM
+    ending.join()
     assert not out.exists()
     with pytest.raises(UserError):
         attacked(tmp_path, "fidel", parameters={"neurons": 0})
     assert code("fidel") == 2
     assert "neurons" in capfd.readouterr().err
     assert not out.exists()
-    stand_in(monkeypatch, lambda seen: sys.exit(128 + signal.SIGTERM))
-    assert code("imprint") == 0
-    assert "(SystemExit: 143; mend it)" in read_facts(out)["absent"]
+    for end_of, (own, says) in ENDS.items():
+        stand_in(monkeypatch, own)
+        assert code("imprint") == 0, end_of
+        reason = read_facts(out)["absent"]
+        assert says in reason, (end_of, reason)
+        assert reason.isprintable()
+        assert not list(tmp_path.glob(".*"))
+        assert not list(tmp_path.glob("scratch/attack/*"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"passes": 3},
+        {"checkpoints": [0], "server": "frozen"},
+        {"defence": {"module": "fused", "parameters": {}}},
+    ],
+)
+def test_the_scorer_draws_the_private_images_itself(more: dict[str, Any], tmp_path: Path) -> None:
+    """So a defence's file, which runs without a seal, cannot have another truth written."""
+    none = {"module": "none", "parameters": {}}
+    truth = captured(tmp_path, None, **({"defence": none} | more))["truth"]
+    guesses, played = attacked(tmp_path, "fidel"), tmp_path / "spec.json"
+    rows, _ = scored(tmp_path, guesses)
+    pd.testing.assert_frame_equal(scored(tmp_path, guesses, played=played)[0], rows)
+    path = tmp_path / "truth.safetensors"
+    facts = read_facts(path)
+    for name in ("images", "labels"):
+        other = {f"{name}/{c}": np.roll(truth[f"{name}/{c}"], 1, 0) for c in range(len(facts["clients"]))}
+        write_tensors(path, truth | other, facts)
+        with pytest.raises(UserError, match="its private samples are not those"):
+            scored(tmp_path, guesses, played=played)

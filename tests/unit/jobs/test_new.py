@@ -4,10 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
-from leakbench.base.errors import UserError
+from leakbench.base.artefacts import read_csv, write_listed, write_tensors
+from leakbench.base.errors import Altered, UserError
 from leakbench.jobs import new as module
 from leakbench.jobs.check import check
 from leakbench.jobs.new import kinds, new
@@ -164,3 +166,29 @@ def test_nobody_waits_for_a_pipe(tmp_path: Path) -> None:
     locked(tmp_path, {"stages": {"data": {"outs": [{"path": "a.bin", "md5": MD5}]}}})
     with pytest.raises(UserError, match=r"a\.bin: not a regular file"):
         check(tmp_path)
+
+
+def test_every_result_is_held_to_the_digest_in_or_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    locked(tmp_path, {"stages": {"data": {"outs": [{"path": "data/b.bin", "md5": MD5}]}}})
+    table, facts = tmp_path / "results/quick/tables/a.csv", tmp_path / "results/quick/a.safetensors"
+    write_listed(table, "a,b\n1,2\n")
+    write_tensors(facts, {"a": np.zeros(3)}, {})
+    (tmp_path / "results/quick/free.csv").write_text("a\n1\n")
+    check(tmp_path, deep=True)
+    assert "3 files of data and results are as written" in capsys.readouterr().out
+    table.write_text("a,b\n1,3\n")
+    facts.write_bytes(facts.read_bytes()[:-1] + b"\1")
+    (tmp_path / "results/quick/link.csv").symlink_to(table)
+    with pytest.raises(UserError, match="one of 3 files that are not as written"):
+        check(tmp_path, deep=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "results/quick/a.safetensors: other bytes than written",
+        "results/quick/link.csv: a link",
+        "results/quick/tables/a.csv: other bytes than written",
+    ]
+    with pytest.raises(Altered, match="as written"):
+        read_csv(table)
+    write_listed(table, "a,b\n1,3\n")
+    assert read_csv(table)["b"].tolist() == [3]

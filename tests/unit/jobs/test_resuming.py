@@ -4,6 +4,7 @@ done."""
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -192,11 +193,13 @@ def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
         raise Killed
 
     out, spec = tmp_path / "out.safetensors", spec_of(specs.verb_of(job), specs.SPECS[job], "spec.json")
+    seen = SimpleNamespace(rounds=1, clients=[1], randomised=lambda *_: None)
+    monkeypatch.setattr("leakbench.jobs.attack.read_observation", lambda *_: (seen, {}))
     for module in (verb, import_module("leakbench.jobs.attack")):
         monkeypatch.setattr(module, "resuming", resumed)
-    serves, place = victim if job == "generator" else None, tmp_path / "place.safetensors"
+    serves = victim if job == "generator" else None
     scratch = tmp_path / "scratch"
-    work = {"attack": lambda: attack(data, spec, out, victim, labels, None, scratch, place=place)}
+    work = {"attack": lambda: attack(data, spec, out, victim, labels, None, scratch)}
     with pytest.raises(Killed):
         work.get(job, lambda: train(spec, data, out, serves, None, scratch, "cpu", [labels]))()
     assert asked == [
@@ -204,7 +207,7 @@ def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
             "victim": (out, data, None),
             "generator": (out, data, victim),
             "study": (out, data, labels),
-            "attack": (place, data, victim, labels),
+            "attack": (out, data, victim, labels),
         }[job]
     ]
 

@@ -340,7 +340,20 @@ def test_what_an_honest_attack_made_of_another_update_is_no_success(cell: Cell) 
 
 def test_another_update_shares_no_image_with_its_own() -> None:
     index = np.array([[0, 1], [1, 2], [3, 4], [5, 6]])
-    assert elsewhere(index, 4).tolist() == [2, 3, 0, 1]  # type: ignore[union-attr]
-    assert elsewhere(index, 1).tolist() == [2]  # type: ignore[union-attr]
+    for count in (4, 1):
+        others = elsewhere(index, count)
+        assert others is not None
+        assert len({*others.tolist()}) == count
+        assert all(not {*index[one]} & {*index[other]} for one, other in enumerate(others))
+        assert np.array_equal(others, elsewhere(index, count))
+    # Whoever does not know the images cannot know which round is shown beside another one.
+    first = [int(elsewhere(np.arange(30)[:, None] + 30 * draw, 2)[0]) for draw in range(100)]  # type: ignore[index]
+    assert len({*first}) > 20
+    assert 0 not in first
+    # Hardly any permutation fits.
+    others = elsewhere(np.repeat(np.arange(2), 20)[:, None], 40)
+    assert others is not None
+    assert sorted(others[:20]) == [*range(20, 40)]
+    assert sorted(others[20:]) == [*range(20)]
     assert elsewhere(np.array([[0], [0]]), 2) is None
     assert elsewhere(np.array([[0]]), 1) is None

@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 from project import ROOT
 
+from leakbench.base.artefacts import read_json, write_json
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
+from leakbench.base.whole import SEAL
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.jobs.verify import _recorded, compared, numbers, status, table_digest, verify
@@ -105,7 +107,9 @@ def test_a_record_of_a_tree_that_is_none_is_one_line(
     write(tmp_path, "x", {"metric": "mse"})
     verify(tmp_path, "quick", record=DEVICE)
     made = tmp_path / "reference/quick.json"
-    made.write_text(json.dumps(json.loads(made.read_text()) | changes))
+    value = json.loads(made.read_text()) | changes
+    value.pop(SEAL)
+    made.write_text(json.dumps(value))
     with pytest.raises(UserError, match=told):
         verify(tmp_path, "quick")
 
@@ -119,6 +123,12 @@ def test_recorded_numbers_that_somebody_altered_are_no_evidence(tmp_path: Path) 
         csv.write_text(other)
         with pytest.raises(UserError, match=r"quick\.csv: is not the file that was recorded \(restore it"):
             verify(tmp_path, "quick")
+    csv.write_text(text)
+    record = csv.with_suffix(".json").read_text()
+    csv.with_suffix(".json").write_text(record.replace(DEVICE, f"{DEVICE} "))
+    with pytest.raises(UserError, match=r"quick\.json: its bytes have sha256"):
+        verify(tmp_path, "quick")
+    csv.with_suffix(".json").write_text(record)
     csv.unlink()
     with pytest.raises(UserError, match=r"quick\.csv: is not the file that was recorded \(restore it"):
         verify(tmp_path, "quick")
@@ -173,7 +183,7 @@ def test_recorded_numbers_without_a_column_are_one_line(tmp_path: Path) -> None:
     csv = tmp_path / "reference/quick.csv"
     csv.write_text(csv.read_text().replace("ci_low", "low"))
     made = csv.with_suffix(".json")
-    made.write_text(json.dumps(json.loads(made.read_text()) | {"files": kept_digests(csv)}))
+    write_json(made, read_json(made, "", "") | {"files": kept_digests(csv)})
     with pytest.raises(UserError, match=r"quick\.csv: column 'ci_low' is missing"):
         verify(tmp_path, "quick")
 

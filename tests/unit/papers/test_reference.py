@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,9 @@ def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
     assert found is not None
     assert (found.scale, found.table, len(found.rows)) == ("paper", kept, 2)
     assert found.said() == "recorded on the paper machine, 2026-01-01, commit abc"
+    beside = replace(found, rows=found.rows.assign(baseline="other-update"))
+    assert beside.said() == f"{found.said()}, another update is the next one"
+    assert replace(beside, record=beside.record | {"partners": "drawn"}).said() == found.said()
     assert fuller(one, runs, "paper", pictured=False) is None
     assert fuller(more, runs, "quick", pictured=False) is None
     assert fuller(one, runs, "quick", pictured=True) is None

@@ -69,6 +69,16 @@ def test_the_protocol_says_how_long_attacks_ran() -> None:
     assert "- Not measured: too long" in text
 
 
+def test_no_word_of_the_catalogue_is_a_tag_on_a_page() -> None:
+    tag, parts = "<img src=x onerror=alert(1)>", {"attack": [{"name": "grnn", "summary": "<!-- <b>"}]}
+    shown = result(facts={"knows": {"labels": tag}}, parts=parts)
+    shown.spec.update(title=tag, shows="r < 0.1")
+    text = page.claim(shown) + page.protocol(shown) + page.threat_model(shown)
+    assert [part for part in text.split("<")[1:] if not part.startswith(" ")] == []
+    assert text.count("&lt;img") == 2
+    assert "&lt;!-- &lt;b>" in text
+
+
 def test_a_threat_model_is_a_list() -> None:
     text = page.threat_model(result(facts={"knows": {"labels": "unknown"}}))
     assert text == "## Threat model\n\n- labels: unknown"

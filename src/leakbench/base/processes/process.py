@@ -19,6 +19,11 @@ _CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT = 1 << 30
 _DIE_WITH_PARENT = 1
+# Variables that choose the instructions with which libraries compute.
+INSTRUCTIONS = (
+    "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS",
+    "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES",
+)  # fmt: skip
 _LIBC = ctypes.CDLL(None)
 
 
@@ -32,14 +37,17 @@ def stop(number: int, _: object) -> NoReturn:
 
 
 def prepare(threads: int) -> None:
-    """Fix the number of threads and keep freed memory in the process.
+    """Fix the number of threads, let the processor choose the instructions, and keep freed memory.
 
-    The last bits of results depend on the number of threads, so the job fixes it instead of the machine.
+    The last bits of results depend on the number of threads, so the job fixes it instead of the machine. They
+    also depend on the instructions in use, which no variable of the environment is to choose.
     glibc gives large blocks back to the system at every free, and a network's step frees hundreds of them,
     which takes a fifth of the time of a convolution.
     """
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)
+    for name in INSTRUCTIONS:
+        os.environ.pop(name, None)
     with suppress(AttributeError):
         _LIBC.mallopt(_M_MMAP_THRESHOLD, _KEPT)
         _LIBC.mallopt(_M_TRIM_THRESHOLD, _KEPT)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from leakbench.base.errors import UserError
 from leakbench.base.processes.process import OWNER, alive, folder_of_the_run, owner_of_the_run
 
 # A number on the socket: the length of the message behind it, a process or an exit code.
@@ -28,7 +29,10 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def lead(main: bool) -> None:
     """Let the jobs that this process starts run by its own interpreter, and fork from a warm process."""
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    programs = str(Path(sys.executable).parent)
+    if os.pathsep in programs:
+        raise UserError(f"{programs}: a path with '{os.pathsep}' holds no program (move the environment)")
+    os.environ["PATH"] = os.pathsep.join([programs, os.environ["PATH"]])
     os.environ[OWNER] = str(os.getpid()) if main else ""
 
 
@@ -101,7 +105,7 @@ def _leave_behind(owner: int, address: Path) -> None:
     try:
         marker.touch(exist_ok=False)
     except FileExistsError:
-        loads = marker.read_text()
+        loads = marker.read_text("utf-8")
         if not loads.isdigit() or alive(int(loads)):
             return
     quiet = subprocess.DEVNULL

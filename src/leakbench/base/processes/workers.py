@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -78,8 +78,10 @@ def side_by_side(tasks: Sequence[Task], workers: int) -> None:
                 log("a worker ended early: this process does what it has left")
     finally:
         for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            # A sealed process may send no signal. Its workers end with it.
+            with suppress(PermissionError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """What is scored of one attack: its reconstructions, null baselines, and intermediate reconstructions."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import linear_sum_assignment
 
 from leakbench.base.pixels import pixels
 from leakbench.base.seeds import stream
@@ -50,13 +52,17 @@ def groups(
 
 
 def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
-    """Return for each of the first rounds another round that shares no image with it, int [count]."""
-    rounds = np.arange(count)
-    for shift in range(1, len(index)):
-        others = (rounds + shift) % len(index)
-        if all(np.isin(index[one], index[other], invert=True).all() for one, other in enumerate(others)):
-            return others
-    return None
+    """Return for each of the first rounds another round that shares no image with it, int [count].
+
+    The partners differ and are drawn from all rounds by the private images, whose choice is salted. An attack
+    thus cannot know which of its rounds will be shown beside another round's images. `index` has the private
+    images of each round, [rounds, k]. Returns None where there are no such partners.
+    """
+    drawn = hashlib.sha256(np.ascontiguousarray(index, np.int64).tobytes()).hexdigest()
+    rng = np.random.Generator(np.random.PCG64(stream("partners", drawn)))
+    shared = np.array([np.isin(index, own).any(axis=1) for own in index[:count]])
+    rounds, others = linear_sum_assignment(np.where(shared, len(index), rng.random(shared.shape)))
+    return None if shared[rounds, others].any() or len(rounds) < count else np.asarray(others)
 
 
 def unrelated(pictures: np.ndarray, by: Measures, seed: int) -> pd.DataFrame:

@@ -75,7 +75,8 @@ class _Bounded(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
-        return _call("_times", node.left, node.right) if isinstance(node.op, ast.Mult) else node
+        name = {ast.Mult: "_times", ast.Add: "_plus"}.get(type(node.op))
+        return _call(name, node.left, node.right) if name else node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
@@ -103,7 +104,21 @@ def _later(item: ast.expr) -> ast.Lambda:
 def _times(a: Any, b: Any) -> Any:
     if isinstance(a, str | list | tuple) or isinstance(b, str | list | tuple):
         raise TypeError("a text or list cannot be multiplied")
-    return a * b
+    return _bounded(a * b)
+
+
+def _plus(a: Any, b: Any) -> Any:
+    for each in (a, b):
+        if isinstance(each, str | list | tuple) and len(each) > MOST:
+            raise ValueError(f"a text or list of more than {MOST:,}")
+    return _bounded(a + b)
+
+
+def _bounded(number: Any) -> Any:
+    """Return a sum or product. Raises ValueError for a whole number that no measurement has."""
+    if isinstance(number, int) and abs(number) >= 1 << 63:
+        raise ValueError("a whole number of more than 63 bits")
+    return number
 
 
 def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
@@ -130,5 +145,5 @@ def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names
             yield item
 
     code = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
-    own = {"__builtins__": {}, "_counted": counted, "_times": _times, TOLERANT: _there}
+    own = {"__builtins__": {}, "_counted": counted, "_times": _times, "_plus": _plus, TOLERANT: _there}
     return eval(compile(code, "expression", "eval"), {**names, **functions, **own})

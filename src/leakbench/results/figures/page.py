@@ -1,5 +1,6 @@
 """The page of an experiment around its figure: claim, protocol, threat model, table, verdicts."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,12 @@ def claim(result: Result, paper: Sequence[str] = ()) -> str:
     said = "Asked:" if result.own else f"Claimed ({spec['item']}):"
     lines = [f"# {spec['title']}", "", f"**{said}** {spec['shows']}"]
     for path in paper:
-        about = yaml.safe_load(Path(path).read_text())
+        about = yaml.safe_load(Path(path).read_text("utf-8"))
         cited = ", ".join(str(about[key]) for key in ("authors", "title", "year") if about.get(key))
         lines += ["", f"*{cited}.* {about.get('link', '')}".rstrip()]
         if about.get("claims"):
             lines += ["", f"The work claims: {about['claims']}"]
-    return "\n".join(lines)
+    return _as_text(lines)
 
 
 def protocol(result: Result) -> str:
@@ -69,14 +70,19 @@ def protocol(result: Result) -> str:
     )
     if reasons := missing(result):
         lines.append(f"- Not measured: {reasons}")
-    return "\n".join(lines)
+    return _as_text(lines)
 
 
 def threat_model(result: Result) -> str:
     knows = words.merged(result.facts.get("knows", {}))
     if not knows:
         return "## Threat model\n\nNothing is attacked here."
-    return "\n".join(["## Threat model", "", *(f"- {field}: {value}" for field, value in knows.items())])
+    return _as_text(["## Threat model", "", *(f"- {field}: {value}" for field, value in knows.items())])
+
+
+def _as_text(lines: Sequence[str]) -> str:
+    """Return lines of Markdown, in which no word of the catalogue is a tag of HTML."""
+    return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", "\n".join(lines))
 
 
 def table(result: Result) -> pd.DataFrame:

@@ -91,7 +91,7 @@ def read_result(
     """
     tensors, facts = read_tensors(Path(exhibit))
     panels = _panels(exhibit, tensors, facts)
-    shown = json.loads(Path(spec).read_text())
+    shown = json.loads(Path(spec).read_text("utf-8"))
     found = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
     printed, name = pd.concat(found) if found else pd.DataFrame(), Path(table).stem
     rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
