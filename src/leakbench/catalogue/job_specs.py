@@ -23,7 +23,7 @@ LABELS = {"classification": "classes", "recognition": "words"}
 def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tuple[str, ...]]:
     """Return name → resolved spec of a cell, and the names of those of its victim and generator, if any."""
     dataset, config = at.whole("datasets", cell.dataset, where), at.config
-    if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
+    if dataset.shape is None or dataset.classes is None or dataset.labels == "words":
         raise UserError(
             f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and "
             "classes, not of words)"

@@ -21,7 +21,7 @@ from leakbench.results.figures.rows import PRINTED, Columns, named, ordered
 from leakbench.results.figures.sheet import GREY, INK, WIDTH, Body
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
-NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>", strict=True))
+NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>p", strict=True))
 # The place of the palette's grey, which the null baselines have, and the violet that stands there instead.
 _GREY, _VIOLET = 7, "#5e3c99"
 # In inches: a line of the legend, a letter of it, and the room that an entry takes beside its words.
