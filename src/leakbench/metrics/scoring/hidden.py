@@ -80,7 +80,8 @@ class Hidden:
     @cached_property
     def vocabulary(self) -> int:
         """Return the number of different tokens of text; 0 for other data, whose labels are no sentences."""
-        if self.arrays[f"{self.facts['split']}/labels"].ndim == 1 or self.pictures.dtype == np.uint8:
+        labels = self.arrays.get(f"{self.facts['split']}/labels")
+        if labels is None or labels.ndim == 1 or self.pictures.dtype == np.uint8:
             return 0
         return int(read_facts(self.victim)["network"]["classes"])
 
