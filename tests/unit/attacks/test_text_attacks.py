@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from observations import observe
-from texts import VOCABULARY, observe_text
+from text_observations import VOCABULARY, observe_text
 from torch import Tensor
 
 from leakbench.attacks.sentence_membership import sentence_membership
