@@ -123,6 +123,14 @@ class Dataset(Part):
     `drawn`."""
     licence: str = Field("", description="The licence of the data, for people.")
 
+    @model_validator(mode="after")
+    def _tokens_fit(self) -> "Dataset":
+        own = {"vocabulary": self.classes, "length": self.shape[1] if self.shape else None}
+        for name, value in own.items() if self.labels == "tokens" else ():
+            if self.parameters.get(name, value) != value:
+                raise ValueError(f"{name} {self.parameters[name]} does not fit shape and classes ({value})")
+        return self
+
     @property
     def fetched(self) -> bool:
         """Whether the workflow can get the data set itself, without a folder of its user."""
@@ -261,6 +269,8 @@ class Federation(Described):
             raise ValueError(f"rounds {self.rounds} must be a multiple of passes {self.passes}")
         if self.passes > 1 and self.distinct_labels and self.local_set == "fresh":
             raise ValueError("distinct_labels does not hold for shuffled passes (set local_set: fixed)")
+        if self.local.optimiser != "sgd" and self.update == "gradient":
+            raise ValueError("local.optimiser: a gradient needs no optimiser (set update: model)")
         if self.alpha is not None and self.distinct_labels:
             raise ValueError("alpha: labels cannot be skewed and all different (drop distinct_labels)")
         if self.alpha is not None and self.passes > 1:

@@ -9,6 +9,9 @@ from torch.nn.functional import linear
 
 from leakbench.networks.layers import freeze, tokens
 
+# Its data sets hold tokens (`labels: tokens`), and no other network reads those.
+READS = "tokens"
+
 
 class Adapted(nn.Linear):
     """A dense layer with a low-rank adapter: W x + b + B A x (LoRA, whose alpha is the rank).
