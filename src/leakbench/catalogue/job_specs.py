@@ -42,7 +42,7 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
     if constant("victims", entries["victim"]["module"], "READS", "classes") != dataset.labels:
         raise UserError(
             f"{where}: dataset '{cell.dataset}' is of {dataset.labels}, which victim '{cell.victim}' does "
-            "not read (sentences of tokens are for the victim transformer, pictures and records for the others)"
+            "not read (sentences of tokens are for the victim transformer, other data for the others)"
         )
     if dataset.labels == "tokens" and {"distinct_labels", "alpha"} & {
         key for key, value in entries["federation"].items() if value
