@@ -31,8 +31,8 @@ def tokens(
     tokens that occurred must be longer than those of the others. Tied to a head, every row moves, and the
     rule is no proof.
 
-    of: `embedding` finds what was read. `head` finds what was predicted, every token but the first of a
-    sentence; its rows are all moved by the softmax, so that it is no proof.
+    of: `embedding` finds what was read. `head` ranks what was predicted, every token but the first of a
+    sentence; its rows are all moved by the softmax, so that it decides on no token.
 
     The distance of a token is 1 minus the length of its row as a share of the longest. Raises Unfit where the
     network has no such layer, or where clients do not send it.
@@ -55,7 +55,8 @@ def tokens(
             most = min(observation.clients[client] * length, len(size))
             # At least this many rows are those of tokens that did not occur, and this is one of the smaller.
             quiet = size.sort().values[(len(size) - most) // 2]
-            private[number, client] = size > torch.clamp_min(LOUD * quiet + rounding, 0)
+            if of == "embedding":
+                private[number, client] = size > LOUD * quiet + rounding
             if size.any():
                 distance[number, client] = 1 - size / size.max()
     return Reconstruction(torch.zeros(*lead, 0), private, target="tokens", span_distance=distance)
