@@ -28,8 +28,8 @@ def tokens(
     The gradient of an embedding is zero in the row of every token that does not occur, also after several
     local steps of any optimiser, and also in sums of clients. Decay moves these rows too, all by the same
     share of themselves, which is estimated and taken off. Where a defence adds noise to every row, rows of
-    tokens that occurred must be longer than those of the others. Tied to a head, every row moves, and the
-    rule is no proof.
+    tokens that occurred must be longer than those of the others. Tied to a head, every row moves: the
+    lengths then rank the tokens and decide on none.
 
     of: `embedding` finds what was read. `head` ranks what was predicted, every token but the first of a
     sentence; its rows are all moved by the softmax, so that it decides on no token.
@@ -38,6 +38,7 @@ def tokens(
     network has no such layer, or where clients do not send it.
     """
     model = observation.model()
+    decides = of == "embedding" and getattr(model, "head", model) is not None
     name = next(name for name, layer in model.named_modules() if layer is embedding_of(model, "tokens"))
     name = f"{name if of == 'embedding' else 'head'}.weight"
     if name not in observation.updates:
@@ -55,7 +56,7 @@ def tokens(
             most = min(observation.clients[client] * length, len(size))
             # At least this many rows are those of tokens that did not occur, and this is one of the smaller.
             quiet = size.sort().values[(len(size) - most) // 2]
-            if of == "embedding":
+            if decides:
                 private[number, client] = size > LOUD * quiet + rounding
             if size.any():
                 distance[number, client] = 1 - size / size.max()

@@ -71,6 +71,15 @@ def test_the_head_ranks_what_was_predicted_and_names_nothing() -> None:
     assert distance[predicted].max() < distance[~predicted].min()
 
 
+def test_an_embedding_that_is_the_head_ranks_tokens_and_names_none() -> None:
+    seen, true = observe_text(tied=True)
+    result = tokens(seen, RNG)
+    assert not found(result)
+    assert result.span_distance is not None
+    members = torch.isin(torch.arange(VOCABULARY), torch.tensor(sorted(read(true))))
+    assert result.span_distance[0, 0, members].mean() < result.span_distance[0, 0, ~members].mean()
+
+
 @pytest.mark.parametrize("settings", [{"tied": True}, LORA])
 def test_layers_that_are_not_sent_are_named(settings: dict[str, Any]) -> None:
     seen, _ = observe_text(**settings)
