@@ -1,4 +1,4 @@
-"""Made-up data sets of golden cells: blobs at a place for each class, records, or points of the plane."""
+"""Made-up data sets of golden cells: blobs at a place for each class, records, points or sentences."""
 
 import zlib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Spec = dict[str, Any]
 
 
 def write_data(path: Path, name: str, form: Spec) -> None:
-    """Write a made-up data set: blurred blobs at a place for each class, records, or points of the plane."""
+    """Write a made-up data set: blurred blobs at a place for each class, records, points, or sentences."""
     from leakbench.base.artefacts import write_tensors
 
     rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -33,8 +33,14 @@ def write_data(path: Path, name: str, form: Spec) -> None:
             tensors[f"{split}/clients"] = rng.integers(0, 2, count)
         elif rows == 1:
             entry = yaml.safe_load((ROOT / f"config/datasets/{name}.yaml").read_text())
-            facts |= {"columns": entry["parameters"]["columns"]}
-            images = _records(rng, facts["columns"], count)
+            if entry.get("labels") == "tokens":
+                # Few tokens are frequent, as in a language.
+                tokens = (form["classes"] * rng.random((count, columns)) ** 3).astype(np.int64)
+                images = (tokens / form["classes"]).astype(np.float32)[:, None, :, None]
+                labels = tokens[:, 1:]
+            else:
+                facts |= {"columns": entry["parameters"]["columns"]}
+                images = _records(rng, facts["columns"], count)
         else:
             images = _pictures(rng, labels, rows, columns, channels)
         tensors |= {f"{split}/images": images, f"{split}/labels": labels.astype(np.int64)}

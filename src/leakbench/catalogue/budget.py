@@ -171,7 +171,8 @@ def paid(
     They are paid in this order until the total is spent: the attacks of the budget's `first` experiments come
     before all others, then those on data that everybody can fetch (if the budget's `common_first` is set).
     Among these, the attacks come first that cost least for each trial that an experiment gets. The cost
-    includes all networks that must still be trained for them. Trials beyond ENOUGH do not count.
+    includes all networks that must still be trained for them. Trials beyond ENOUGH do not count. Experiments
+    that the budget names in `beside` are paid from minutes of their own.
     """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
@@ -188,7 +189,7 @@ def paid(
     left = [kept for group in groups.values() if (kept := purse.fair(group, asked, out))]
     wanted = Counter(ask.job for ask in asks)
     # An experiment that is left out whole still has its table and its page.
-    spent = EXPERIMENT * len({ask.experiment for ask in asks} | papers.keys())
+    spent = EXPERIMENT * len(({ask.experiment for ask in asks} | papers.keys()) - budget.beside.keys())
     made: dict[str, float] = {}
     by_experiment: dict[str, float] = {}
     share = 60 * (budget.experiment or budget.total)
@@ -218,17 +219,18 @@ def paid(
         jobs, asking = more(group), group[0].ask.experiment
         took = cost(jobs)
         own = by_experiment.get(asking, 0.0) + took
-        limits = (
-            ("total", 60 * budget.total, spent + took, f"scale {scale}"),
-            ("experiment", share, own, "one experiment"),
-        )
+        apart = budget.beside.get(asking)
+        limits = [("experiment", share if apart is None else 60 * apart, own, "one experiment")]
+        if apart is None:
+            limits.insert(0, ("total", 60 * budget.total, spent + took, f"scale {scale}"))
         if over := [(key, limit, whose) for key, limit, sum_, whose in limits if sum_ > limit]:
             key, limit, whose = over[0]
             why = f"the {in_words(limit)} of {whose} go to cheaper trials first"
             out.left_out |= {it.ask.name: why for it in group}
             out.short.add(key)
             continue
-        spent, made, by_experiment[asking] = spent + took, made | jobs, own
+        spent += took if apart is None else 0.0
+        made, by_experiment[asking] = made | jobs, own
         for name, size in (pair for it in group for pair in it.sizes.items()):
             # The attacks on a capture share its rounds, so the least number holds. Of anything else that is
             # shared, the longest holds.

@@ -51,6 +51,8 @@ class Network(NamedTuple):
 
 # A network whose file states no COST is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
+# The number of different tokens that a transformer is taken to know.
+VOCABULARY = 2048
 # Forward passes that cost as much as a training step (STEP), and as an iteration of gradient matching whose
 # second derivative is exact (EXACT) or a difference of first derivatives (FROZEN).
 STEP, EXACT, FROZEN = 3, 14, 7
@@ -70,6 +72,10 @@ FILTERED = 80
 DIVIDED, IMAGINED = 2000, 240
 # An exact attack: millions of operations for the span of one update, and as many for each million weights.
 SPANNED = 8000
+# The tests of text, in millions of operations: for each token of an update, with the whole vocabulary at each
+# place (TESTED); and for each million weights for each token of a candidate (HELD), and for each pair of
+# tokens of an update when sentences are grown (GROWN). Timed with 1, 4 and 8 sentences of 16 tokens.
+TESTED, HELD, GROWN = 250, 5, 4
 # SPEAR: millions of operations for each million weights. The term of its proofs (PROOF) grows with the square
 # of the batch, that of its searches (SEARCH) with the cube. The searches take SETTLED more for each thousand
 # neurons. Of more neurons than ROWS hardly any differ in the samples that open them.
@@ -115,6 +121,11 @@ def network(victim: Spec, shape: list[int]) -> Network:
         widths = [math.prod(shape), *parameters.get("hidden", [1000])]
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
         return Network(2 * weights, weights, len(widths), dense=True)
+    if victim["module"] == "transformer":
+        wide, blocks = parameters.get("width", 256), parameters.get("blocks", 2)
+        weights = (12 * blocks * wide**2 + VOCABULARY * wide) / 1e6
+        # The rows of the embedding are looked up, not multiplied.
+        return Network(2 * weights * shape[1], weights + VOCABULARY * wide / 1e6, 8 * blocks + 2, dense=True)
     larger = shape[0] * shape[1] / 1024
     if victim["module"] == "fedavg-cnn":
         # Its weights are those of its second convolution, which has most operations, and first dense layer.
@@ -214,6 +225,10 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
         batch, module = images / updates, attack["module"]
         exact = SPANNED * (1 + weights) if module in ("membership", "peel", "spear") else 0.0
+        if module in ("token-span", "sentences", "sentence-membership"):
+            held = federation.get("candidates", 0) + images if module == "sentence-membership" else 0.0
+            grown = GROWN * (shape[1] * batch) ** 2 if module == "sentences" else 0.0
+            exact = TESTED * shape[1] * batch + weights * (HELD * held * shape[1] + grown)
         if module == "spear":
             exact += weights * (PROOF * batch**2 + SEARCH * batch**3)
             exact += SETTLED * min(_width(weights, shape), ROWS) / 1000

@@ -138,6 +138,9 @@ class Budget(Described):
     first: Annotated[list[Name], Distinct] = []
     """Experiments that are paid before all others. Without them a work whose trials are all dear would have
     no evidence."""
+    beside: dict[Name, Annotated[float, Field(gt=0)]] = {}
+    """Core-minutes that an experiment has for itself, beside the total, so that it takes nothing from the
+    others."""
 
 
 class Scale(Described):

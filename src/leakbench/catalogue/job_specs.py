@@ -23,7 +23,7 @@ LABELS = {"classification": "classes", "recognition": "words"}
 def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tuple[str, ...]]:
     """Return name → resolved spec of a cell, and the names of those of its victim and generator, if any."""
     dataset, config = at.whole("datasets", cell.dataset, where), at.config
-    if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
+    if dataset.shape is None or dataset.classes is None or dataset.labels == "words":
         raise UserError(
             f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and "
             "classes, not of words)"
@@ -39,6 +39,18 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
             ("attack", cell.name.rpartition("/")[0], cell.path("attack")),
         )
     }
+    if constant("victims", entries["victim"]["module"], "READS", "classes") != dataset.labels:
+        raise UserError(
+            f"{where}: dataset '{cell.dataset}' is of {dataset.labels}, which victim '{cell.victim}' does "
+            "not read (sentences of tokens are for the victim transformer, other data for the others)"
+        )
+    if dataset.labels == "tokens" and {"distinct_labels", "alpha"} & {
+        key for key, value in entries["federation"].items() if value
+    }:
+        raise UserError(
+            f"{where}: federation '{cell.federation}' chooses samples by their classes, which sentences have "
+            "not (drop distinct_labels and alpha)"
+        )
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
         named = f"{file_of(config, 'attacks', cell.attack)}: generator.{cell.dataset}"

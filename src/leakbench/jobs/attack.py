@@ -452,6 +452,8 @@ def _asked(found: Reconstruction, seen: Observation) -> tuple[int, ...]:
     n, *shape = found.images.shape[2:]
     if found.target == "candidates":
         n = 0 if seen.candidates is None else len(seen.candidates)
+    if found.target == "tokens":
+        n = seen.network["classes"]
     if found.target == "images":
         shape = [channels, rows, columns]
     if found.target == "features":

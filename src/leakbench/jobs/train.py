@@ -19,7 +19,7 @@ from leakbench.base.provenance import provenance, recording, resuming
 from leakbench.base.seeds import stream
 from leakbench.federation.training import fit
 from leakbench.networks import generators, victims
-from leakbench.networks.layers import Normalise, dense_input, describe
+from leakbench.networks.layers import Normalise, dense_input, describe, thawed
 from leakbench.networks.victims.file import load_victim
 
 if TYPE_CHECKING:
@@ -36,12 +36,22 @@ def to_images(array: np.ndarray) -> Tensor:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the share of images [n, channels, rows, columns] that `model` classifies correctly."""
+    """Return the share of labels [n], or of sentences [n, length], that `model` finds likeliest."""
     right = sum(
         int((model(x).argmax(1) == y).sum())
         for x, y in zip(images.split(1000), labels.split(1000), strict=True)
     )
-    return right / len(labels)
+    return right / labels.numel()
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Return the mean cross-entropy of each next token, whose exponential is the perplexity.
+
+    The arguments are those of `accuracy`.
+    """
+    pairs = zip(images.split(1000), labels.split(1000), strict=True)
+    return sum(float(cross_entropy(model(x), y, reduction="sum")) for x, y in pairs) / labels.numel()
 
 
 def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path) -> Facts:
@@ -58,17 +68,18 @@ def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path)
     states = {0: {name: value.clone() for name, value in model.state_dict().items()}}
     if training:
         seen = slice(training["images"])
-        states = fit(
-            model,
-            to_images(arrays["train/images"][seen]),
-            torch.from_numpy(arrays["train/labels"][seen].copy()),
-            cross_entropy,
-            training,
-            stream("train", image.name, spec.seed),
-            scratch,
-            "train",
-        )
-    measured = {}
+        with thawed(model):
+            states = fit(
+                model,
+                to_images(arrays["train/images"][seen]),
+                torch.from_numpy(arrays["train/labels"][seen].copy()),
+                cross_entropy,
+                training,
+                stream("train", image.name, spec.seed),
+                scratch,
+                "train",
+            )
+    measured, losses = {}, {}
     # An untrained network guesses, and to measure that on ten thousand images can take longer than all
     # attacks on it.
     if training and "test/images" in arrays:
@@ -76,13 +87,15 @@ def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path)
         for epoch, state in states.items():
             model.load_state_dict(state)
             measured[str(epoch)] = accuracy(model.eval(), test, test_labels)
+            if test_labels.dim() == 2:
+                losses[str(epoch)] = mean_loss(model, test, test_labels)
     facts = {
         "network": {"module": entry.module, "parameters": entry.parameters, **plain["dataset"]},
         "checkpoints": sorted(states),
         "training": training,
         "test_accuracy": measured,
         "layers": describe(model),
-    }
+    } | ({"test_loss": losses} if losses else {})
     tensors = {
         f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()
     }
@@ -266,4 +279,4 @@ def train(
             cost |= {name: facts[name] for name in ("validation_mse",) if name in facts}
         else:
             facts = train_victim(spec, data, out, resume)
-            cost["test_accuracy"] = facts["test_accuracy"]
+            cost |= {name: facts[name] for name in ("test_accuracy", "test_loss") if name in facts}

@@ -13,8 +13,12 @@ from leakbench.datasets.columns import Column
 SNAPSHOT = "snapshot"
 # The mean image of what is publicly known of the data set.
 DATASET_MEAN = "dataset-mean"
-# Of tabular records: the median of each number and the most frequent value of each category.
+# Of tabular records: the median of each number and the most frequent value of each category. Of text: the
+# most frequent token of each place.
 TYPICAL = "typical-record"
+# Of text: the sentence of the most frequent tokens, from the most frequent one on, and as a set of tokens as
+# many as an update has.
+FREQUENT = "frequent-tokens"
 # The attack's reconstruction from another update. An attack that only returns its prior knowledge is no
 # better than this baseline, and no null run tells such an attack apart.
 OTHER_UPDATE = "other-update"

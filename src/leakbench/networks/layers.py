@@ -1,7 +1,7 @@
 """Layers that the victims share."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -174,6 +174,51 @@ class Dropout(Drawn):
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
         kept = torch.rand((*n, self.width), generator=rng) >= self.rate
         return kept * (1 / (1 - self.rate))
+
+
+def tokens(x: Tensor, vocabulary: int) -> Tensor:
+    """Return the numbers of tokens that `datasets.text` stores as shares of a vocabulary, int64 [n, length].
+
+    x: [n, 1, 1, length] in [0, 1].
+    vocabulary: the number of different tokens.
+    """
+    return (x.flatten(1) * vocabulary).round().long().clamp(0, vocabulary - 1)
+
+
+def freeze(model: nn.Module, names: Sequence[str], *, begun: bool) -> None:
+    """Turn parameters into buffers, which clients do not train and which are sent with the model.
+
+    model: the network, which is changed in place.
+    names: the parameters.
+    begun: whether the other parameters are trained together with these, before clients train (`thawed`).
+    """
+    model.frozen, model.begun = list(names), begun  # type: ignore[assignment]
+    _turn(model, names, buffers=True)
+
+
+@contextmanager
+def thawed(model: nn.Module) -> Iterator[None]:
+    """Make what `freeze` turned into buffers parameters again for as long as a network is trained."""
+    names, own = getattr(model, "frozen", []), list(model.parameters())
+    _turn(model, names, buffers=False)
+    for value in own:
+        value.requires_grad_(getattr(model, "begun", True))
+    yield
+    _turn(model, names, buffers=True)
+    for value in own:
+        value.requires_grad_(True)
+
+
+def _turn(model: nn.Module, names: Sequence[str], *, buffers: bool) -> None:
+    for name in names:
+        place, _, last = name.rpartition(".")
+        layer = model.get_submodule(place)
+        value = getattr(layer, last).detach()
+        delattr(layer, last)
+        if buffers:
+            layer.register_buffer(last, value)
+        else:
+            layer.register_parameter(last, nn.Parameter(value))
 
 
 def by_batch(model: nn.Module) -> bool:

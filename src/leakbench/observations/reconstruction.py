@@ -12,7 +12,8 @@ from leakbench.base.errors import Unfit
 OF = "attack: its reconstruction: "
 # What a target is scored by, beside `images` and `usable`.
 NEEDED: dict[str, tuple[str, ...]] = {
-    "images": (), "features": (), "labels": ("labels",), "candidates": ("span_distance",)
+    "images": (), "features": (), "labels": ("labels",), "candidates": ("span_distance",),
+    "tokens": ("span_distance",),
 }  # fmt: skip
 _KINDS = {
     "bool": (torch.bool,),
@@ -29,13 +30,13 @@ class Reconstruction:
     usable: bool [rounds, clients, n], whether the attack got anything at all for this candidate.
     There is at least one candidate.
     target: what `images` holds. `images`: images in [0, 1]; `features`: the features that the first dense
-    layer reads; `labels` and `candidates`: nothing, [rounds, clients, n, 0], for an attack on labels alone or
-    on candidates. For `candidates`, n is their number, and `usable` says which of them the attack takes for
-    private.
+    layer reads; `labels`, `candidates` and `tokens`: nothing, [rounds, clients, n, 0], for an attack on
+    labels alone, on candidates, or on the set of tokens of an update. For `candidates` n is their number, for
+    `tokens` that of the vocabulary, and `usable` says which of them the attack takes for private.
     iterations: the number of optimisation steps, 0 for an analytic attack.
     span_distance: float64 [rounds, clients, n], how much of each candidate lies outside the span of the
-    update (`exact.membership`), as a share of its length; NaN where the share is not known. The target
-    `candidates` needs it.
+    update (`exact.membership`), as a share of its length; NaN where the share is not known. The
+    targets `candidates` and `tokens` need it; there any score that is lower for what is likelier private.
     labels: int64 [rounds, clients, n], -1 where there is none. The target `labels` needs them.
     diverged: bool [rounds, clients], whether the optimisation diverged.
     losses: [rounds, clients, points], the loss after `traced` iterations.
@@ -54,7 +55,7 @@ class Reconstruction:
 
     images: Tensor
     usable: Tensor
-    target: Literal["images", "features", "labels", "candidates"] = "images"
+    target: Literal["images", "features", "labels", "candidates", "tokens"] = "images"
     iterations: int = 0
     span_distance: Tensor | None = None
     labels: Tensor | None = None

@@ -24,6 +24,7 @@ from leakbench.jobs.train import train
 CONFIG = Path(__file__).parents[3] / "config"
 SHAPE, CLASSES = [16, 16, 1], 5
 IMAGE = {"name": "made", "shape": SHAPE, "classes": CLASSES}
+TEXT = {"name": "written", "shape": [1, 6, 1], "classes": 30}
 VICTIMS: dict[str, dict[str, Any]] = {
     "lenet": {"module": "lenet-dlg", "parameters": {"norm": "batch"}},
     "fcnn": {"module": "fcnn", "parameters": {"width": 12}},
@@ -31,8 +32,9 @@ VICTIMS: dict[str, dict[str, Any]] = {
     "dense": {"module": "mlp", "parameters": {}},
     "precode": {"module": "precode", "parameters": {"network": "lenet-dlg", "width": 8}},
     "imprinted": {"module": "imprinted", "parameters": {"bins": 20}},
+    "transformer": {"module": "transformer", "parameters": {"width": 32, "heads": 2}},
 }
-# The server of the last of them writes its weights.
+# The server of `imprinted` writes its weights.
 MALICIOUS = {
     "module": "robbing-the-fed", "parameters": {}, "threat": "G",
     "auxiliary": {"split": "train", "start": 0, "stop": 40},
@@ -40,7 +42,7 @@ MALICIOUS = {
 # Captures to try an attack on, until it finds one that it works on: victim, passes over the set, samples.
 CASES = [
     ("lenet", 1, 1), ("cnn", 1, 2), ("fcnn", 1, 2), ("lenet", 2, 2), ("dense", 1, 2), ("precode", 1, 1),
-    ("imprinted", 1, 2),
+    ("imprinted", 1, 2), ("transformer", 1, 2),
 ]  # fmt: skip
 GENERATORS = {
     "features": {"module": "fidel-mnist", "parameters": {}},
@@ -84,14 +86,25 @@ class World:
         for split in ("train", "test"):
             arrays[f"{split}/images"] = rng.integers(0, 256, (40, *SHAPE), dtype=np.uint8)
             arrays[f"{split}/labels"] = rng.permutation(np.arange(40) % CLASSES)
-        self.data = root / "data/made.safetensors"
-        write_tensors(self.data, arrays, {})
+        write_tensors(self.data("dense"), arrays, {})
+        tokens = rng.integers(0, TEXT["classes"], (2, 40, 6))
+        arrays = {}
+        for split, own in zip(("train", "test"), tokens, strict=True):
+            arrays[f"{split}/images"] = (own / TEXT["classes"]).astype(np.float32)[:, None, :, None]
+            arrays[f"{split}/labels"] = own[:, 1:].copy()
+        write_tensors(self.data("transformer"), arrays, {})
         for name, network in VICTIMS.items():
-            value = {"victim": network | {"training": None}, "dataset": IMAGE}
-            train(spec("train", value), self.data, self.victim(name), None, None, root / "scratch")
+            value = {"victim": network | {"training": None}, "dataset": self.set(name)}
+            train(spec("train", value), self.data(name), self.victim(name), None, None, root / "scratch")
         for case in CASES:
             for salt in "ab":
                 self.play(case, salt)
+
+    def set(self, victim: str) -> dict[str, Any]:
+        return TEXT if victim == "transformer" else IMAGE
+
+    def data(self, victim: str) -> Path:
+        return self.root / f"data/{self.set(victim)['name']}.safetensors"
 
     def victim(self, name: str) -> Path:
         return self.root / f"victims/{name}.safetensors"
@@ -104,17 +117,17 @@ class World:
         federation = {
             "clients": [k], "rounds": 2 * passes, "private": {"split": "test", "start": 0, "stop": 40},
             "local": {"lr": 0.1, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "frozen",
-            "local_set": "fresh", "distinct_labels": True, "passes": passes, "checkpoints": "last",
-            "keep": True, "evaluate": None, "candidates": 10,
+            "local_set": "fresh", "distinct_labels": victim != "transformer", "passes": passes,
+            "checkpoints": "last", "keep": True, "evaluate": None, "candidates": 10,
         }  # fmt: skip
         if passes > 1:
             federation |= {"server": "fedavg", "update": "model", "distinct_labels": False}
         value = {
             "federation": federation, "federation_name": "f", "defence": {"module": "none", "parameters": {}},
-            "victim": VICTIMS[victim], "dataset": IMAGE, "salt": 32 * salt,
+            "victim": VICTIMS[victim], "dataset": self.set(victim), "salt": 32 * salt,
         } | ({"malicious": MALICIOUS} if victim == "imprinted" else {})  # fmt: skip
         outs = [self.file(kind, case, salt) for kind in ("captures", "oracle", "truth")]
-        capture(spec("capture", value), self.data, self.victim(victim), *outs, None)
+        capture(spec("capture", value), self.data(victim), self.victim(victim), *outs, None)
 
     @cache  # noqa: B019 - lives as long as the tests
     def generator(self, reads: str, victim: str) -> Path:
@@ -132,7 +145,7 @@ class World:
         network = self.victim(victim) if reads == "features" else None
         value = {"generator": entry, "dataset": IMAGE} | ({"victim": VICTIMS[victim]} if network else {})
         made = spec("train", value)
-        train(made, self.data, out, network, None, self.root / "scratch")
+        train(made, self.data(victim), out, network, None, self.root / "scratch")
         return out
 
     def attacked(self, name: str, case: tuple[str, int, int], closed: Callable[..., str]) -> Path:
@@ -184,19 +197,20 @@ def test_the_truth_changes_nothing(world: World, name: str) -> None:
     assert not reason, f"{name} works on none of {CASES}: {reason}"
     with_truth, _ = read_tensors(out)
     # SPEAR proves nothing of networks this small, so that its images are all nothing.
-    told = {"labels": "labels", "candidates": "span_distance"}.get(read_facts(out)["target"], "images")
+    of = {"labels": "labels", "candidates": "span_distance", "tokens": "span_distance"}
+    told = of.get(read_facts(out)["target"], "images")
     assert with_truth[told].std() > 0 or entries()[name]["module"] == "spear"
     truth, away = world.file("truth", case, "a"), world.root / "away"
     shutil.copytree(truth.parent, away / "truth")
-    for moved in (world.data, truth):
+    for moved in (world.data(case[0]), truth):
         moved.rename(away / moved.name)
     try:
         without = world.attacked(name, case, seal).read_bytes()
         shutil.copy(world.file("truth", case, "b"), truth)
-        shutil.copy(world.victim("cnn"), world.data)
+        shutil.copy(world.victim("cnn"), world.data(case[0]))
         with_anothers = world.attacked(name, case, seal).read_bytes()
     finally:
-        for moved in (world.data, truth):
+        for moved in (world.data(case[0]), truth):
             (away / moved.name).rename(moved)
         shutil.rmtree(away)
     assert without == with_anothers

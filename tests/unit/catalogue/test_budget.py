@@ -119,6 +119,11 @@ def test_the_total_goes_to_the_cheaper_captures(paid: Callable[..., Plan]) -> No
     assert "go to cheaper trials first" in reason
 
 
+def test_an_experiment_beside_the_total_has_its_own_minutes(paid: Callable[..., Plan]) -> None:
+    changes = {"experiments/e": {"cells": [CELLS], "seeds": [0]}}
+    assert paid(changes, total=costs.EXPERIMENT / 60, beside={"e": 1000}).experiments["e"]
+
+
 @pytest.mark.parametrize("paid_elsewhere", [False, True])
 def test_one_experiment_takes_no_more_than_its_share(paid: Callable[..., Plan], paid_elsewhere: bool) -> None:
     slower = {
@@ -177,7 +182,9 @@ def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
     works = costs.works(found.specs, counted(ROOT / "config"))
     jobs = len(works) + sum(name.startswith("score/") for name in found.specs)
     took = sum(work.seconds() for work in works.values()) + jobs * costs.JOB
-    assert took + len(found.experiments) * costs.EXPERIMENT <= 60 * budget["total"]
+    assert took + len(found.experiments) * costs.EXPERIMENT <= 60 * (
+        budget["total"] + sum(budget["beside"].values())
+    )
     for name, spec in found.specs.items():
         if name.startswith("capture/"):
             # Published code draws one update.

@@ -42,7 +42,7 @@ def test_a_catalogue_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("base", ["words", "studies", "malicious", "matching", "budget"])
+@pytest.mark.parametrize("base", ["words", "studies", "malicious", "matching", "budget", "text"])
 def test_what_the_changes_are_laid_upon_is_planned(base: str, root: Callable[..., Path]) -> None:
     """Guards the test above."""
     load_kind.cache_clear()

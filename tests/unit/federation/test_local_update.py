@@ -151,3 +151,21 @@ def test_each_epoch_takes_the_samples_in_its_own_order() -> None:
             torch.testing.assert_close(found[name][turn], value - weights[name], rtol=1e-9, atol=1e-14)
     plain = local_update(model, weights, images, labels, masks, 0.3, 2, 2, "model")
     assert not torch.allclose(found["dense1.weight"], plain["dense1.weight"], rtol=1e-3)
+
+
+def test_adamw_is_that_of_torch() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 4).double()
+    images, labels = torch.rand(2, 5, 3, dtype=torch.float64), torch.randint(0, 4, (2, 5))
+    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
+    found = local_update(model, weights, images, labels, {}, 0.1, 2, 3, "model", None, 0.3, optimiser="adamw")
+    for number in range(2):
+        model.load_state_dict(weights)
+        optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.3)
+        for _ in range(3):
+            for x, y in zip(images[number].split(2), labels[number].split(2), strict=True):
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                optimiser.step()
+        for name, value in model.named_parameters():
+            assert torch.allclose(found[name][number], value.detach() - weights[name], atol=1e-12)

@@ -193,7 +193,7 @@ def test_a_client_that_shuffles_takes_a_new_order_in_each_round_and_epoch(
     seen: list[Tensor] = []
 
     def noted(*arguments: Any) -> dict[str, Tensor]:
-        seen.append(arguments[-1])
+        seen.append(arguments[-2])
         return local_update(*arguments)
 
     monkeypatch.setitem(play_function.__globals__, "local_update", noted)

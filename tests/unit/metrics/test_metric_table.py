@@ -8,11 +8,13 @@ import pytest
 import leakbench.metrics
 from leakbench.metrics import METRICS, measure
 
+OF_TEXT = ("token_accuracy", "exact_sentence", "rouge_1", "rouge_2")
 CONVENTIONS = {
     "mse": ("standard", False),
     "exact": ("standard", True),
     "exact_record": ("standard", True),
     "feature_accuracy": ("standard", True),
+    **dict.fromkeys(OF_TEXT, ("standard", True)),
     "psnr": ("standard", True),
     "ssim": ("standard", True),
     "pearson": ("standard", True),
@@ -60,7 +62,7 @@ WITHOUT_WEIGHTS = sorted(
     name
     for name in set(CONVENTIONS) - OF_UPDATES
     if not name.startswith(("lpips", "top"))
-    and name not in ("identified", "exact_record", "feature_accuracy")
+    and name not in ("identified", "exact_record", "feature_accuracy", *OF_TEXT)
 )
 
 

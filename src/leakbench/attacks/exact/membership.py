@@ -62,7 +62,7 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
     clients train by Adam.
     """
 
-    if observation.local.get("optimiser") == "adam":
+    if observation.local.get("optimiser") in ("adam", "adamw"):
         raise Unfit(
             f"attack: {attack} needs clients' plain gradient descent (Adam scales each weight by itself)"
         )
@@ -91,11 +91,11 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
             update = updates[client]
             if observation.kind == "model" and observation.local.get("weight_decay"):
                 sent = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double()
-                update = _without_decay(update, sent, batch)
+                update = without_decay(update, sent, batch)
             yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0))
 
 
-def _without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
+def without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
     """Return an update without the multiple of the sent weights that weight decay put in.
 
     The multiple depends on the number of steps of each client and on their momentum. These may be unknown, so

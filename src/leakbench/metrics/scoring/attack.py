@@ -11,7 +11,7 @@ import pandas as pd
 from leakbench.base.artefacts import Facts, open_tensors
 from leakbench.base.seeds import stream
 from leakbench.metrics import METRICS
-from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT, TRANSFORMED
+from leakbench.metrics.baselines import FREQUENT, ORIGINAL, SNAPSHOT, TRANSFORMED
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.prices import of_rounds
 from leakbench.metrics.scoring.candidates import Candidates, Measures, rows_of
@@ -23,6 +23,7 @@ from leakbench.metrics.scoring.hidden import Hidden
 from leakbench.metrics.scoring.labels import label_rows
 from leakbench.metrics.scoring.membership import membership_rows
 from leakbench.metrics.scoring.resources import cheap, gather, judged, open_backbones
+from leakbench.metrics.text import numbers
 
 
 def attack_rows(
@@ -51,6 +52,10 @@ def attack_rows(
         bounded = [] if given else list(frames)
         frames += [_certified(each, hidden, asked, 0) for each in bounded]
         return pd.concat(frames, ignore_index=True), told | _certificate(hidden)
+    if target == "tokens":
+        asked = [name for name in entry["metrics"] if METRICS[name].of == "candidates"]
+        frames = [token_rows(tensors, hidden, client, asked) for client in clients]
+        return pd.concat(frames, ignore_index=True), told
     names, resources = gather(
         [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
         hidden.once(lambda: open_backbones(backbones), "backbones"),
@@ -75,6 +80,33 @@ def attack_rows(
         # A step size that decays ends the fall of the loss as well, so the fall shows nothing then.
         beside["falls"] = falls(np.array(tensors["losses"])).round(4).ravel().tolist()
     return pd.concat(frames, ignore_index=True), {name: facts[name] for name in ("knows", "target")} | beside
+
+
+def token_rows(
+    tensors: Mapping[str, np.ndarray], hidden: Hidden, client: int, names: Sequence[str]
+) -> pd.DataFrame:
+    """Return what the metrics say of the set of tokens of each update, and of each null update.
+
+    Members are the tokens that a sentence's layers read, all but the last. The null baseline beside those of
+    candidates takes the most frequent tokens of public text, as many as an update has.
+
+    tensors: the attack's guesses.
+    hidden: the truth of the capture.
+    client: the number of the client.
+    names: the metrics, those of candidates.
+    """
+    counts = hidden.token_counts().sum(1)
+    samples = hidden.secret[f"images/{client}"].shape[1]
+    length = hidden.pictures.shape[2] - 1
+    taken = np.zeros(len(counts), bool)
+    taken[np.argsort(-counts, kind="stable")[: samples * length]] = True
+
+    def members(held: np.ndarray) -> np.ndarray:
+        read = numbers(hidden.pictures[held][:, 0, None, None, :-1, 0], hidden.vocabulary)
+        return np.isin(np.arange(len(counts)), read)
+
+    blind = {FREQUENT: (-counts.astype(np.float64), taken)}
+    return membership_rows(tensors, hidden.secret, client, names, members, blind)
 
 
 def _certificate(hidden: Hidden) -> Facts:

@@ -11,6 +11,7 @@ from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.metrics.proofs import false_accepted
 from leakbench.metrics.scoring.resources import Resources
+from leakbench.metrics.text import agreement
 
 # Few enough values to stay in a processor's cache from one pass over them to the next.
 WORKING_FLOATS = 1_000_000
@@ -68,7 +69,10 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
     for start in range(0, rounds, step):
         part = slice(start, start + step)
         guess = np.asarray(candidates.images[part]).reshape(-1, n, width)
-        r = pearson_matrix(guess, truth[part].reshape(-1, k, width)).astype(np.float64)
+        true = truth[part].reshape(-1, k, width)
+        # Of sentences the share of equal tokens takes the place of r, because numbers of tokens are names.
+        tokens = by.resources.fixed.get("vocabulary")
+        r = agreement(guess, true, tokens) if tokens else pearson_matrix(guess, true).astype(np.float64)
         out["neurons"][part] = (r >= THRESHOLD).sum(-2)
         out["false_accepted"][part] = false_accepted(r, candidates.usable[part], THRESHOLD)[:, None]
         r[~candidates.usable[part]] = np.nan
@@ -78,7 +82,7 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
         for row in range(start, min(start + step, rounds)):
             cost = (
                 mse_matrix(np.asarray(candidates.images[row]), truth[row])
-                if by.target == "images"
+                if by.target == "images" and "vocabulary" not in by.resources.fixed
                 else -r[row - start]
             )
             cost[~candidates.usable[row]] = np.nan

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from leakbench.base.artefacts import Facts
+from leakbench.base.artefacts import Facts, read_facts
 from leakbench.base.pixels import pixels
 from leakbench.datasets.columns import Column
-from leakbench.metrics.baselines import DATASET_MEAN, TYPICAL, dataset_mean, typical_record
+from leakbench.metrics.baselines import DATASET_MEAN, FREQUENT, TYPICAL, dataset_mean, typical_record
 from leakbench.metrics.scoring.aim import aim_at
+from leakbench.metrics.text import numbers
 
 T = TypeVar("T")
 
@@ -62,11 +63,32 @@ class Hidden:
         """Return null baseline → what is guessed for every private image from public knowledge alone."""
         if target != "images":
             return {DATASET_MEAN: aim_at("features", np.array(self.known[:1000]), self.victim).mean(0)}
+        if self.vocabulary:
+            counts = self.token_counts()
+            frequent = np.argsort(-counts.sum(1), kind="stable")[: counts.shape[1]]
+            guesses = {TYPICAL: counts.argmax(0), FREQUENT: frequent}
+            return {
+                name: (each / self.vocabulary).astype(np.float32)[None, None]
+                for name, each in guesses.items()
+            }
         out = {DATASET_MEAN: dataset_mean(self.known).transpose(2, 0, 1)}
         if self.columns:
             records = np.array(self.known).reshape(len(self.known), -1)
             out[TYPICAL] = typical_record(records, self.columns).reshape(out[DATASET_MEAN].shape)
         return out
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """Return the number of different tokens of text; 0 for other data, whose labels are no sentences."""
+        labels = self.arrays.get(f"{self.facts['split']}/labels")
+        if labels is None or labels.ndim == 1 or self.pictures.dtype == np.uint8:
+            return 0
+        return int(read_facts(self.victim)["network"]["classes"])
+
+    def token_counts(self) -> np.ndarray:
+        """Return how often each token stands at each place of publicly known text, int64 [tokens, places]."""
+        tokens = numbers(np.array(self.known)[:, 0, None, None, :, 0], self.vocabulary)
+        return np.stack([np.bincount(place, minlength=self.vocabulary) for place in tokens.T], 1)
 
     def needs(self, pool: int) -> dict[str, Callable[[], Any] | None]:
         """Return what metrics may need of the data set, name → the function that makes it."""
@@ -75,4 +97,5 @@ class Hidden:
             "columns": lambda: self.columns,
             "deviations": lambda: np.array(self.known).std(0, dtype=np.float64).ravel(),
         }
-        return found if self.columns else found | {"columns": None, "deviations": None}
+        found |= {} if self.columns else {"columns": None, "deviations": None}
+        return found | {"vocabulary": (lambda: self.vocabulary) if self.vocabulary else None}

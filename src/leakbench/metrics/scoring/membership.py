@@ -1,6 +1,6 @@
 """The rows of an attack on candidates: one for each update instead of one for each private image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,12 +11,18 @@ from leakbench.metrics.scoring.groups import elsewhere
 
 
 def membership_rows(
-    tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int, names: Sequence[str]
-) -> pd.DataFrame:
+    tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int, names: Sequence[str],
+    members_of: Callable[[np.ndarray], np.ndarray] | None = None,
+    blind: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """Return what the metrics say of each update of a client, and of each null update.
 
     Members of an update are the candidates that its client held in that round. All others count as others,
-    also those of other rounds and clients.
+    also those of other rounds and clients. Of text, members may be the tokens that occur.
+
+    members_of: maps a client's samples in a round to which things asked about are members, bool [n]. By
+    default these are the candidates.
+    blind: null baseline → the scores [n] and the decisions [n] of an attacker who saw no update.
     """
     rows = []
     own, null = (
@@ -27,10 +33,14 @@ def membership_rows(
     others = elsewhere(secret[f"images/{client}"][: len(own[0])], len(null[0]))
     if others is not None:
         answers[OTHER_UPDATE] = own[0][others], own[1][others]
+    for name, (scores, accepted) in (blind or {}).items():
+        answers[name] = tuple(
+            np.broadcast_to(each, (len(null[0]), *each.shape)) for each in (scores, accepted)
+        )
     for baseline, (scores, accepted) in answers.items():
         for number, (score, taken) in enumerate(zip(scores, accepted, strict=True)):
             held = secret[f"images/{client}"][number]
-            members = np.isin(secret["candidates"], held)
+            members = members_of(held) if members_of else np.isin(secret["candidates"], held)
             # A distance that is no number is no answer: it counts as the largest possible distance.
             known = np.isfinite(score)
             score = np.where(known, score, np.inf)

@@ -90,7 +90,10 @@ def gather(
             answers[need], classes = _asked(path), read_facts(path)["network"]["classes"]
     asked = {need for name in names for need in METRICS[name].needs} & of_data.keys()
     made = {need: make() for need in sorted(asked) if (make := of_data[need])}
-    lacking |= dict.fromkeys(asked - made.keys(), "the data set holds no records of a table")
+    lacking |= {
+        need: f"the data set holds no {'text' if need == 'vocabulary' else 'records of a table'}"
+        for need in asked - made.keys()
+    }
     kept = [name for name in names if not lacking.keys() & set(METRICS[name].needs)]
     return kept, Resources(fixed | made, answers, classes, "; ".join(dict.fromkeys(lacking.values())))
 

@@ -36,7 +36,8 @@ from leakbench.papers.work import Paper, published_for
 # Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
 DEFAULTS = {"baseline": "", "convention": "standard"}
 # The null baselines: a successful attack is better than each of them.
-NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update")
+NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update",
+         "frequent-tokens")  # fmt: skip
 # Further baselines that need no update; a number that one of them gives as well says little.
 CONSTANTS = ("label-constant", "label-prior", "unrelated-image")
 # Columns whose values are parts of the stem of a cell or study.

@@ -61,6 +61,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "span_distance": SHARE,
     # Shares of records and of their features.
     "exact_record": SHARE,
+    **dict.fromkeys(("exact_sentence", "token_accuracy", "rouge_1", "rouge_2"), SHARE),
     "feature_accuracy": SHARE,
     "label_accuracy": SHARE,
     "label_presence": SHARE,

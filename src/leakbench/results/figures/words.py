@@ -28,6 +28,10 @@ METRICS = {
     "identified": "share identified",
     "exact_record": "records exact",
     "feature_accuracy": "features right",
+    "token_accuracy": "tokens right at their place",
+    "exact_sentence": "sentences exact",
+    "rouge_1": "ROUGE-1",
+    "rouge_2": "ROUGE-2",
     "label_accuracy": "labels right",
     "label_presence": "classes present",
     "label_counts": "class counts right",
@@ -64,7 +68,8 @@ METRICS = {
 SHARES = {
     "revealed_fraction", "exact", "exact_fraction", "identified", "label_accuracy", "label_presence",
     "label_counts", "accuracy", "weight", "membership_auc", "tpr_at_fpr_0", "tpr_at_fpr_0_001",
-    "members_accepted", "exact_record", "feature_accuracy",
+    "members_accepted", "exact_record", "feature_accuracy", "token_accuracy", "exact_sentence", "rouge_1",
+    "rouge_2",
 }  # fmt: skip
 AXES = {
     "local_samples": "private images in the local set, k",
@@ -87,6 +92,7 @@ BASELINES = {
     "transformed": "compared with the transformed image",
     "certified": "certified bound γ on any attacker",
     "expected": "expected by the closed form",
+    "frequent-tokens": "null: the most frequent tokens",
 }
 # The fields of a threat model that a reader needs first; other fields follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")

@@ -30,8 +30,9 @@ ROOM = Path(victims.__file__).parent
 # Peeling's own network computes in double precision alone.
 NETWORKS = sorted(path.stem for path in ROOM.glob("*.py") if path.stem not in ("__init__", "file", "peeling"))
 SMALLER: dict[str, list[dict[str, Any]]] = {
-    # It reads words, and no attack here is about words.
+    # They read words and sentences, and no attack here is about those.
     "crnn": [],
+    "transformer": [],
     "cifar_resnet": [{}, {"activation": "sigmoid", "statistics": "batch"}],
     "cnn": [{"activation": "tanh"}, {"activation": "relu"}],
     "convnet": [{"width": 4, "normalise": "cifar10"}],

@@ -1,0 +1,135 @@
+"""Which tokens a block of attention read: the span of its update, and the test of a vector against it.
+
+The query, key and value of a block read the same vector of each token, so the rows of their gradients span
+these vectors (DAGER, Petrov et al., NeurIPS 2024). An adapter B A on a frozen layer has two gradients: the
+rows of A's span the vectors x themselves, and those of B's the images A x. A's is zero while B is zero.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.attacks.exact.membership import distances, within, without_decay
+from leakbench.attacks.exact.span import Span, span
+from leakbench.attacks.matching.received import local_steps
+from leakbench.base.errors import Unfit
+from leakbench.observations.observation import Observation
+
+LAYERS = ("query", "key", "value")
+# What is left of weight decay alone is the rounding of both weights.
+ROUNDED = 8 * torch.finfo(torch.float32).eps
+
+
+class Test(NamedTuple):
+    """A test of vectors against the update of one block.
+
+    found: the span; none where the update is zero.
+    through: the matrix [rank, width] that vectors go through before they are tested; none where they are
+    tested as they are.
+    """
+
+    found: Span | None
+    through: Tensor | None
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how far vectors [n, width] are outside the span, [n], and whether noise explains it, [n]."""
+        read = x if self.through is None else x @ self.through.T
+        apart = distances(self.found, read)
+        return apart, within(self.found, read, apart)
+
+
+class Heard(NamedTuple):
+    """One update of a transformer.
+
+    round: the round of the update.
+    client: its client.
+    model: the network that was sent, in float64.
+    tests: the test of each block.
+    still: whether the client took one step, so that what the second block reads is what the sent model gives.
+    """
+
+    round: int
+    client: int
+    model: Any
+    tests: list[Test]
+    still: bool
+
+
+def heard(observation: Observation, attack: str) -> Iterator[Heard]:
+    """Yield every update of a transformer with the tests of its blocks.
+
+    observation: what the server saw.
+    attack: the name that an error gives.
+
+    Raises Unfit for another network than a transformer, and where an update has as many tokens as its layers
+    (or adapters) have dimensions, because every vector then lies in the span.
+    """
+    length = observation.network["shape"][1] - 1
+    for number, origin in enumerate(observation.origin.tolist()):
+        model = observation.model(origin).double()
+        embedding_of(model, attack)
+        for client, batch in enumerate(observation.clients):
+            sent = partial(_sent, observation, model, number, client, batch * length)
+            tests = [
+                _test(block, f"blocks.{n}", sent, batch * length, f"attack: {attack}")
+                for n, block in enumerate(model.blocks)  # type: ignore[arg-type]
+            ]
+            once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
+            plain = observation.local.get("optimiser", "sgd") == "sgd"
+            yield Heard(number, client, model, tests, once and plain)
+
+
+def _sent(
+    observation: Observation, model: nn.Module, number: int, client: int, tokens: int, name: str
+) -> Tensor | None:
+    """Return one update of a parameter without weight decay; None where clients do not send it.
+
+    number: the round of the update.
+    tokens: the largest rank that the rest of the update can have.
+    """
+    if name not in observation.updates:
+        return None
+    value = observation.update(name, slice(number, number + 1))[0, client].double()
+    weight = model.get_parameter(name).detach()
+    decays = observation.kind == "model" and bool(observation.local.get("weight_decay"))
+    if not decays or not weight.any():
+        return value
+    moved = without_decay(value, weight, tokens)
+    return moved if moved.abs().max() > ROUNDED * weight.abs().max() else torch.zeros_like(moved)
+
+
+def embedding_of(model: nn.Module, attack: str) -> nn.Embedding:
+    """Return a network's embedding of tokens. Raises Unfit where it has none."""
+    found = next((layer for layer in model.modules() if isinstance(layer, nn.Embedding)), None)
+    if found is None:
+        raise Unfit(f"attack: {attack} needs a network that embeds tokens (choose the victim transformer)")
+    return found
+
+
+def _test(block: nn.Module, name: str, sent: Callable[[str], Tensor | None], tokens: int, where: str) -> Test:
+    """Return the test of a block.
+
+    block: the block that was sent.
+    name: its name in the network.
+    sent: the update of a parameter, by its name; None where clients do not send it.
+    tokens: the number of tokens that the block read.
+    where: what an error begins with.
+    """
+    rows, through = None, None
+    for last in ("weight", "down"):
+        own = [value for layer in LAYERS if (value := sent(f"{name}.{layer}.{last}")) is not None]
+        if rows is None and any(value.any() for value in own):
+            rows = torch.cat(own)
+    # The query of a sentence's first token changes nothing, so only the value's adapter has read all tokens.
+    if rows is None and (rows := sent(f"{name}.value.up")) is not None:
+        through = block.state_dict()["value.down"]
+    if rows is None:
+        raise Unfit(f"{where} needs the update of a query, key or value, or of an adapter on the value")
+    if min(rows.shape) <= tokens:
+        raise Unfit(
+            f"{where} needs fewer tokens than dimensions (an update has {tokens}, {name} {min(rows.shape)})"
+        )
+    return Test(span(rows, tokens, clear=1.0), through)

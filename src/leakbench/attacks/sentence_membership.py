@@ -1,0 +1,45 @@
+"""Span membership of text: which of the sentences that a server holds were in a batch."""
+
+import numpy as np
+import torch
+
+from leakbench.attacks import capable
+from leakbench.attacks.exact.attention import heard
+from leakbench.base.errors import Unfit
+from leakbench.base.pixels import pixels
+from leakbench.networks.layers import tokens
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
+
+# As many candidates go through a block at once.
+AT_ONCE = 256
+
+
+@capable(rounds_at_once=1)
+@torch.no_grad()
+def sentence_membership(observation: Observation, rng: torch.Generator) -> Reconstruction:
+    """Measure for each candidate how far what the blocks read of it lies outside the spans of an update.
+
+    The distance of a candidate is that of its farthest token (ProjRes, Deng et al., arXiv:2604.21197, tests
+    a whole record at once). Clients who take several steps move what the second block reads, so only the
+    first block is asked about them. It knows no order: all tokens of the batch at their places lie in its
+    span, whichever sentence they are from. Under AdamW the distances are a ranking alone.
+
+    Raises Unfit where the observation holds no candidates, and where `exact.attention.heard` does.
+    """
+    if observation.candidates is None:
+        raise Unfit("attack: sentence-membership needs candidates (give the federation some: candidates)")
+    held = tokens(pixels(torch.from_numpy(np.array(observation.candidates))), observation.network["classes"])
+    lead = observation.rounds, len(observation.clients), len(held)
+    distance, private = torch.zeros(lead, dtype=torch.float64), torch.ones(lead, dtype=torch.bool)
+    for one in heard(observation, "sentence-membership"):
+        for start in range(0, len(held), AT_ONCE):
+            part = held[start : start + AT_ONCE, :-1]
+            place = one.round, one.client, slice(start, start + len(part))
+            x = one.model.embedded(part)
+            for block, test in list(zip(one.model.blocks, one.tests, strict=True))[: 2 if one.still else 1]:
+                apart, inside = (each.view(part.shape) for each in test(block.norm1(x).flatten(0, 1)))
+                distance[place] = torch.maximum(distance[place], apart.amax(1))
+                private[place] &= inside.all(1)
+                x = block(x)
+    return Reconstruction(torch.zeros(*lead, 0), private, target="candidates", span_distance=distance)

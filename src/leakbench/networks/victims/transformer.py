@@ -1,0 +1,130 @@
+"""A small transformer that predicts the next token of a sentence, built like GPT-2."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from leakbench.networks.layers import freeze, tokens
+
+# Its data sets hold tokens (`labels: tokens`), and no other network reads those.
+READS = "tokens"
+
+
+class Adapted(nn.Linear):
+    """A dense layer with a low-rank adapter: W x + b + B A x (LoRA, whose alpha is the rank).
+
+    down: [rank, inputs], the matrix A.
+    up: [outputs, rank], the matrix B, zero at the start.
+    """
+
+    def __init__(self, inputs: int, outputs: int, rank: int) -> None:
+        super().__init__(inputs, outputs)
+        self.down = nn.Parameter(torch.randn(rank, inputs) / inputs**0.5)
+        self.up = nn.Parameter(torch.zeros(outputs, rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + linear(linear(x, self.down), self.up)
+
+
+class Block(nn.Module):
+    """A layer of causal attention and two dense layers, each behind a norm and beside a shortcut."""
+
+    def __init__(self, width: int, heads: int, rank: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        adapted = (lambda: Adapted(width, width, rank)) if rank else (lambda: nn.Linear(width, width))
+        self.query, self.value = adapted(), adapted()
+        self.key, self.mix = nn.Linear(width, width), nn.Linear(width, width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """Return [n, length - start, width] of x [n, length, width], for the places from `start` on."""
+        n, length, width = x.shape
+        read = self.norm1(x)
+        q, k, v = (
+            layer(each).view(n, -1, self.heads, width // self.heads).transpose(1, 2)
+            for layer, each in ((self.query, read[:, start:]), (self.key, read), (self.value, read))
+        )
+        # Written out, because a vmapped gradient has no rule for torch's fused attention.
+        scores = q @ k.transpose(2, 3) / (width // self.heads) ** 0.5
+        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)[start:]
+        seen = scores.masked_fill(later, -torch.inf).softmax(3) @ v
+        x = x[:, start:] + self.mix(seen.transpose(1, 2).reshape(n, length - start, width))
+        wide: Tensor = self.wide(self.norm2(x))
+        out: Tensor = x + self.narrow(nn.functional.gelu(wide))
+        return out
+
+
+class Transformer(nn.Module):
+    """Tokens of sentences to logits of the token that follows each of them."""
+
+    def __init__(
+        self, length: int, vocabulary: int, width: int, blocks: int, heads: int, rank: int, *, tied: bool
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.position = nn.Embedding(length - 1, width)
+        self.blocks = nn.ModuleList(Block(width, heads, rank) for _ in range(blocks))
+        self.norm = nn.LayerNorm(width)
+        self.head = None if tied else nn.Linear(width, vocabulary, bias=False)
+        for table in (self.embedding, self.position):
+            nn.init.normal_(table.weight, 0.0, 0.02)
+
+    def embedded(self, read: Tensor) -> Tensor:
+        """Return what the first block reads of tokens int64 [n, length], [n, length, width]."""
+        places = torch.arange(read.shape[1], device=read.device)
+        out: Tensor = self.embedding(read) + self.position(places)
+        return out
+
+    def at(self, read: Tensor, place: int) -> Tensor:
+        """Return what the first block reads of tokens int64 [n] that stand at a place, [n, width]."""
+        out: Tensor = self.embedding(read) + self.position.weight[place]
+        return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits [n, vocabulary, length - 1] of sentences [n, 1, 1, length] (`datasets.text`).
+
+        The last token is only predicted, and no layer reads it.
+        """
+        x = self.embedded(tokens(x, self.embedding.num_embeddings)[:, :-1])
+        for block in self.blocks:
+            x = block(x)
+        weight = (self.head or self.embedding).weight
+        return linear(self.norm(x), weight).transpose(1, 2)
+
+
+def transformer(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    width: Annotated[int, Field(gt=0)] = 256,
+    blocks: Annotated[int, Field(gt=0)] = 2,
+    heads: Annotated[int, Field(gt=0)] = 4,
+    tied: bool = False,
+    rank: Annotated[int, Field(ge=0)] = 0,
+    down: bool = True,
+    begun: bool = False,
+) -> nn.Module:
+    """Return a decoder of `blocks` layers of attention, whose norms stand before the layers.
+
+    width: the length of a token's vector; a multiple of `heads`.
+    blocks: the number of blocks.
+    heads: the number of heads of each attention.
+    tied: whether the head's weights are those of the embedding, as in GPT-2.
+    rank: the rank of adapters on the query and the value of each block. Clients then train these alone, and
+    all other weights are frozen. With 0 there are none, and clients train all weights.
+    down: whether clients train the matrices A of the adapters too; without it only the matrices B (FFA-LoRA).
+    begun: whether the adapters were trained together with the network before; else their B is zero.
+    """
+    if width % heads or shape[0] != 1 or shape[2] != 1 or shape[1] < 3:
+        raise ValueError(f"width {width} is no multiple of heads {heads}, or {shape} is no sentence")
+    network = Transformer(shape[1], classes, width, blocks, heads, rank, tied=tied)
+    if rank:
+        adapters = ("up", "down") if down else ("up",)
+        names = [name for name, _ in network.named_parameters() if name.rpartition(".")[2] not in adapters]
+        freeze(network, names, begun=begun)
+    return network

@@ -1,0 +1,183 @@
+"""The attacks on text find every token and every sentence where they should, and say so where they cannot."""
+
+from typing import Any
+
+import pytest
+import torch
+from observations import observe
+from text_observations import VOCABULARY, observe_text
+from torch import Tensor
+
+from leakbench.attacks.sentence_membership import sentence_membership
+from leakbench.attacks.sentences import sentences
+from leakbench.attacks.token_span import token_span
+from leakbench.attacks.tokens import tokens
+from leakbench.base.errors import Unfit
+from leakbench.observations.reconstruction import Reconstruction
+
+RNG = torch.Generator().manual_seed(0)
+LORA: dict[str, Any] = {"rank": 16}
+
+
+def found(result: Reconstruction) -> set[int]:
+    return set(result.usable[0, 0].nonzero()[:, 0].tolist())
+
+
+def read(true: Tensor) -> set[int]:
+    """The tokens that layers read: all but the last of each sentence."""
+    return set(true[:, :-1].flatten().tolist())
+
+
+def written(result: Reconstruction) -> set[tuple[int, ...]]:
+    """The usable sentences of the first update."""
+    of = (result.images[0, 0, result.usable[0, 0]] * VOCABULARY).round().long()
+    return {tuple(each) for each in of.flatten(1).tolist()}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"k": 5},
+        {"kind": "model", "epochs": 5},
+        {"kind": "model", "epochs": 5, "decay": 0.1},
+        {"kind": "model", "optimiser": "adamw", "lr": 0.001, "decay": 0.01},
+        {"kind": "model", "epochs": 20, "optimiser": "adamw", "lr": 0.001, "decay": 0.01},
+        {"clients": 3, "k": 1},
+        {"clients": 3, "k": 1, "kind": "model", "epochs": 5, "optimiser": "adamw", "lr": 0.001},
+    ],
+)
+def test_the_rows_of_an_embedding_are_the_tokens_after_any_training(settings: dict[str, Any]) -> None:
+    seen, true = observe_text(**settings)
+    result = tokens(seen, RNG)
+    assert found(result) == read(true)
+    members = torch.isin(torch.arange(VOCABULARY), torch.tensor(sorted(read(true))))
+    assert result.span_distance is not None
+    assert result.span_distance[0, 0, members].max() < result.span_distance[0, 0, ~members].min()
+
+
+def test_noise_on_every_row_hides_tokens_and_invents_none() -> None:
+    seen, true = observe_text(noise=1.0)
+    assert not found(tokens(seen, RNG)) & read(true)
+
+
+def test_the_head_ranks_what_was_predicted_and_names_nothing() -> None:
+    seen, true = observe_text()
+    result = tokens(seen, RNG, of="head")
+    assert not found(result)
+    assert result.span_distance is not None
+    predicted = torch.isin(torch.arange(VOCABULARY), true[:, 1:].flatten())
+    distance = result.span_distance[0, 0]
+    assert distance[predicted].max() < distance[~predicted].min()
+
+
+def test_an_embedding_that_is_the_head_ranks_tokens_and_names_none() -> None:
+    seen, true = observe_text(tied=True)
+    result = tokens(seen, RNG)
+    assert not found(result)
+    assert result.span_distance is not None
+    members = torch.isin(torch.arange(VOCABULARY), torch.tensor(sorted(read(true))))
+    assert result.span_distance[0, 0, members].mean() < result.span_distance[0, 0, ~members].mean()
+
+
+@pytest.mark.parametrize("settings", [{"tied": True}, LORA])
+def test_layers_that_are_not_sent_are_named(settings: dict[str, Any]) -> None:
+    seen, _ = observe_text(**settings)
+    with pytest.raises(Unfit, match="do not send"):
+        tokens(seen, RNG, of="head")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"clients": 3, "k": 1},
+        # Adapters: at the first step from B alone, later from A, and with A frozen from B again.
+        LORA,
+        LORA | {"up": 0.1},
+        LORA | {"up": 0.1, "kind": "model", "epochs": 5},
+        LORA | {"down": False, "kind": "model", "epochs": 5},
+        LORA | {"kind": "model", "decay": 0.01},
+    ],
+)
+def test_the_span_of_attention_holds_the_tokens(settings: dict[str, Any]) -> None:
+    seen, true = observe_text(**settings)
+    assert found(token_span(seen, RNG)) == read(true)
+
+
+def test_the_span_names_no_token_of_adamw_but_ranks_them() -> None:
+    settings = LORA | {"kind": "model", "epochs": 20, "optimiser": "adamw", "lr": 0.001, "decay": 0.01}
+    seen, true = observe_text(**settings)
+    result = token_span(seen, RNG)
+    assert not found(result)
+    assert result.span_distance is not None
+    members = torch.isin(torch.arange(VOCABULARY), torch.tensor(sorted(read(true))))
+    distance = result.span_distance[0, 0]
+    assert distance[members].mean() < distance[~members].mean()
+
+
+def test_a_rank_below_the_number_of_tokens_leaves_no_span() -> None:
+    seen, _ = observe_text(rank=12)
+    with pytest.raises(Unfit, match="fewer tokens than dimensions"):
+        token_span(seen, RNG)
+
+
+@pytest.mark.parametrize("settings", [{"k": 1}, {"k": 4}, {"clients": 3, "k": 1}, {"kind": "model"}])
+def test_sentences_come_back_whole_from_one_step(settings: dict[str, Any]) -> None:
+    seen, true = observe_text(**settings)
+    assert written(sentences(seen, RNG)) == {tuple(each) for each in true.tolist()}
+
+
+@pytest.mark.parametrize("settings", [LORA, LORA | {"up": 0.1}, LORA | {"down": False}, {"tied": True}])
+def test_without_the_head_all_but_the_last_token_come_back(settings: dict[str, Any]) -> None:
+    seen, true = observe_text(**settings)
+    assert {each[:-1] for each in written(sentences(seen, RNG))} == {
+        tuple(each[:-1]) for each in true.tolist()
+    }
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kind": "model", "epochs": 2},
+        {"kind": "model", "optimiser": "adamw"},
+        {"blocks": 1},
+    ],
+)
+def test_sentences_refuse_what_moves_the_second_block(settings: dict[str, Any]) -> None:
+    seen, _ = observe_text(**settings)
+    with pytest.raises(Unfit, match="two blocks"):
+        sentences(seen, RNG)
+
+
+def test_noise_leaves_no_sentence() -> None:
+    seen, _ = observe_text(noise=1.0)
+    assert not sentences(seen, RNG).usable.any()
+
+
+@pytest.mark.parametrize("settings", [{}, LORA, LORA | {"up": 0.1, "kind": "model", "epochs": 5}])
+def test_members_are_told_from_other_sentences(settings: dict[str, Any]) -> None:
+    seen, true = observe_text(candidates=30, **settings)
+    result = sentence_membership(seen, RNG)
+    assert result.usable[0, 0].tolist() == [True] * len(true) + [False] * 30
+
+
+def test_the_second_block_knows_the_order_of_tokens() -> None:
+    seen, true = observe_text(candidates=1)
+    # Each token at a place of its own, but in a sentence that nobody wrote.
+    mixed = torch.cat([true[0, :3], true[1, 3:]])
+    assert seen.candidates is not None
+    seen.candidates[-1] = (mixed / VOCABULARY)[None, :, None].numpy()
+    assert sentence_membership(seen, RNG).usable[0, 0].tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("attack", [tokens, token_span, sentences])
+def test_a_network_without_tokens_is_refused(attack: Any) -> None:
+    seen, _ = observe("mlp")
+    with pytest.raises(Unfit, match="embeds tokens"):
+        attack(seen, RNG)
+
+
+def test_candidates_are_needed() -> None:
+    with pytest.raises(Unfit, match="candidates"):
+        sentence_membership(observe_text()[0], RNG)

@@ -1,0 +1,56 @@
+"""Observations of clients who train a small transformer on random sentences."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench.federation import local_update
+from leakbench.networks import victims
+from leakbench.observations.observation import Observation
+
+VOCABULARY, LENGTH = 50, 7
+
+
+def observe_text(
+    k: int = 2, clients: int = 1, kind: str = "gradient", epochs: int = 1, optimiser: str = "sgd",
+    decay: float = 0.0, noise: float = 0.0, up: float = 0.0, candidates: int = 0, lr: float = 0.05,
+    **parameters: Any,
+) -> tuple[Observation, Tensor]:  # fmt: skip
+    """Return what the server saw of the mean of some clients, and their sentences int64 [samples, LENGTH].
+
+    up: the deviation of adapters' B, zero where they were never trained.
+    """
+    torch.manual_seed(1)
+    settings = {"width": 64, "heads": 2} | parameters
+    model = victims.build("transformer", (1, LENGTH, 1), VOCABULARY, settings)
+    for name, value in model.named_parameters():
+        if name.endswith(".up"):
+            torch.nn.init.normal_(value, 0.0, up)
+    sentences = torch.randint(0, VOCABULARY, (clients * k, LENGTH))
+    images = (sentences / VOCABULARY)[:, None, None].unflatten(0, (clients, k))
+    labels = sentences[:, 1:].unflatten(0, (clients, k))
+    state = {name: value.detach() for name, value in model.state_dict().items()}
+    trained = {name: state[name] for name, _ in model.named_parameters()}
+    fixed = {name: value for name, value in state.items() if name not in trained}
+    update = local_update(
+        model, trained, images, labels, {}, lr, None, epochs, kind, fixed, decay, optimiser=optimiser
+    )
+    mean = {name: value.mean(0) for name, value in update.items()}
+    held = None
+    if candidates:
+        others = torch.randint(0, VOCABULARY, (candidates, LENGTH))
+        held = (torch.cat([sentences, others]) / VOCABULARY)[:, None, :, None].numpy()
+    local: dict[str, Any] = {"lr": lr, "batch_size": None, "epochs": epochs, "weight_decay": decay}
+    seen = Observation(
+        network={"module": "transformer", "parameters": settings, "shape": [1, LENGTH, 1],
+                 "classes": VOCABULARY},
+        weights={name: value.numpy()[None] for name, value in state.items()},
+        updates={name: (v + noise * torch.randn_like(v)).numpy()[None, None] for name, v in mean.items()},
+        origin=torch.zeros(1, dtype=torch.int64).numpy(),
+        clients=[clients * k],
+        kind="gradient" if kind == "gradient" else "model",
+        local=local | {"optimiser": optimiser},
+        candidates=held,
+    )  # fmt: skip
+    return seen, sentences

@@ -1,0 +1,69 @@
+"""Text is cut into sentences of tokens that name the text again, by a tokenizer made of public text."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leakbench.datasets.canonical import Damaged, Found, verify
+from leakbench.datasets.text import encoded, text, tokenizer, words
+
+SETTINGS: dict[str, Any] = {"files": ("a",), "separator": "%", "length": 4, "vocabulary": 30, "held_out": 2}
+
+
+def made(folder: Path, content: str, **changed: Any) -> Found:
+    (folder / "a").write_text(content)
+    return text(folder, **SETTINGS | changed)
+
+
+def spelt(found: Found, split: str) -> list[str]:
+    tokens = np.rint(found.tensors[f"{split}/images"][:, 0, :, 0] * SETTINGS["vocabulary"]).astype(int)
+    return [" ".join(found.classes[token] for token in row) for row in tokens]
+
+
+def test_sentences_name_the_text_again(tmp_path: Path) -> None:
+    found = made(tmp_path, "Tea, tea and milk!\n%\nMilk and tea - no milk and no tea.\n%\ntea and tea or x")
+    assert spelt(found, "train") == ["milk and tea -", "no milk and no"]
+    assert spelt(found, "test") == ["tea , tea and", "tea and tea o"]
+    for split in ("train", "test"):
+        tokens = np.rint(found.tensors[f"{split}/images"][:, 0, :, 0] * SETTINGS["vocabulary"])
+        assert (found.tensors[f"{split}/labels"] == tokens[:, 1:]).all()
+    verify(found, {})
+
+
+def test_only_public_text_makes_words(tmp_path: Path) -> None:
+    found = made(tmp_path, "secret secret secret secret\n%\nopen open open open open")
+    assert "open" in found.classes
+    assert "secret" not in found.classes
+
+
+def test_unknown_words_fall_into_the_longest_known_pieces() -> None:
+    known = tokenizer([words("cat cat pack up")], "acktpu", 9)
+    assert known == ["a", "c", "k", "p", "t", "u", "cat", "pack", "up"]
+    numbers = {token: number for number, token in enumerate(known)}
+    assert [known[n] for n in encoded(["catpackup", "ta"], numbers)] == ["cat", "pack", "up", "t", "a"]
+
+
+def test_words_and_signs_are_in_small_letters() -> None:
+    assert words("It's 3_O.K.") == ["it", "'", "s", "3", "_", "o", ".", "k", "."]
+
+
+@pytest.mark.parametrize(
+    ("content", "changed", "says"),
+    [
+        ("one two", {}, "no text of 4 tokens"),
+        ("a b c d e\n%\na b c d e", {"vocabulary": 2}, "5 signs"),
+    ],
+)
+def test_text_that_does_not_fit_is_refused(
+    content: str, changed: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(Damaged, match=says):
+        made(tmp_path, content, **changed)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(Damaged, match="a text that is cut short"):
+        text(tmp_path, **SETTINGS)

@@ -1,0 +1,67 @@
+"""The rows of an attack on tokens, by hand, beside an attacker who knows how frequent tokens are."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leakbench.base.artefacts import write_tensors
+from leakbench.metrics.scoring.attack import token_rows
+from leakbench.metrics.scoring.hidden import Hidden
+
+VOCABULARY = 10
+
+
+def stored(*sentences: list[int]) -> np.ndarray:
+    return (np.array(sentences) / VOCABULARY).astype(np.float32)[:, None, :, None]
+
+
+@pytest.fixture
+def hidden(tmp_path: Path) -> Hidden:
+    """Two rounds of one sentence: 1 2 1 9 and 3 4 5 9. Public text has 0 most, then 1, then 2."""
+    victim = tmp_path / "victim.safetensors"
+    write_tensors(victim, {"epoch-0/x": np.zeros(1)}, {"network": {"classes": VOCABULARY}})
+    arrays = {
+        "train/images": stored([0, 0, 1, 1], [0, 0, 1, 2]),
+        "test/images": stored([1, 2, 1, 9], [3, 4, 5, 9]),
+    }
+    arrays |= {f"{split}/labels": np.zeros((2, 3), np.int64) for split in ("train", "test")}
+    secret = {"images/0": np.array([[0], [1]]), "checkpoint": np.zeros(2), "pass": np.zeros(2)}
+    return Hidden(secret, {"split": "test", "clients": [1]}, arrays, victim)
+
+
+def test_tokens_that_were_read_are_the_members(hidden: Hidden) -> None:
+    distance = np.ones((2, 1, VOCABULARY))
+    distance[0, 0, [1, 2]], distance[1, 0, [3, 9]] = 0.1, 0.2
+    nulls = np.ones((1, 1, VOCABULARY))
+    tensors = {
+        "span_distance": distance,
+        "usable": distance < 1,
+        "null/span_distance": nulls,
+        "null/usable": nulls > 1,
+    }
+    rows = token_rows(tensors, hidden, 0, ["membership_auc", "members_accepted", "false_acceptances"])
+    own = rows[rows["baseline"] == ""]
+    # The last token is only predicted, so 9 is no member.
+    assert own["members_accepted"].tolist() == [1.0, pytest.approx(1 / 3)]
+    assert own["false_acceptances"].tolist() == [0, 1]
+    assert own["membership_auc"].iloc[0] == 1
+    (frequent,) = rows[rows["baseline"] == "frequent-tokens"].to_dict("records")
+    # It takes 0, 1 and 2 for an update of three tokens.
+    assert (frequent["members_accepted"], frequent["false_acceptances"]) == (1.0, 1)
+    assert frequent["membership_auc"] == pytest.approx(14 / 16)
+
+
+def test_sentences_are_guessed_from_public_text_alone(hidden: Hidden) -> None:
+    blind = {
+        name: (each * VOCABULARY).round().ravel().tolist() for name, each in hidden.blind("images").items()
+    }
+    assert blind == {"typical-record": [0, 0, 1, 1], "frequent-tokens": [0, 1, 2, 3]}
+    assert hidden.vocabulary == VOCABULARY
+
+
+def test_pictures_have_no_vocabulary(hidden: Hidden) -> None:
+    arrays = {
+        name: value[..., 0] if name.endswith("labels") else value for name, value in hidden.arrays.items()
+    }
+    assert not Hidden(hidden.secret, hidden.facts, arrays, hidden.victim).vocabulary
