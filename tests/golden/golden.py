@@ -192,7 +192,8 @@ def write(cells: Mapping[str, Spec]) -> None:
 def _under(environment: dict[str, str], cells: Mapping[str, Spec]) -> dict[str, Any]:
     """Return name → what a cell gives in a process with these variables."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "cells.json").write_text(json.dumps(cells))
+        # Made-up data are drawn in the order of their names in the file, which is sorted.
+        (Path(folder) / "cells.json").write_text(json.dumps(cells, sort_keys=True))
         call = [sys.executable, str(HERE / "golden.py"), "run", folder]
         own = os.environ | {"OMP_NUM_THREADS": "1"} | environment
         subprocess.run(call, check=True, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
