@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,6 +11,7 @@ import pandas as pd
 
 from leakbench.base.artefacts import Facts, read_csv, read_facts, read_table, write_text
 from leakbench.base.errors import UserError
+from leakbench.base.parts import dotted
 from leakbench.base.provenance import read_spec
 from leakbench.base.whole import listing, whole
 from leakbench.papers.marks import marks as printed_marks
@@ -63,14 +65,14 @@ def figure(
         marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
         whole(exhibit)
         frame, facts = read_csv(table, dtype=TEXT), read_facts(exhibit)
+        shown, works = read_spec(spec), read_papers(papers)
         known: dict[str, list[Path]] = {}
         for path in recorded or ():
             known.setdefault(path.name.partition(".")[0], []).append(path)
-        kept = fullest(frame, facts, known.pop(table.stem, ()))
+        kept = fullest(frame, facts, recorded_tables(known.pop(table.stem, ())), shown)
         found = (fuller(frame.head(0), recorded_tables(each), "", pictured=False) for each in known.values())
         others = [each for each in found if each]
         lines = Lines(table.stem, frame, read_table(trials)[0] if len(frame) else None)
-        shown, works = read_spec(spec), read_papers(papers)
         attacks = shown["parts"].get("attack", [])
         of_attacks = {each["name"]: each["parameters"] for each in attacks}
         _statements(works, lines, facts, kept, of_attacks, card)
@@ -154,7 +156,13 @@ def _print(works: Sequence[Work], shown: Mapping[str, Any], experiments: Sequenc
     pd.concat(printed).to_csv(marks, index=False)
 
 
-def fullest(table: pd.DataFrame, facts: Facts, recorded: Sequence[Path]) -> Kept | None:
-    """Return the recorded run that is drawn in place of the table, or None where the table is drawn."""
-    rows = table.fillna({"baseline": ""})
-    return fuller(rows, recorded_tables(recorded), facts["scale"], pictured=bool(facts["panels"]))
+def fullest(
+    table: pd.DataFrame, facts: Facts, recorded: Sequence[Kept], shown: Mapping[str, Any]
+) -> Kept | None:
+    """Return the recorded run that is drawn in place of the table, or None where the table is drawn.
+
+    shown: the spec of the figure. A record without pictures serves where no drawing has pictures.
+    """
+    drawn = (import_module(dotted("drawing", each["drawing"])) for each in shown["figure"] or ())
+    pictured = bool(facts["panels"]) and any(getattr(drawing, "PICTURES", False) for drawing in drawn)
+    return fuller(table.fillna({"baseline": ""}), recorded, facts["scale"], pictured)

@@ -14,7 +14,8 @@ from leakbench.base.processes.process import commit
 from leakbench.base.provenance import read_spec
 from leakbench.base.whole import whole
 from leakbench.base.yamls import read_yaml
-from leakbench.papers.reference import Kept, fuller
+from leakbench.jobs.figure import fullest
+from leakbench.papers.reference import Kept
 from leakbench.papers.reference import tables as recorded_tables
 from leakbench.results.report import Section, page
 from leakbench.results.report.leaks import best_known, of_images, on_any_network, prices
@@ -71,8 +72,8 @@ def report(
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
         kept = recorded_tables(path for path in recorded or () if path.stem == table.stem)
-        fullest = fuller(frame, kept, scale, pictured=bool(facts["panels"]))
-        costs[table.stem] = fullest.rows if fullest else frame
+        longest = fullest(frame, facts, kept, shown)
+        costs[table.stem] = longest.rows if longest else frame
         for kind in parts:
             parts[kind] += shown["parts"].get(kind, [])
         others = [each.rows.assign(device=each.record["device"]) for each in kept if each.scale != scale]
@@ -93,9 +94,9 @@ def report(
                 found=_found(papers, table.stem),
                 figure=figure.read_bytes(),
                 table=costs[table.stem],
-                knows=fullest.record.get("knows", {}) if fullest else facts["knows"],
+                knows=longest.record.get("knows", {}) if longest else facts["knows"],
                 absent=facts["absent_cells"],
-                **(_of_record(fullest, out.parent) if fullest else _of_run(table.stem, scale, made)),
+                **(_of_record(longest, out.parent) if longest else _of_run(table.stem, scale, made)),
             )
         )
     unmade = [spec for spec in specs if spec.stem not in costs]

@@ -14,6 +14,7 @@ from project import ROOT
 from leakbench.base.artefacts import write_json, write_table
 from leakbench.base.errors import UserError
 from leakbench.base.whole import SEAL
+from leakbench.jobs.figure import fullest
 from leakbench.papers.reference import EXHIBIT, files, fuller, kept_digests, run_of, tables
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
@@ -225,6 +226,10 @@ def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
     assert fuller(one, runs, "paper", pictured=False) is None
     assert fuller(more, runs, "quick", pictured=False) is None
     assert fuller(one, runs, "quick", pictured=True) is None
+    # A drawing of dots has no pictures, so that a record without them serves.
+    facts = {"panels": [{}], "scale": "quick"}
+    for drawing, there in (("dots", True), ("grid", False)):
+        assert (fullest(one, facts, runs, {"figure": [{"drawing": drawing}]}) is not None) is there
     kept.with_suffix(EXHIBIT).touch()
     assert fuller(one, runs, "quick", pictured=True) is not None
     # Null baselines and snapshots are not what an experiment is about.

@@ -11,6 +11,7 @@ from layout import faults
 from nightly import first_of_each
 
 from leakbench.base.artefacts import read_csv, read_facts
+from leakbench.base.provenance import read_spec
 from leakbench.jobs.figure import fullest
 from leakbench.papers import reference
 from leakbench.results.figures.result import Result, read_result
@@ -48,7 +49,8 @@ def test_a_figure_of_the_finished_run_has_no_fault(name: str) -> None:
     spec = QUICK / "specs" / "figure" / f"{name}.json"
     if not (table.is_file() and exhibit.is_file() and spec.is_file()):
         pytest.skip("needs results/quick (make reproduce)")
-    kept = fullest(read_csv(table, dtype=reference.TEXT), read_facts(exhibit), reference.files(ROOT, name))
+    frame, shown = read_csv(table, dtype=reference.TEXT), read_spec(spec)
+    kept = fullest(frame, read_facts(exhibit), reference.tables(reference.files(ROOT, name)), shown)
     recorded = [str(kept.table)] if kept else []
     figure = draw(read_result(str(table), str(exhibit), str(spec), recorded=recorded))
     # Whatever is recorded is drawn.

@@ -18,6 +18,9 @@ from leakbench.results.figures.tile import (
     tiled,
 )
 
+# Whether the drawing shows the pictures of an exhibit, so that a record without them does not serve.
+PICTURES = True
+
 RULES = {
     "first": "the first {m} neurons in their own order",
     "usable": "the usable neurons in their own order, up to {m}",

@@ -23,6 +23,9 @@ from leakbench.results.figures.tile import (
     tiled,
 )  # fmt: skip
 
+# Whether the drawing shows the pictures of an exhibit, so that a record without them does not serve.
+PICTURES = True
+
 # Inches: the sides that a tile may have.
 SMALLEST, LARGEST = 0.31, 0.8
 CONDITION = ("dataset", "victim", "defence")
