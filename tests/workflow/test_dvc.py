@@ -49,12 +49,12 @@ def locked(project: Project) -> dict[str, str]:
 
 
 def published_files(project: Project) -> dict[str, str]:
-    """Return the digest of every file below the outs."""
+    """Return the digest of every file below the outs, but for the digests that lie beside results."""
     files = [p for name in locked(project) for p in [project.path(name), *project.path(name).rglob("*")]]
     return {
         str(p.relative_to(project.root)): hashlib.sha256(p.read_bytes()).hexdigest()
         for p in files
-        if p.is_file()
+        if p.is_file() and not p.match(".*.sha256")
     }
 
 

@@ -85,7 +85,10 @@ def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
     found = {
         path.relative_to(root / name).as_posix(): file_digest(path, "md5")
         for path in (root / name).rglob("*")
-        if path.is_file() and path.suffix not in (".part", ".sha256") and ".damaged" not in path.name
+        if path.is_file()
+        and path.suffix != ".part"
+        and not path.match(".*.sha256")
+        and ".damaged" not in path.name
     }
     listing = [{"md5": digest, "relpath": path} for path, digest in sorted(found.items())]
     if hashlib.md5(json.dumps(listing).encode()).hexdigest() == md5.removesuffix(".dir"):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -166,6 +167,8 @@ class World:
         out.parent.mkdir(parents=True, exist_ok=True)
 
         def run() -> int:
+            # pytest's own streams are closed here.
+            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
             scratch = self.root / "scratch/attack"
             seen = self.file("captures", case, "a")
             attack(seen, made, out, generator, labels, None, scratch, seal=closed)
