@@ -13,7 +13,7 @@ from drawings import cell, drawn, panel, result, texts
 from leakbench.base.artefacts import read_csv, read_facts, write_table, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.jobs.figure import figure, fullest
-from leakbench.papers.reference import EXHIBIT, TEXT, kept_digests
+from leakbench.papers.reference import EXHIBIT, TEXT, kept_digests, tables
 from leakbench.results.figures import page
 from leakbench.results.figures.result import read_result
 
@@ -184,8 +184,10 @@ def test_the_fullest_recorded_run_is_chosen_where_it_has_more_than_the_table(tmp
     recorded = _record(tmp_path, [*ran, cell(baseline="random-noise")])
 
     def chosen(rows: list[dict], scale: str) -> Path | None:
-        files = _files(tmp_path, rows, result().spec, scale=scale)
-        kept = fullest(read_csv(files["table"], dtype=TEXT), read_facts(files["exhibit"]), recorded)
+        shown = result().spec
+        files = _files(tmp_path, rows, shown, scale=scale)
+        table, facts = read_csv(files["table"], dtype=TEXT), read_facts(files["exhibit"])
+        kept = fullest(table, facts, tables(recorded), shown)
         return kept.table if kept else None
 
     assert chosen(ran[:1], "quick") == tmp_path / "reference/standard/t.csv"
