@@ -8,7 +8,6 @@ import errno
 import itertools
 import json
 import os
-import pickle
 import resource
 import shutil
 import signal
@@ -172,15 +171,15 @@ def _handed_over(
     def child(own: Path, send: Callable[[bytes], None]) -> int:
         sent: list[object] = []
 
-        def ready(known: object) -> None:
+        def ready(known: _Ready | BaseException) -> None:
             sent.append(known)
-            send(pickle.dumps(known))
+            send(json.dumps(_said(known)).encode())
 
         try:
             run(own, ready)
         except BaseException as end:  # noqa: BLE001 - the other process judges it
             if not sent:
-                ready(_carried(end))
+                ready(end)
             else:
                 (own / _END).write_text(json.dumps(_why(end, module)))
             return 1
@@ -195,7 +194,7 @@ def _handed_over(
     before = _killed()
     with apart(out, child) as (own, sent, code):
         # No code of the attack had been loaded when this was sent.
-        ready = pickle.loads(sent) if sent else SystemExit(1)  # noqa: S301
+        ready = _heard(json.loads(sent)) if sent else SystemExit(1)
         if -code in _FROM_OUTSIDE:
             if _killed() > before:
                 raise MemoryError("the kernel has ended the attack")
@@ -208,13 +207,26 @@ def _handed_over(
             yield own, ready
 
 
-def _carried(end: BaseException) -> BaseException:
-    """Return an exception that can be sent to another process."""
-    try:
-        pickle.loads(pickle.dumps(end))  # noqa: S301
-        return end
-    except Exception:  # noqa: BLE001 - whatever a class does when it is made again
-        return UserError(f"attack: {_words(end)}")
+# The ends before an attack that keep their kind on the way to the other process, the narrower first.
+_KINDS = {each.__name__: each for each in (Unwritable, Unfit, UserError, MemoryError, KeyboardInterrupt)}
+
+
+def _said(known: _Ready | BaseException) -> Mapping[str, Any]:
+    """Return what is known before an attack, or why it did not begin, as JSON has it."""
+    if isinstance(known, _Ready):
+        return {"made": known.made, "folder": str(known.folder), "blinding": known.blinding}
+    if isinstance(known, OSError):
+        file = None if known.filename is None else str(known.filename)
+        return {"os": [known.errno, known.strerror, file]}
+    kind = next((name for name, each in _KINDS.items() if isinstance(known, each)), "")
+    return {"kind": kind, "text": str(known) if kind else f"attack: {_words(known)}"}
+
+
+def _heard(said: Mapping[str, Any]) -> _Ready | BaseException:
+    """Return what `_said` was given, an end of another kind as a UserError."""
+    if "folder" in said:
+        return _Ready(said["made"], Path(said["folder"]), said["blinding"])
+    return OSError(*said["os"]) if "os" in said else _KINDS.get(said["kind"], UserError)(said["text"])
 
 
 @contextmanager
