@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +113,16 @@ def truth(tmp_path: Path) -> Iterator[Path]:
     os.waitpid(warm, 0)
 
 
-def tried(truth: Path, closed: Callable[[], object]) -> dict[str, str]:
+def tried(
+    truth: Path, closed: Callable[[], object], ways: Mapping[str, Callable[[Path], object]] = WAYS
+) -> dict[str, str]:
     """Return way → "" or the error that it met, in a child in which `closed` was called."""
     own = truth.parents[1] / "own"
 
     def attempt() -> int:
         found = {}
         closed()
-        for name, way in WAYS.items():
+        for name, way in ways.items():
             try:
                 way(truth)
                 found[name] = ""
@@ -368,21 +370,8 @@ def marks(truth: Path, left_out: frozenset[str] = frozenset()) -> dict[str, str]
     """Return way → "" or the error that it met in a sealed process, but for those `left_out`."""
     own = truth.parents[1] / "own"
     (truth.parents[1] / "empty").mkdir(exist_ok=True)
-
-    def attempt() -> int:
-        found = {}
-        seal([own])
-        for name in MARKS.keys() - left_out:
-            try:
-                MARKS[name](truth)
-                found[name] = ""
-            except Exception as problem:  # noqa: BLE001
-                found[name] = f"{type(problem).__name__}: {problem}"
-        (own / "found.json").write_text(json.dumps(found))
-        return 0
-
-    assert _forked(attempt) == 0
-    return dict(json.loads((own / "found.json").read_text()))
+    ways = {name: way for name, way in MARKS.items() if name not in left_out}
+    return tried(truth, lambda: seal([own]), ways)
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are of x86-64")
