@@ -18,7 +18,7 @@ This page is generated. It lists what each work prints, in the work's order. The
 the work prints `numbers` or `words`; a picture is judged by the sentence about it. The third has how many
 rows of the scorecard are measured in recorded tables, of all rows of the item. Settings are compared by the
 scorecard of a run. The fourth has our figures and what they are: `images`, `dots`, `curves` or a `map` of
-squares. The fifth says what of the print stands in them: so many of the measured numbers and outcomes, or
+squares. The fifth says what of the print stands in them: how many of the measured numbers and outcomes, or
 the sentences. The last says why rows are not measured, or why there is no figure.
 `snakemake --cores 2 results/quick/figures/NAME.png` draws experiment NAME, from its longest record.
 """
