@@ -69,9 +69,10 @@ def heat(
             "annot": square.map(_number) + marks.reindex_like(square).astype(object).fillna(""),
             "fmt": "",
             "annot_kws": {"fontsize": 6.3},
-            "cbar_kws": {"label": words.called("metric", metric), "pad": 0.01},
+            "cbar_kws": {"pad": 0.01},
         }
-        title = f"{word(result, 'dataset', dataset)} · {word(result, 'victim', victim)}"
+        names = word(result, "dataset", dataset), word(result, "victim", victim)
+        title = " · ".join([*names, words.called("metric", metric)])
         below = [word(result, "defence", name) for name in defences]
         shaded(axes, square.clip(0, 1), title, left, below, **look)
         axes.axhline(1, color="white", linewidth=4)

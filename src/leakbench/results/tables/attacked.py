@@ -97,12 +97,14 @@ def _add_images(
     lost = (group["status"] != "ok").to_numpy()
     named = Trials(cluster, trial, failed, update)
     seeds = group["seed"].unique()
+    # An attack that infers labels alone has one row for each update.
+    one_each = condition["local_samples"] > 1 and group["update"].is_unique
     for metric in metrics:
         declared = METRICS[metric]
         if declared.of != "models" and metric in group and not group[metric].isna().all():
             # An update has labels and a time even if the reconstruction of its image failed.
             own = named if declared.of == "images" else replace(named, failed=lost)
-            unit = "update" if declared.of == "candidates" else "image"
+            unit = "update" if declared.of == "candidates" or one_each else "image"
             out.add(condition, (metric, declared.convention), group[metric].to_numpy(), own, unit, seeds)
     for metric in success:
         if metric not in group or condition["baseline"] == SNAPSHOT:
