@@ -28,6 +28,7 @@ CALLED = (
     "record",
     "recheck",
     "renew",
+    "campaign",
     "manual",
 )
 JOBS = ("fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard", "report")
