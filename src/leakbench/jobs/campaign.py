@@ -12,7 +12,7 @@ from pathlib import Path
 from leakbench.base.errors import UserError
 from leakbench.catalogue import costs
 from leakbench.catalogue.budget import counted
-from leakbench.catalogue.load import find, suggest
+from leakbench.catalogue.load import find, load_kind, suggest
 from leakbench.jobs.record import outdated, planned, record
 from leakbench.papers.entries import entries
 from leakbench.papers.reference import read_record
@@ -28,9 +28,10 @@ def campaign(
 ) -> None:  # fmt: skip
     """Measure and record the experiments of a scale that have no valid record, the most valuable ones first.
 
-    The experiments that the scale's budget names `first` lead. The others follow by the number of printed
-    numbers and claims that read them, for each core-minute that they cost. A campaign that ends before
-    an experiment does keeps the cells that are finished, and the next one goes on from there.
+    The experiments that the scale's budget names `first` lead, also where another scale recorded them. The
+    others follow by the number of printed numbers and claims that read them, for each core-minute that they
+    cost. A campaign that ends before an experiment does keeps the cells that are finished, and the next one
+    goes on from there.
 
     root: the checkout.
     scale: the scale, a file of config/scales.
@@ -80,13 +81,19 @@ def in_order(root: Path, scale: str, only: Sequence[str] | None = None) -> list[
         worth = sum(entry.reads(name) for entry in read_by)
         return first.index(name) if name in first else len(first), -worth / (cost or 1.0)
 
+    others = [each for each in load_kind(root / "config", "scales") if each != scale]
+
+    def recorded(name: str) -> bool:
+        """Whether a record is valid, where the scale does not ask for its own: of any scale."""
+        scales = [scale] if name in first or only else [scale, *others]
+        tables = {each: root / "reference" / each / f"{name}.csv" for each in scales}
+        return any(
+            table.is_file() and not outdated(root, each, name, read_record(table))
+            for each, table in tables.items()
+        )
+
     there = [name for name in only or asked.experiments if asked.experiments[name] or asked.studies[name]]
-    return sorted((name for name in there if not _recorded(root, scale, name)), key=place)
-
-
-def _recorded(root: Path, scale: str, name: str) -> bool:
-    table = root / "reference" / scale / f"{name}.csv"
-    return table.is_file() and not outdated(root, scale, name, read_record(table))
+    return sorted((name for name in there if not recorded(name)), key=place)
 
 
 def _ran(root: Path, arguments: Sequence[str], seconds: float) -> int | None:
