@@ -17,7 +17,7 @@ from bench.measure import COLUMNS, kept
 from leakbench.base.artefacts import write_text
 from leakbench.base.processes.process import prepare
 
-ENTRIES = ("fidel", "exact", "membership", "grnn", "encryption", "matching", "scheduler")
+ENTRIES = ("fidel", "exact", "membership", "grnn", "encryption", "matching", "scheduler", "commands")
 SHOWN = [name for name in COLUMNS if name not in ("work", "turns", "load_before", "load_after")]
 
 

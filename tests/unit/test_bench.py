@@ -22,6 +22,7 @@ from leakbench.attacks.matching.engines.products import product
 PRINTED = {
     "fidel": 2, "peel": 2, "spear": 2, "membership": 2, "grnn": 1, "encryption": 9,
     "matching lenet-dlg, float32": 1, "matching resnet20-4, float32": 1, "scheduler": 1, "digests": 1,
+    "command help": 1, "command import": 1, "command plan": 1,
 }  # fmt: skip
 
 
