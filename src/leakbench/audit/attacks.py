@@ -84,9 +84,6 @@ def attack(
 @torch.no_grad()
 def _exact(found: Found, about: Entry, observation: Observation, truth: Truth | None) -> None:
     observation, proves = readable(observation, about["needs_bias"]), about["proves"]
-    if not plain(observation):
-        # As behind dropout, records are proven by the span of the update, whatever follows the layer.
-        observation = replace(observation, dropout=True)
     made = _run(about["entry"], observation)
     if made.target == "features":
         found.why_not = "reads what the first dense layer reads, features and not the records"
@@ -128,29 +125,32 @@ def _matching(
     found.sought = entry["labels"] == "joint"
     start, each = _cost(entry, observation)
     spent = time.perf_counter() - begun
-    needed = TRIALS * (start + FEWEST * each)
+    # One trial shows what it reads, though its failure says little.
+    trials = TRIALS if spent + TRIALS * (start + FEWEST * each) <= most else 1
+    needed = trials * (start + FEWEST * each)
     if spent + needed > most:
-        found.why_not = f"not run: {FEWEST} iterations of {TRIALS} trials take {needed:.0f} s (--budget)"
+        found.why_not = f"not run: {FEWEST} iterations of one trial take {needed:.0f} s (--budget)"
         return
     limit = max(limit, spent + needed)
-    length = max(FEWEST, int(((limit - spent) / TRIALS - start) / each))
+    length = max(FEWEST, int(((limit - spent) / trials - start) / each))
     found.iterations = length = min(length, longest)
     entry |= {"parameters": entry["parameters"] | {"iterations": length}}
     left_for_one = begun + limit - start - length * each
     # On a busy machine, the search may take twice the time that the first steps foretell.
     with within(min(most, limit + needed) - spent):
-        _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
+        _search(found, entry, observation, truth, trials, lambda: time.perf_counter() < left_for_one)
 
 
 def _search(
-    found: Found, entry: Entry, observation: Observation, truth: Truth, goes_on: Callable[[], bool]
-) -> None:
+    found: Found, entry: Entry, observation: Observation, truth: Truth, trials: int,
+    goes_on: Callable[[], bool],
+) -> None:  # fmt: skip
     """Run trials until the mean correlation is clearly above or below that of noise, or time is up."""
     # Nobody knows beforehand which weight of the total variation suits a network, so trials take turns. The
     # audit knows the truth and keeps the best trial, as an attacker may who tries all and looks.
     gains: list[float] = []
     best = 0, 0.0
-    while goes_on() or found.trials < TRIALS:
+    while goes_on() or found.trials < trials:
         seed = found.trials
         seen = replace(observation, labelling=entry["labels"])
         noise = seen.randomised(1, torch.Generator().manual_seed(1000 + seed))

@@ -79,7 +79,8 @@ class Found:
         read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
         proof = f", {self.proven} proven" if self.proven else ""
         proof += f", {self.proven - read} of them wrongly" if self.proven > read else ""
-        trials = f", {self.trials} trials of {self.iterations} iterations" if self.trials else ""
+        several = "" if self.trials == 1 else "s"
+        trials = f", {self.trials} trial{several} of {self.iterations} iterations" if self.trials else ""
         trials += ", which seek the labels too" if self.trials and self.sought else ""
         return (
             f"{self.title}: read {read} {in_all(self.records)} ({labelled} with label{proof}), "

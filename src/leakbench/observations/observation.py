@@ -15,6 +15,9 @@ from leakbench.networks.per_trial import HiddenNorm, hide
 from leakbench.observations.adaptation import Adaptation
 from leakbench.observations.threat_model import ThreatModel
 
+# The loss by which clients train unless `local` names another one.
+LOSS = "mean cross-entropy"
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -71,6 +74,11 @@ class Observation:
     candidates: np.ndarray | None = None
     work: Work = field(default_factory=Work)
     own: nn.Module | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether clients are taken to train by the mean cross-entropy, as they are unless it is known."""
+        return bool(self.local.get("loss", LOSS) == LOSS)
 
     @property
     def rounds(self) -> int:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from leakbench.attacks.exact import any_loss
 from leakbench.attacks.exact.first_layer import FirstLayer
-from leakbench.attacks.exact.span import PARALLEL, Span, unit_rows, unlike
+from leakbench.attacks.exact.span import PARALLEL, Span, null, unit_rows, unlike
 
 # The number of neurons beyond the rank that a sample must close; with fewer, zeros prove nothing.
 SPARE = 8
@@ -22,12 +23,6 @@ CHANCE = 1e-9
 NEARLY = 1e-3
 # The least value that the brightest pixel of a sample may have, as a share of the range.
 FAINT = 0.2
-
-
-def null(rows: Tensor) -> Tensor:
-    """Return the direction [rank] that is nearest to orthogonal to all rows [n, rank]."""
-    vectors: Tensor = torch.linalg.eigh(rows.T @ rows).eigenvectors
-    return vectors[:, 0]
 
 
 class Alone(NamedTuple):
@@ -79,8 +74,10 @@ def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, 
     A ReLU adds nothing to neurons that are closed for a sample, and a nearly known sample tells which neurons
     these are. So its column is as exact as the gradient, whatever the sample's own error. The direction found
     is a column if it is zero in all of these neurons, and if there are more of them than any direction could
-    be zero in.
+    be zero in. If the network behind the layer is known, but not the loss, its derivative gives the column.
     """
+    if layer.any_loss:
+        return any_loss.columns_of(layer, seen, samples)
     return _of_closed(seen, _closed(layer, samples))
 
 
@@ -90,6 +87,8 @@ def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
     The last sample is orthogonal to all other columns, which determines it up to its scale. Pixels must lie
     in their range, which bounds the scale. Few neurons are closed for a part of the possible scales only.
     """
+    if layer.any_loss:
+        return any_loss.last_column(layer, seen, columns)
     ray = null(columns) * seen.values @ seen.right
     rays = torch.stack([ray, -ray])
     most = torch.where(rays > 0, layer.high / rays, layer.low / rays).nan_to_num(torch.inf).amin(1)

@@ -30,6 +30,7 @@ class FirstLayer:
     it.
     of_batch: whether the layer reads pixels that are normalised by their own batch, of which the server knows
     neither mean nor deviation.
+    plain: whether the loss is the mean cross-entropy.
     """
 
     weight: Tensor
@@ -41,6 +42,23 @@ class FirstLayer:
     high: Tensor
     logits: Callable[[Tensor], Tensor] | None
     of_batch: bool = False
+    plain: bool = True
+
+    @property
+    def known(self) -> bool:
+        """Whether what a sample adds is known: the loss, and the network behind the layer."""
+        return self.plain and self.logits is not None
+
+    @property
+    def any_loss(self) -> bool:
+        """Whether the network behind the layer is known, but not the loss."""
+        return self.logits is not None and not self.plain
+
+    @property
+    def scores(self) -> int:
+        """The number of scores that the network gives a sample."""
+        assert self.logits is not None
+        return self.logits(self.bias[None]).shape[1]
 
     def caused(self, samples: Tensor) -> Tensor:
         """Return what each sample would add to `offset` if it had each class, [n, classes, neurons].
@@ -49,7 +67,7 @@ class FirstLayer:
         (Jᵀp − J[l]) / batch, because the loss is the mean cross-entropy (Shariati and Alambardar Meybodi,
         arXiv:2609.09659, the certificate of a recovered sample).
         """
-        logits, jacobian = self._linear(samples)
+        logits, jacobian = self.linear(samples)
         mean = torch.einsum("nk,nkm->nm", logits.softmax(1), jacobian)
         return (mean[:, None] - jacobian) / self.batch
 
@@ -61,14 +79,14 @@ class FirstLayer:
         Jᵀ (diag p − p pᵀ) J W / batch, with W the layer's weight. Behind activations that bend, this leaves
         out how J moves.
         """
-        logits, jacobian = self._linear(samples)
+        logits, jacobian = self.linear(samples)
         share = logits.softmax(1)
         slopes = jacobian @ (self.weight @ basis.T)
         slopes -= torch.einsum("nk,nkr->nr", share, slopes)[:, None]
         moved = jacobian.transpose(1, 2) @ (share[:, :, None] * slopes)
         return moved.norm(dim=2) / (self.batch * len(basis) ** 0.5)
 
-    def _linear(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+    def linear(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits [n, classes] and J, their derivative by the layer's output."""
         assert self.logits is not None
         output = (samples @ self.weight.T + self.bias).requires_grad_(True)
@@ -132,6 +150,7 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
                     high=high,
                     logits=None if masked else _behind(model, layer, noise),
                     of_batch=of_batch,
+                    plain=observation.plain,
                 ),
             )
 

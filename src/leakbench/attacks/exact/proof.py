@@ -74,7 +74,9 @@ def read_twice(
     outside = (samples - read @ seen.right).norm(dim=1) / samples.norm(dim=1)
     near = outside < (MARGIN * seen.noise * seen.values[0] / seen.values[-1]).clamp(LEAST, MOST)
     held = (read * columns / seen.values).sum(1, keepdim=True)
-    proven = (neurons > 1) & near & zero & alone(layer, seen, samples, columns).proven
+    proven = (neurons > 1) & near & zero
+    if not layer.any_loss:
+        proven &= alone(layer, seen, samples, columns).proven
     return torch.full((len(samples),), -1), proven, columns @ seen.left.T / held
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from leakbench.attacks.exact.any_loss import of_any_loss
 from leakbench.attacks.exact.first_layer import FirstLayer, first_layers
 from leakbench.attacks.exact.levels import of_levels
 from leakbench.attacks.exact.proof import of_all, proof
@@ -42,8 +43,12 @@ def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> Solved:
     opened = (rows @ columns.T).abs() > seen.zero
     outputs = (samples @ layer.weight.T + layer.bias).T[alive] > 0
     agree = opened == outputs if layer.logits else outputs | ~opened
-    if layer.logits is None:
-        labels, proven = torch.full((len(samples),), -1), of_all(layer, seen, samples, columns)
+    if not layer.known:
+        labels = torch.full((len(samples),), -1)
+        if layer.logits is None:
+            proven = of_all(layer, seen, samples, columns)
+        else:
+            proven = of_any_loss(layer, seen, samples, columns)
     else:
         labels, proven, _ = proof(layer, seen, samples, samples.new_full((len(samples),), seen.noise))
     return Solved(samples[proven], labels[proven], float(agree.double().mean()))

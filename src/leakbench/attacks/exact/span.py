@@ -73,6 +73,12 @@ def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
     return Span(basis @ left[:, :rank], values[:rank], right[:rank], noise, entry)
 
 
+def null(rows: Tensor) -> Tensor:
+    """Return the direction [rank] that is nearest to orthogonal to all rows [n, rank]."""
+    vectors: Tensor = torch.linalg.eigh(rows.T @ rows).eigenvectors
+    return vectors[:, 0]
+
+
 def unit_rows(left: Tensor) -> tuple[Tensor, Tensor]:
     """Return the live rows of a basis [neurons, rank] at length one, and which [neurons] are alive."""
     length = left.norm(dim=1)

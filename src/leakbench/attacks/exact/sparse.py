@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from leakbench.attacks.exact.columns import null
-from leakbench.attacks.exact.span import PARALLEL, first_alike, unit_rows
+from leakbench.attacks.exact.span import PARALLEL, first_alike, null, unit_rows
 
 # The fixed points, in units in which entries have a mean square of one. The width of the zero falls slowly
 # down to NARROW and then fast down to LAST, with STEPS steps at each width. The next batch of starts takes
