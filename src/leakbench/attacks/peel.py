@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from leakbench.attacks import capable
-from leakbench.attacks.exact.columns import NEARLY, columns_of, last_column
+from leakbench.attacks.exact.columns import columns_of, last_column
 from leakbench.attacks.exact.first_layer import FirstLayer
 from leakbench.attacks.exact.proof import proof, read_twice
 from leakbench.attacks.exact.published import as_published
@@ -34,8 +34,8 @@ ALIKE = 100.0
 SLACK = 1e-3
 # Two samples count as one if their distance is less than this share of their length.
 SAME = 1e-2
-# Less than this share of a column's largest entry counts as zero, and columns that are as near count as one.
-NONE = 1e-6
+# Two columns count as one if the cosine of their angle differs from one by less than this.
+SAME_COLUMN = 1e-6
 
 
 @capable(rounds_at_once=1)
@@ -87,16 +87,18 @@ def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> Solved:
         samples, labels = torch.cat([samples, found]), torch.cat([labels, classes])
         added = torch.cat([added, caused])
         slope, offset = slope - caused.T @ found, offset - caused.sum(0)
-        kept = _of_own_column(layer, samples, added)
+        # In a network with one score, all neurons that are open for the same samples mix them alike. So many
+        # neurons may hold a mixture, which has the column of one of its samples. Nothing tells which is which
+        # before all columns are known.
+        kept = layer.known | ~_alike(added).any(1)
         if not kept.all():
             samples, labels, added = samples[kept], labels[kept], added[kept]
             slope, offset = layer.slope - added.T @ samples, layer.offset - added.sum(0)
         if len(samples) == known:
             break
         error = torch.hypot(error, _carried(layer, seen, found, caused, share))
-    # A mixture that is no sample has the column of one, so that all columns may be known.
     columns = columns_of(layer, seen, claimed)[0]
-    columns = columns[~_alike(columns).tril(-1).any(1)]
+    columns = columns[~_alike(columns).tril().any(1)]
     if layer.any_loss and len(columns) == len(seen.values) - 1:
         columns = torch.cat([columns, last_column(layer, seen, columns)])
     if len(columns) == len(seen.values):
@@ -147,29 +149,10 @@ def _certified(
     return samples[kept], labels[kept], caused[kept], share[kept]
 
 
-def _of_own_column(layer: FirstLayer, samples: Tensor, added: Tensor) -> Tensor:
-    """Return which samples to keep, bool [n]: those that open the neurons of their column, of which no other
-    sample has the column.
-
-    In a network with one score, all neurons that are open for the same samples mix them alike. So many
-    neurons may hold a mixture (`read_twice`), which has the column of one of its samples but opens other
-    neurons. If nothing hides open neurons, as dropout does, some sample has all that it opens in its column.
-    Then every sample must. Of several samples with one column the best is kept, and none if two are as good.
-    A mixture that opens the neurons of one of its samples passes, unless all columns are found.
-    """
-    if layer.known or not len(samples):
-        return torch.ones(len(samples), dtype=torch.bool)
-    outputs = samples @ layer.weight.T + layer.bias
-    opened = outputs > NEARLY * outputs.abs().amax(1, keepdim=True)
-    missing = (opened & (added.abs() <= NONE * added.abs().amax(1, keepdim=True))).sum(1)
-    rivals = _alike(added).fill_diagonal_(False) & (missing <= missing[:, None])
-    return ~rivals.any(1) & ((missing == 0) | (missing > 0).all())
-
-
 def _alike(columns: Tensor) -> Tensor:
-    """Return which of n columns are one up to their length, bool [n, n]."""
+    """Return which of n columns are like an earlier or a later one, up to its length, bool [n, n]."""
     unit = columns / columns.norm(dim=1, keepdim=True)
-    return (unit @ unit.T).abs() > 1 - NONE
+    return ((unit @ unit.T).abs() > 1 - SAME_COLUMN).fill_diagonal_(False)
 
 
 def _carried(layer: FirstLayer, seen: Span, samples: Tensor, caused: Tensor, share: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
 from leakbench.audit.findings import in_all, merged, pictures
 from leakbench.audit.network import untrained
-from leakbench.audit.predictions import look
+from leakbench.audit.predictions import look, unmoved
 from leakbench.audit.recorded import Options, one, recorded
 from leakbench.audit.remedies import Change, remedies
 from leakbench.audit.replay import Round, watched
@@ -152,6 +152,7 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         (played.precision, f"Layers compute in {played.precision}, so the update is rounded. Searches "
          "compute in float32. An attacker who knows the precision may find more."),
         (frozen, f"{frozen} are not trained, so nothing is sent of them, and attacks leave them out."),
+        (still := unmoved(observation), f"{still}."),
         (observation.dropout, "Dropout masks are the client's secret; attacks leave dropout out."),
         (played.kind == "gradient", "One local step sends its gradient in float32 (FedSGD)."),
     ]  # fmt: skip

@@ -190,6 +190,18 @@ class Look:
     degrees: list[int] = field(default_factory=list)
 
 
+def unmoved(observation: Observation) -> str:
+    """Return in words that most tensors of an update are zero, or "" if they are not."""
+    updates = observation.updates
+    still = sum(not update.any() for update in updates.values())
+    if still <= len(updates) // 2:
+        return ""
+    return (
+        f"{still} of {len(updates)} tensors have an update of zero, which tells nothing (a last layer that "
+        "begins at zero lets no gradient pass)"
+    )
+
+
 def look(observation: Observation, truth: Truth | None) -> Look:
     """Return what closed forms say of the update of one client."""
     # Less can be said without the private records, and nothing is predicted for a loss that is not plain.
@@ -211,12 +223,8 @@ def look(observation: Observation, truth: Truth | None) -> Look:
             if of_batch
             else f"{len(norms)} layers go by what they were sent, and send nothing of the batch"
         )
-    still = [name for name in observation.updates if not observation.updates[name].any()]
-    if len(still) > len(observation.updates) // 2:
-        found.facts["nothing sent"] = (
-            f"{len(still)} of {len(observation.updates)} tensors have an update of zero, which tells nothing "
-            "(a last layer that begins at zero lets no gradient pass)"
-        )
+    if still := unmoved(observation):
+        found.facts["nothing sent"] = still
     with _noting(found, "second derivatives"):
         if not observation.dropout and (off := second_derivatives(model, noise(observation)[:2])):
             found.facts["second derivatives"] = (

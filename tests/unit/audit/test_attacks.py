@@ -160,6 +160,30 @@ def test_a_network_whose_output_is_reshaped_is_searched(make: Any, monkeypatch: 
     assert (found.why_not, found.trials >= 3) == ("", True)
 
 
+@pytest.mark.parametrize(
+    ("each", "trials", "why"),
+    [(8.0, 1, ""), (20.0, 0, "not run: 5 iterations of one trial take 100 s (--budget)")],
+)
+def test_a_search_runs_one_trial_where_there_is_no_time_for_more(
+    each: float, ran: bool, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leakbench.audit.attacks.FEWEST", 5)
+    monkeypatch.setattr("leakbench.audit.attacks._cost", lambda *_: (0.0, each))
+    torch.manual_seed(0)
+    network, batch, loss = single(2)
+    found = attack("invg", *observed(network, batch, loss=loss), 60, longest=5)
+    assert (found.trials > 0, found.why_not) == (ran, why)
+
+
+def test_an_audit_takes_it_for_granted_that_zeros_tell_nothing() -> None:
+    network = mlp(40, 20)
+    last = [each for each in network.modules() if isinstance(each, nn.Linear)][-1]
+    nn.init.zeros_(last.weight)
+    found = of_client(client_of(network, 40, records=8), 5, lambda line: None)
+    (told,) = (each for each in found.assumptions if "an update of zero" in each)
+    assert told.startswith("4 of 6 tensors")
+
+
 def test_labels_and_members_are_found() -> None:
     found = of_client(client_of(mlp(200), 40, records=8, steps=2), 5, lambda line: None)
     told = {each.title: each.line for each in found.besides}
