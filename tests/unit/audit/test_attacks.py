@@ -161,8 +161,8 @@ def test_a_network_whose_output_is_reshaped_is_searched(make: Any, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("each", "trials", "why"),
-    [(8.0, 1, ""), (20.0, 0, "not run: 5 iterations of one trial take 100 s (--budget)")],
+    ("each", "ran", "why"),
+    [(8.0, True, ""), (20.0, False, "not run: 5 iterations of one trial take 100 s (--budget)")],
 )
 def test_a_search_runs_one_trial_where_there_is_no_time_for_more(
     each: float, ran: bool, why: str, monkeypatch: pytest.MonkeyPatch
