@@ -97,8 +97,9 @@ def _add_images(
     lost = (group["status"] != "ok").to_numpy()
     named = Trials(cluster, trial, failed, update)
     seeds = group["seed"].unique()
-    # An attack that infers labels alone has one row for each update.
-    one_each = condition["local_samples"] > 1 and group["update"].is_unique
+    # An attack that infers labels alone has one row for each update, and no image.
+    pictured = any(METRICS[m].of == "images" and m in group and group[m].notna().any() for m in metrics)
+    one_each = not pictured and condition["local_samples"] > 1 and group["update"].is_unique
     for metric in metrics:
         declared = METRICS[metric]
         if declared.of != "models" and metric in group and not group[metric].isna().all():
