@@ -147,8 +147,8 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         (not played.plain_steps, f"Clients train with {played.optimiser}. Attacks take its steps for plain "
          "SGD, so they may find less than an attacker who inverts the optimiser."),
         (not played.plain_loss, f"The loss: {played.loss}. Exact attacks prove records by the network's "
-         "derivative, which needs no loss, and name no labels. Searches take it for the mean cross-entropy, and "
-         "seek its labels. No label counts are read. An attacker who knows the loss may find more."),
+         "derivative, which needs no loss, and name no labels. Searches take it for the mean cross-entropy "
+         "and seek its labels. No label counts are read. An attacker who knows the loss may find more."),
         (played.precision, f"Layers compute in {played.precision}, so the update is rounded. Searches "
          "compute in float32. An attacker who knows the precision may find more."),
         (frozen, f"{frozen} are not trained, so nothing is sent of them, and attacks leave them out."),
