@@ -30,8 +30,9 @@ from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 from leakbench.papers.bibliography import source
 
-# TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of a search.
-TRIALS, FEWEST = 3, 100
+# TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of each. SHORTEST: those of
+# a single trial where there is no time for more.
+TRIALS, FEWEST, SHORTEST = 3, 100, 20
 # SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration. MARGIN:
 # the factor on these times for a whole search.
 SHORT, LONGER, MARGIN = 2, 22, 1.5
@@ -125,14 +126,16 @@ def _matching(
     found.sought = entry["labels"] == "joint"
     start, each = _cost(entry, observation)
     spent = time.perf_counter() - begun
-    # One trial shows what it reads, though its failure says little.
-    trials = TRIALS if spent + TRIALS * (start + FEWEST * each) <= most else 1
-    needed = trials * (start + FEWEST * each)
-    if spent + needed > most:
-        found.why_not = f"not run: {FEWEST} iterations of one trial take {needed:.0f} s (--budget)"
+    # A shorter search shows what it reads, though its failure says little.
+    for trials, fewest in ((TRIALS, FEWEST), (1, FEWEST), (1, SHORTEST)):
+        needed = trials * (start + fewest * each)
+        if spent + needed <= most:
+            break
+    else:
+        found.why_not = f"not run: {fewest} iterations of one trial take {needed:.0f} s (--budget)"
         return
     limit = max(limit, spent + needed)
-    length = max(FEWEST, int(((limit - spent) / trials - start) / each))
+    length = max(fewest, int(((limit - spent) / trials - start) / each))
     found.iterations = length = min(length, longest)
     entry |= {"parameters": entry["parameters"] | {"iterations": length}}
     left_for_one = begun + limit - start - length * each

@@ -329,7 +329,10 @@ def replay(opened: Tensor) -> int:
 
 def _of_labels(model: nn.Module, observation: Observation) -> str:
     if not plain(observation):
-        return "the loss is not the mean cross-entropy: label counts are not read off it"
+        return (
+            "the loss is not the mean cross-entropy: label counts are not read off it, and searches seek the "
+            "targets with the records"
+        )
     if why := uncountable(observation):
         return f"{why}: label counts are not read off it"
     if f"{last_dense(model)}.bias" in observation.updates:

@@ -167,7 +167,7 @@ def test_a_network_whose_output_is_reshaped_is_searched(make: Any, monkeypatch: 
 def test_a_search_runs_one_trial_where_there_is_no_time_for_more(
     each: float, ran: bool, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leakbench.audit.attacks.FEWEST", 5)
+    monkeypatch.setattr("leakbench.audit.attacks.SHORTEST", 5)
     monkeypatch.setattr("leakbench.audit.attacks._cost", lambda *_: (0.0, each))
     torch.manual_seed(0)
     network, batch, loss = single(2)
