@@ -30,7 +30,7 @@ from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 from leakbench.papers.bibliography import source
 
-# TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of each. SHORTEST: those of
+# TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of each. SHORTEST: of
 # a single trial where there is no time for more.
 TRIALS, FEWEST, SHORTEST = 3, 100, 20
 # SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration. MARGIN:
