@@ -12,7 +12,7 @@ from leakbench.attacks.exact.first_layer import FirstLayer
 from leakbench.attacks.exact.span import Span, null
 
 # The margin over the noise of the update; the rounding of sines, and the largest that still proves a sample.
-MARGIN, LEAST, MOST = 100.0, 1e-7, 0.1
+MARGIN, LEAST, MOST = 100.0, 1e-7, 0.001
 # A second direction in which both spans meet this nearly leaves the column open.
 APART = 10.0
 # Numbers that are computed at once.
