@@ -30,6 +30,7 @@ SOURCES = {
     "hayes": "certified probability",
     "gdpr": "Article 35: impact assessment",
     "edpb": "extraction of personal data from models",
+    "wp29": "singling out, linkability, inference",
     "edps": "leaks through updates",
 }
 
@@ -192,6 +193,27 @@ class Audit:
             return f"No attack gave a result{beside}: {why}"
         return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
 
+    def answers(self) -> dict[str, str]:
+        """Return the answer to each question of a privacy officer, in the words of data protection boards."""
+        read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
+        least = "at least " if self.least else ""
+        exactly = f"{read} were read value by value" if read else "none was read exactly"
+        if seen:
+            single = f"Yes: {least}{seen} {of} can be told from all others, and {exactly}."
+        elif self.ran():
+            single = f"Not shown: the attacks that ran neither read nor recognised any {of}."
+        else:
+            single = "Not tested: no attack on records could run."
+        told = {each.title: each for each in self.besides}
+        found = {"Singling out": single}
+        for question, title in {"Linkability": "membership", "Inference": "label counts"}.items():
+            line = told[title].line if title in told else "no such attack fits this client"
+            line = (
+                line if title in told and told[title].ran else f"not tested: {line.removeprefix('not run: ')}"
+            )
+            found[question] = f"{line[:1].upper()}{line[1:]}."
+        return found
+
     def by_attacker(self) -> list[dict[str, Any]]:
         """Return what each attacker finds, who also runs the attacks of those before."""
         rows = []
@@ -214,6 +236,7 @@ class Audit:
         summary = {
             "headline": self.headline(), "exposed": self.exposed(), "recognisable": self.recognisable(),
             "labelled": self.labelled(), "attackers": self.by_attacker(), "ran": self.ran(),
+            "answers": self.answers(),
         }  # fmt: skip
         return summary | value
 
