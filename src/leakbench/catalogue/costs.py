@@ -19,11 +19,13 @@ from leakbench.catalogue.signature import constant, module_file
 
 
 class Work(NamedTuple):
-    """The work of a job: millions of operations in convolutions, products; thousands of calls of torch."""
+    """The work of a job: millions of operations in narrow convolutions, products and wide convolutions, and
+    thousands of calls of torch."""
 
     convolutions: float = 0.0
     products: float = 0.0
     calls: float = 0.0
+    wide: float = 0.0
 
     def times(self, factor: float) -> "Work":
         return Work(*(factor * each for each in self))
@@ -36,8 +38,12 @@ class Work(NamedTuple):
         return sum(each / rate for each, rate in zip(self, speed or REFERENCE, strict=True))
 
 
-# What one core of an Intel Xeon with AVX-512 does in a second (`jobs/plan.py` measures it).
-REFERENCE = Work(convolutions=60_000, products=80_000, calls=100)
+# What one core of an Intel Xeon with AVX-512 does in a second (`jobs/plan.py` measures it). Wide convolutions
+# are booked like narrow ones, for a scale's choice of cells follows from these numbers.
+REFERENCE = Work(convolutions=60_000, products=80_000, calls=100, wide=60_000)
+# Networks of so many millions of operations for an image of 32×32 have convolutions of 64 channels and more,
+# which are faster than those of a LeNet.
+WIDE = 500
 
 
 class Network(NamedTuple):
@@ -154,7 +160,8 @@ def _passes(
     own = network(victim, shape)
     if own.dense:
         return Work(0, images * passes * own.operations, own.layers * calls)
-    return Work(images * passes * (own.operations + moved), 0, own.layers * calls)
+    passed, called = images * passes * (own.operations + moved), own.layers * calls
+    return Work(0, 0, called, passed) if own.operations >= WIDE else Work(passed, 0, called)
 
 
 def starts(federation: Spec) -> int:

@@ -27,8 +27,9 @@ def _seconds(once: Callable[[], object], times: int) -> float:
 def measured() -> Work:
     """Return what one core of this machine does in a second, in the form of `costs.REFERENCE`.
 
-    The probes have the size of a job's operations: a pass forth and back through a convolution of LeNet, a
-    product of matrices, and a step of SGD on a network whose operations take no time compared to the calls.
+    The probes have the size of a job's operations: a pass forth and back through a convolution of LeNet, and
+    through one of ResNet20-4, a product of matrices, and a step of SGD on a network whose operations take no
+    time compared to the calls.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -37,6 +38,7 @@ def measured() -> Work:
         for each in (images, filters):
             each.requires_grad_()
         convolution = STEP * 2 * 64 * 12 * 12 * 25 * 16 * 16 / 1e6
+        pictures, wide = torch.rand(1, 64, 32, 32).requires_grad_(), torch.rand(64, 64, 3, 3).requires_grad_()
         matrix = torch.rand(512, 512)
         product = 2 * 512**3 / 1e6
         network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
@@ -53,6 +55,15 @@ def measured() -> Work:
             / _seconds(lambda: functional.conv2d(images, filters, padding=2).sum().backward(), 10),
             product / _seconds(lambda: matrix @ matrix, 20),
             3 * STEPPED / _seconds(step, 200),
+            STEP
+            * 2
+            * 64
+            * 64
+            * 9
+            * 32
+            * 32
+            / 1e6
+            / _seconds(lambda: functional.conv2d(pictures, wide, padding=1).sum().backward(), 10),
         )
     finally:
         torch.set_num_threads(threads)
