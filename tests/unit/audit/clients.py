@@ -38,14 +38,14 @@ def frozen(network: nn.Module, *names: str) -> nn.Module:
 class Own(nn.Module):
     """A network that computes what a function says, from parts of its own."""
 
-    def __init__(self, computes: Callable[[Any, Tensor], Tensor], **parts: nn.Module) -> None:
+    def __init__(self, computes: Callable[..., Tensor], **parts: nn.Module) -> None:
         super().__init__()
         self.computes = computes
         for name, part in parts.items():
             self.add_module(name, part)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.computes(self, x)
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.computes(self, *inputs)
 
 
 def client_of(
