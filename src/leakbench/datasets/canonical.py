@@ -37,14 +37,10 @@ class Found:
 
 
 class Damaged(Exception):
-    """A file of a data set is missing, cut short or altered.
+    """A file or folder of a data set is missing, cut short or altered.
 
-    The exception carries what a one-line message needs.
-
-    file: the file, or a folder.
-    what: what was found in place of a whole file, in words.
-    tensor: the name of the tensor that was being read; empty if none is known.
-    expected: what was expected, in words; if empty, `refusal` finds words for it.
+    `what` says what was found in place of a whole file, `tensor` which tensor was being read, if one is
+    known, and `expected` what was expected; if it is empty, `refusal` finds words for it.
     """
 
     def __init__(self, file: Path, what: str, tensor: str = "", expected: str = "") -> None:
@@ -131,9 +127,8 @@ def _check(found: Found) -> None:
 def verify(found: Found, pinned: Mapping[str, str]) -> dict[str, str]:
     """Return tensor name → digest for every tensor that was found.
 
-    `pinned` maps tensor name → expected canonical sha256; it is empty for a set that is not pinned. Raises
-    Damaged for the first tensor that has another digest or is not pinned while others are, and for images or
-    labels that no data set can have.
+    Raises Damaged for the first tensor whose digest is not that of `pinned` or that is not pinned while
+    others are, and for images or labels that no data set can have.
     """
     _check(found)
     digests = {name: digest(array) for name, array in sorted(found.tensors.items())}

@@ -85,15 +85,10 @@ def attack_rows(
 def token_rows(
     tensors: Mapping[str, np.ndarray], hidden: Hidden, client: int, names: Sequence[str]
 ) -> pd.DataFrame:
-    """Return what the metrics say of the set of tokens of each update, and of each null update.
+    """Return what the metrics of candidates say of the set of tokens of each update, and of each null update.
 
     Members are the tokens that a sentence's layers read, all but the last. The null baseline beside those of
     candidates takes the most frequent tokens of public text, as many as an update has.
-
-    tensors: the attack's guesses.
-    hidden: the truth of the capture.
-    client: the number of the client.
-    names: the metrics, those of candidates.
     """
     counts = hidden.token_counts().sum(1)
     samples = hidden.secret[f"images/{client}"].shape[1]

@@ -20,14 +20,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Hidden:
-    """What is hidden from the attacker, and what is made of it once for all attacks on one capture.
+    """What is hidden from the attacker: the truth of a capture, the data set, and the victim's file.
 
-    secret: the tensors of the truth.
-    facts: the facts of the truth.
-    arrays: the arrays of the data set.
-    victim: the victim's file.
-    columns: of tabular records, what their values mean.
-    made: key → what attacks on one capture share.
+    `made` keeps what attacks on one capture share, by key.
     """
 
     secret: Mapping[str, np.ndarray]
