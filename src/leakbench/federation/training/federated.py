@@ -182,19 +182,10 @@ def play_round(
 ) -> Played:
     uploads, fits = [], []
     train = train or partial(train_locally, defence=defence)
+    epochs, size, lr = training["local_epochs"], training["batch_size"], decayed(training, turn)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):
         hold(client.model, server)
-        fits.append(
-            train(
-                client,
-                training["local_epochs"],
-                training["batch_size"],
-                decayed(training, turn),
-                prepare,
-                rng,
-                task_of(training),
-            )
-        )
+        fits.append(train(client, epochs, size, lr, prepare, rng, task_of(training)))
         uploads.append(sent(client, server, defence, rng))
         received(uploads[-1], server, number)
     samples, losses = [len(client.labels) for client in clients], [fit.loss for fit in fits]

@@ -18,7 +18,7 @@ COARSE = 4
 
 @dataclass(frozen=True)
 class Examined:
-    """Images to measure a model on, and which of them the published rule counts, bool [n], if there is one."""
+    """Images to measure a model on; `counted` are those that the published rule counts, bool [n], if any."""
 
     images: Tensor
     labels: Tensor

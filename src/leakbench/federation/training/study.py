@@ -229,14 +229,8 @@ def study(
     images, labels, owners = training_images(sources, training["images"])
     rng = np.random.default_rng(stream("shares", image["name"], seed))
     places, held = hold_out(len(labels), training["validation"], rng)
-    shares = divide(
-        labels[places],
-        training["clients"],
-        training["split"],
-        training["alpha"],
-        rng,
-        None if owners is None else owners[places],
-    )
+    whose, among = None if owners is None else owners[places], training["clients"]
+    shares = divide(labels[places], among, training["split"], training["alpha"], rng, whose)
     reasons = {name: absent([path]) or lacking(path, "test") for name, path in files.items()}
     tests = {name: examined(files[name], training["evaluate"]) for name, why in reasons.items() if not why}
     defence = defences.build(spec["defence"]["module"], spec["defence"]["parameters"])
