@@ -263,17 +263,13 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
             whole.append(x)
 
     watch = _Watch(images[:2])
-    hooks = [
-        layer.register_forward_pre_hook(lambda _, inputs: watch.note(inputs)) for layer in model.modules()
-    ]
-    hooks += [
-        layer.register_forward_hook(lambda _, inputs, output: watch.note(output)) for layer in model.modules()
-    ]
-    hooks += [
-        layer.register_forward_pre_hook(lambda _, inputs, name=name: read(name, inputs[0]))
-        for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear)
-    ]
+    hooks = []
+    for layer in model.modules():
+        hooks.append(layer.register_forward_pre_hook(lambda _, inputs: watch.note(inputs)))
+        hooks.append(layer.register_forward_hook(lambda _, inputs, output: watch.note(output)))
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear):
+            hooks.append(layer.register_forward_pre_hook(lambda _, given, name=name: read(name, given[0])))
     with hooked(hooks), watch:
         model(images[:2])
     if not found:
@@ -355,19 +351,15 @@ def describe(model: nn.Module) -> list[dict[str, str]]:
             case nn.MaxPool2d():
                 row = {"layer": "maxpool", "size": f"{layer.kernel_size},{layer.kernel_size}"}
             case nn.Upsample():
-                row = {
-                    "layer": "up-sampling nearest",
-                    "size": "{0},{0}".format(int(float(str(layer.scale_factor)))),
-                }
+                times = int(float(str(layer.scale_factor)))
+                row = {"layer": "up-sampling nearest", "size": f"{times},{times}"}
             case nn.BatchNorm2d():
                 row = {"layer": "batchnorm"}
             case nn.Flatten():
                 row = {"layer": "flatten"}
             case nn.Unflatten():
-                row = {
-                    "layer": "reshape",
-                    "size": ",".join(str(n) for n in tuple(layer.unflattened_size)[1:]),
-                }
+                sides = tuple(layer.unflattened_size)[1:]
+                row = {"layer": "reshape", "size": ",".join(map(str, sides))}
             case nn.ReLU() | nn.Sigmoid() | nn.Tanh():
                 if rows:
                     rows[-1]["activation"] = type(layer).__name__.lower()

@@ -103,13 +103,15 @@ def in_bytes(*bits: int) -> list[int]:
     return [-(-each // 8) for each in bits]
 
 
+ALL = [("none", {}), ("gaussian", {"scale": 0.1}), ("laplacian", {"scale": 0.1}), ("clip", {"norm": 1.0})]
+
+
 # 1 of 100 and 1 of 10: a place of 32 bits is shorter than 100 bits, and longer than 10. Of a half, 50 and 5
 # are sent; the second round has only 40 that are not zero.
 @pytest.mark.parametrize(
     ("module", "parameters", "bits"),
     [
-        *((name, given, [440 * 8] * 2) for name, given in
-          [("none", {}), ("gaussian", {"scale": 0.1}), ("laplacian", {"scale": 0.1}), ("clip", {"norm": 1.0})]),
+        *((name, given, [440 * 8] * 2) for name, given in ALL),
         ("prune", {"share": 0.01}, [64 + 32 + 10] * 2),
         ("prune", {"share": 0.5}, [100 + 50 * 32 + 10 + 5 * 32, 100 + 40 * 32 + 10 + 5 * 32]),
         # A bit for each sign and a number; zeros take a second bit.

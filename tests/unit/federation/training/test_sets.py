@@ -130,8 +130,7 @@ def test_each_image_is_a_moved_or_mirrored_copy() -> None:
     for image, varied in zip(x, flip_crop(x, rng), strict=True):
         padded = [torch.nn.functional.pad(own, [PADDING] * 4) for own in (image, image.flip(-1))]
         moves = product((0, 1), range(2 * PADDING + 1), range(2 * PADDING + 1))
-        hits = [move for move in moves
-                if torch.equal(padded[move[0]][:, move[1] : move[1] + 6, move[2] : move[2] + 5], varied)]  # fmt: skip
+        hits = [(n, y, x) for n, y, x in moves if torch.equal(padded[n][:, y : y + 6, x : x + 5], varied)]
         # Where next to nothing of an image is left, several variants may agree.
         assert hits or not varied.any()
         seen |= set(hits[:1])
