@@ -15,9 +15,9 @@ from leakbench.metrics.membership import (
     tpr_at_fpr_0,
     tpr_at_fpr_0_001,
 )
-from leakbench.metrics.prices import of_rounds
 from leakbench.metrics.records import TOLERANCE
 from leakbench.metrics.success import THRESHOLDS, successes
+from leakbench.metrics.updates import of_rounds
 
 
 @pytest.mark.parametrize(("metric", "full"), [("psnr", 20 * math.log10(255)), ("ssim", 1.0), ("mse", 1.0)])

@@ -13,7 +13,6 @@ from leakbench.base.seeds import stream
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import CERTIFIED, EXPECTED, FREQUENT, ORIGINAL, SNAPSHOT, TRANSFORMED
 from leakbench.metrics.identification import POOL
-from leakbench.metrics.prices import of_rounds
 from leakbench.metrics.scoring.candidates import Candidates, Measures, rows_of
 from leakbench.metrics.scoring.certified import bounds, computed
 from leakbench.metrics.scoring.columns import add_distance, add_labels, add_partners, add_prices
@@ -24,6 +23,7 @@ from leakbench.metrics.scoring.labels import label_rows
 from leakbench.metrics.scoring.membership import membership_rows
 from leakbench.metrics.scoring.resources import cheap, gather, judged, open_backbones
 from leakbench.metrics.text import numbers
+from leakbench.metrics.updates import of_rounds
 
 
 def attack_rows(

@@ -9,9 +9,9 @@ from leakbench.metrics.baselines import blank
 from leakbench.metrics.matching import best, match
 from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
-from leakbench.metrics.proofs import false_accepted
 from leakbench.metrics.scoring.resources import Resources
 from leakbench.metrics.text import agreement
+from leakbench.metrics.updates import false_accepted
 
 # Few enough values to stay in a processor's cache from one pass over them to the next.
 WORKING_FLOATS = 1_000_000
