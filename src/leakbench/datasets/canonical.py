@@ -36,6 +36,19 @@ class Found:
     columns: list[Any] = field(default_factory=list)
 
 
+# Split → images, labels, and the file or folder that both were read from.
+Splits = dict[str, tuple[np.ndarray, np.ndarray, Path]]
+
+
+def of_splits(found: Splits, classes: list[str], note: str = "") -> Found:
+    """Return what was found of images and labels."""
+    tensors: dict[str, np.ndarray] = {}
+    for split, (images, labels, _) in found.items():
+        tensors |= {f"{split}/images": images, f"{split}/labels": labels}
+    files = {name: found[name.partition("/")[0]][2] for name in tensors}
+    return Found(tensors, files, classes, note)
+
+
 class Damaged(Exception):
     """A file or folder of a data set is missing, cut short or altered.
 
