@@ -200,18 +200,16 @@ def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
     best = max(made, key=lambda each: (sum(each.levels), sum(each.quality)))
     assert best.images is not None
     order = sorted(range(len(best.levels)), key=lambda i: (best.levels[i], best.quality[i]))
-    of = {
-        order[len(order) // 2]: "median",
-        order[0]: "best for the client",
-        order[-1]: "worst for the client",
-    }
-    places = {which: i for i, which in sorted(of.items(), key=lambda each: -order.index(each[0]))}
+    # Of one or two records, each is shown once.
+    places = {order[-1]: "worst for the client"}
+    places.setdefault(order[len(order) // 2], "median")
+    places.setdefault(order[0], "best for the client")
     return [
         {
             "which": which, "level": LEVELS[best.levels[i]], "r": best.quality[i], "attack": best.title,
             "truth": _png(truth.images[i]), "made": _png(best.images[i]),
         }
-        for which, i in places.items()
+        for i, which in places.items()
     ]  # fmt: skip
 
 
