@@ -62,3 +62,17 @@ def round_of(network: nn.Module, batch: Any = 4, **settings: Any) -> Round:
 
 def observed(network: nn.Module, batch: Any = 4, **settings: Any) -> tuple[Observation, Truth]:
     return view(round_of(network, batch, **settings))
+
+
+def convolutional() -> nn.Module:
+    """Return a network that reads `pictures`, with a batch norm, in training mode."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(),
+        nn.Linear(256, 10),
+    )  # fmt: skip
+
+
+def pictures(records: int = 2) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from clients import client_of, frozen, mlp, observed
+from clients import client_of, convolutional, frozen, mlp, observed, pictures
 from torch import Tensor, nn
 
 from leakbench import attacks
@@ -50,21 +50,8 @@ def test_the_attacks_are_these_in_this_order_with_these_parameters() -> None:
         assert [list(about["entry"][key]) for key in SECTIONS] == [list(meant[key]) for key in SECTIONS]
 
 
-def convolutional() -> nn.Module:
-    torch.manual_seed(0)
-    network = nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10)
-    )
-    return network.eval()
-
-
-def pictures(records: int) -> tuple[Tensor, Tensor]:
-    torch.manual_seed(1)
-    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
-
-
 def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = observed(convolutional(), pictures(1))
+    seen = observed(convolutional().eval(), pictures(1))
     found = attack("invg", *seen, 300, longest=120)
     assert (found.trials >= 3, found.iterations, found.interval is None) == (True, 120, False)
     # A hundredth of a second: no machine finishes a hundred iterations of three trials in it.
@@ -99,7 +86,7 @@ def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
 
     monkeypatch.setattr("leakbench.audit.audit.attack", searched)
     lines: list[str] = []
-    found = of_client(client_of(convolutional(), pictures(2)), 60, lines.append)
+    found = of_client(client_of(convolutional().eval(), pictures(2)), 60, lines.append)
     # Only if that leaves half as much again.
     assert [name for name, _ in asked] == ["invg", "agic", "agic"][: 2 if took > 40 else 3]
     # The share of what would help comes on top.

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from clients import Own, client_of, faces, frozen, mlp, observed, round_of
+from clients import Own, client_of, convolutional, faces, frozen, mlp, observed, pictures, round_of
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.parametrizations import weight_norm
@@ -24,19 +24,6 @@ from leakbench.base.errors import Unfit, UserError
 def rows(records: int = 4) -> tuple[Tensor, Tensor]:
     torch.manual_seed(1)
     return torch.rand(records, 12), torch.arange(records) % 3
-
-
-def convolutional() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(),
-        nn.Linear(256, 10),
-    )  # fmt: skip
-
-
-def pictures(records: int = 2) -> tuple[Tensor, Tensor]:
-    torch.manual_seed(1)
-    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
 
 
 def twice() -> nn.Module:
@@ -86,12 +73,6 @@ def test_an_ordinary_module_is_audited_to_the_page(make: Callable[[], nn.Module]
         assert found.exposed() == 4
 
 
-def test_an_attack_that_fails_says_why_and_the_next_one_runs() -> None:
-    found = attack("invg", *observed(picky(), rows()), 60)
-    assert found.why_not.startswith("fails on this network (IndexError: index out of range")
-    assert (found.levels, found.out_of_time) == ([0] * 4, False)
-
-
 def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise KeyError("network.1.weight")
@@ -105,6 +86,9 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
     assert (by["isolation"].why_not, by["rows_alike"].why_not) == (why, "")
     assert next((each.line, each.ran) for each in besides(*seen)) == (why, False)
     assert attack("fidel", *seen, 60).why_not == why
+    found = attack("invg", *observed(picky(), rows()), 60)
+    assert found.why_not.startswith("fails on this network (IndexError: index out of range")
+    assert (found.levels, found.out_of_time) == ([0] * 4, False)
 
 
 def test_no_reason_advises_what_an_audit_has_no_option_for() -> None:
