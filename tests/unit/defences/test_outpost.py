@@ -34,7 +34,7 @@ def changed(update: Update) -> bool:
 
 
 def test_step_i_is_protected_with_probability_one_over_one_plus_beta_i() -> None:
-    steps, runs = 24, 60
+    steps, runs = 24, 30
     found = sum(torch.tensor([changed(each) for each in sent(steps, seed)]) for seed in range(runs)) / runs
     wanted = 1 / (1 + 0.125 * torch.arange(1, steps + 1))
     # Four deviations of a mean over eight steps.
