@@ -130,7 +130,15 @@ def test_what_is_shared_stands_under_names_of_its_own(
     assert {name for name in tensors if name.split("/", 1)[-1] in SECRET} == more
     places = {"shown": "shown", "sent": "updates"}
     assert {f"{place}/{n}" for key, place in places.items() for n in facts["hidden"][key]} == more
-    assert "norm1." in read_observation(file)[0].in_words()["shared of the secret"]
+    seen, _ = read_observation(file)
+    assert "norm1." in seen.in_words()["shared of the secret"]
+    for name, value in seen.updates.items():
+        assert np.array_equal(value, tensors[f"updates/{name}"])
+    # Arrays of an observation know no file.
+    for array in (*seen.updates.values(), *seen.weights.values(), *seen.shown.values()):
+        while array is not None:
+            assert not hasattr(array, "filename")
+            array = getattr(array, "base", None)
 
 
 @pytest.mark.parametrize(("statistics", "mode"), [("running", "eval"), ("batch", "train")])
@@ -163,14 +171,3 @@ def test_an_undeclared_lock_layer_or_a_key_of_other_rounds_is_refused_in_one_lin
         read_observation(altered(file, short))
     with pytest.raises(Unfit, match=r"shown/norm1.scale.weight is missing .*declares"):
         read_observation(altered(file, {}, shown=["norm1.key", "norm1.scale.weight"]))
-
-
-def test_arrays_of_an_observation_know_no_file(tmp_path: Path) -> None:
-    seen, _ = read_observation(captured(tmp_path, ["key"]))
-    for array in (*seen.updates.values(), *seen.weights.values(), *seen.shown.values()):
-        while array is not None:
-            assert not hasattr(array, "filename")
-            array = getattr(array, "base", None)
-    tensors, _ = read_tensors(tmp_path / "capture.safetensors")
-    for name, value in seen.updates.items():
-        assert np.array_equal(value, tensors[f"updates/{name}"])
