@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakbench.audit.client import Truth
 from leakbench.audit.network import reason
@@ -274,6 +274,7 @@ def within(seconds: float) -> Iterator[None]:
         yield
         return
     before, graded = signal.signal(signal.SIGALRM, ring), torch.is_grad_enabled()
+    methods = nn.Module.__call__, nn.Module.__getattr__
     reported, sys.unraisablehook = sys.unraisablehook, unraisable
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     try:
@@ -282,8 +283,10 @@ def within(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = reported
         signal.signal(signal.SIGALRM, before)
-        # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good.
+        # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good, or
+        # while torch.fx puts back what took the place of these two methods while it traced a network.
         torch.set_grad_enabled(graded)
+        nn.Module.__call__, nn.Module.__getattr__ = methods  # type: ignore[method-assign]
 
 
 def timed(found: Any, limit: float, work: Callable[[], None]) -> None:

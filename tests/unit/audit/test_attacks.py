@@ -159,13 +159,16 @@ def test_labels_are_counted_behind_a_single_logit(rule: str, bias: bool) -> None
 
 
 def test_no_library_catches_the_end_of_the_time_and_gradients_stay_as_they_were() -> None:
-    """It may ring while a block of torch.no_grad() begins or ends, when nothing puts the switch back."""
+    """It may ring while torch.no_grad() or torch.fx ends, when nothing puts back what they change."""
+    method = nn.Module.__call__
     with suppress(OutOfTime), within(0.05):
         torch.set_grad_enabled(False)
+        nn.Module.__call__ = None  # type: ignore[assignment, method-assign]
         with suppress(Exception):
             time.sleep(60)
         pytest.fail("the alarm was caught")
     assert torch.is_grad_enabled()
+    assert nn.Module.__call__ is method
 
 
 def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
