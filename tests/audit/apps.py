@@ -50,16 +50,9 @@ TWO_INPUTS = """
 import torch
 from torch import nn
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 2)
-
-    def forward(self, x, y):
-        return self.layer(x + y)
-
 def client():
-    return Net(), nn.CrossEntropyLoss(), ((torch.rand(3, 4), torch.rand(3, 4)), torch.tensor([0, 1, 0]))
+    batch = (torch.rand(3, 4), torch.rand(3, 4)), torch.tensor([0, 1, 0])
+    return nn.Bilinear(4, 4, 2), nn.CrossEntropyLoss(), batch
 """
 # What a client of Flower returns, besides.
 TRAINS = """

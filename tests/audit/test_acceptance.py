@@ -44,13 +44,10 @@ def with_batch_norm() -> nn.Module:
     )  # fmt: skip
 
 
+BY_BATCH = {"batch norm by": "the batch at hand", "buffers sent": 3}
 BROUGHT = {
     "dropout": (with_dropout, True, {"dropout": "yes", "batch norm by": "none"}),
-    "batch norm, training": (
-        with_batch_norm,
-        True,
-        {"batch norm by": "the batch at hand", "buffers sent": 3},
-    ),
+    "batch norm, training": (with_batch_norm, True, BY_BATCH),
     "batch norm, evaluation": (with_batch_norm, False, {"batch norm by": "sent statistics"}),
 }
 

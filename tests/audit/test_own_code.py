@@ -40,10 +40,7 @@ BAD = {
     "forks that stay": (apps.FORKS_THAT_STAY, "ValueError: beside four forks (my_app.py, line 10)"),
     "exits": (apps.EXITS, "SystemExit: enough"),
     "dies": (apps.DIES, "its process ended without a result"),
-    "returns nonsense": (
-        apps.NONSENSE,
-        "neither returned (model, loss, batch) nor took a step of an optimiser",
-    ),
+    "returns nonsense": (apps.NONSENSE, "neither returned (model, loss, batch) nor took a step of an optim"),
     "two inputs": (apps.TWO_INPUTS, "the batch has several inputs or targets: such models are not audited"),
     "eats memory": (apps.EATS_MEMORY, "more than 1 GB (raise --memory)"),
 }
@@ -78,33 +75,24 @@ def test_a_file_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not [line for line in of_us(tmp_path) if "leakbench" in line]
 
 
-def test_what_a_file_prints_is_counted_and_not_shown(tmp_path: Path) -> None:
-    done = audit(tmp_path, apps.PRINTS)
-    assert done.returncode == 0, done.stderr
-    assert "printed 50 lines" in done.stdout
-    assert "secret" not in done.stdout + done.stderr
-
-
-def test_a_condition_fails_the_build(tmp_path: Path) -> None:
-    done = audit(tmp_path, apps.GOOD, "--fail-if", "exposed > 0 at A..D")
+def test_a_condition_fails_the_build_and_what_a_file_prints_is_counted_and_not_shown(tmp_path: Path) -> None:
+    done = audit(tmp_path, apps.PRINTS, "--fail-if", "exposed > 0 at A..D")
     assert done.returncode == 1, done.stderr
     assert "fails: exposed > 0 at A..D" in done.stdout
+    assert "printed 50 lines" in done.stdout
+    assert "secret" not in done.stdout + done.stderr
     value = json.loads((tmp_path / "out/audit.json").read_text())
     assert value["exposed"] > 0
     assert value["command"] == (
         "leakbench audit my_app.py:client --local-steps 1 --lr 0.01 --budget 10s --memory 4g "
         "--fail-if 'exposed > 0 at A..D'"
     )
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "audit.json",
-        "audit.sarif",
-        "report.html",
-    ]
-    assert audit(tmp_path, apps.GOOD, "--fail-if", "leaks").returncode == 2
+    files = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert files == ["audit.json", "audit.sarif", "report.html"]
 
 
 def test_training_is_watched(tmp_path: Path) -> None:
-    done = audit(tmp_path, apps.TRAINS)
+    done = audit(tmp_path, apps.TRAINS, "--budget", "3s")
     assert done.returncode == 0, done.stderr
     about = json.loads((tmp_path / "out/audit.json").read_text())["about"]
     assert (about["records"], about["optimiser"], about["sends"]) == (8, "SGD at rate 0.1", "new weights")

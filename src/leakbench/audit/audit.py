@@ -80,9 +80,8 @@ def of_observations(
 ) -> Audit:  # fmt: skip
     """Run the stages of an audit on the updates of clients.
 
-    parts: for each round and client, what the client sent, with its records or None if they are unknown.
-    clients: how many parts each round has, in order.
-    repeats: whether each client holds the same records in every round.
+    `parts` has what each client sent in each round, rounds first, with its records or None if they are
+    unknown. `repeats` says whether each client holds the same records in every round.
     """
     begun = time.perf_counter()
     known = look(*parts[0])

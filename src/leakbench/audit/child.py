@@ -100,15 +100,10 @@ def supervised(
 ) -> dict[str, Any]:
     """Run a function, whose lines go to `tell`, in a process of its own and return its result.
 
-    No process that this one starts outlives the call.
-
-    work: the function, as MODULE:NAME; it takes `given` and a function that tells a line.
-    given: its arguments, which are values for JSON, as its result is.
-    what: the name of the code in messages.
-    seconds: of wall time.
-    memory: in gigabytes, of the process and all processes that it starts.
-
-    Raises UserError, in one line, for what goes wrong there.
+    `work` is MODULE:NAME; the function takes `given`, values for JSON, and a function that tells a line, and
+    returns values for JSON. The limit `memory` is in gigabytes, of the process and all that it starts. No
+    process that this one starts outlives the call. Raises UserError, in one line that begins with `what`, for
+    what goes wrong there.
     """
     # Processes whose parent ended become children of this process, so none is lost.
     with suppress(AttributeError):

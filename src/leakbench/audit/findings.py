@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakbench.audit.client import Truth
 from leakbench.audit.network import reason
@@ -201,18 +201,16 @@ def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
     best = max(made, key=lambda each: (sum(each.levels), sum(each.quality)))
     assert best.images is not None
     order = sorted(range(len(best.levels)), key=lambda i: (best.levels[i], best.quality[i]))
-    of = {
-        order[len(order) // 2]: "median",
-        order[0]: "best for the client",
-        order[-1]: "worst for the client",
-    }
-    places = {which: i for i, which in sorted(of.items(), key=lambda each: -order.index(each[0]))}
+    # Of one or two records, each is shown once.
+    places = {order[-1]: "worst for the client"}
+    places.setdefault(order[len(order) // 2], "median")
+    places.setdefault(order[0], "best for the client")
     return [
         {
             "which": which, "level": LEVELS[best.levels[i]], "r": best.quality[i], "attack": best.title,
             "truth": _png(truth.images[i]), "made": _png(best.images[i]),
         }
-        for which, i in places.items()
+        for i, which in places.items()
     ]  # fmt: skip
 
 
@@ -277,6 +275,7 @@ def within(seconds: float) -> Iterator[None]:
         yield
         return
     before, graded = signal.signal(signal.SIGALRM, ring), torch.is_grad_enabled()
+    methods = nn.Module.__call__, nn.Module.__getattr__
     reported, sys.unraisablehook = sys.unraisablehook, unraisable
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     try:
@@ -285,8 +284,10 @@ def within(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = reported
         signal.signal(signal.SIGALRM, before)
-        # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good.
+        # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good, or
+        # while torch.fx puts back what took the place of these two methods while it traced a network.
         torch.set_grad_enabled(graded)
+        nn.Module.__call__, nn.Module.__getattr__ = methods  # type: ignore[method-assign]
 
 
 def timed(found: Any, limit: float, work: Callable[[], None]) -> None:

@@ -36,15 +36,24 @@ class Found:
     columns: list[Any] = field(default_factory=list)
 
 
+# Split → images, labels, and the file or folder that both were read from.
+Splits = dict[str, tuple[np.ndarray, np.ndarray, Path]]
+
+
+def of_splits(found: Splits, classes: list[str], note: str = "") -> Found:
+    """Return what was found of images and labels."""
+    tensors: dict[str, np.ndarray] = {}
+    for split, (images, labels, _) in found.items():
+        tensors |= {f"{split}/images": images, f"{split}/labels": labels}
+    files = {name: found[name.partition("/")[0]][2] for name in tensors}
+    return Found(tensors, files, classes, note)
+
+
 class Damaged(Exception):
-    """A file of a data set is missing, cut short or altered.
+    """A file or folder of a data set is missing, cut short or altered.
 
-    The exception carries what a one-line message needs.
-
-    file: the file, or a folder.
-    what: what was found in place of a whole file, in words.
-    tensor: the name of the tensor that was being read; empty if none is known.
-    expected: what was expected, in words; if empty, `refusal` finds words for it.
+    `what` says what was found in place of a whole file, `tensor` which tensor was being read, if one is
+    known, and `expected` what was expected; if it is empty, `refusal` finds words for it.
     """
 
     def __init__(self, file: Path, what: str, tensor: str = "", expected: str = "") -> None:
@@ -131,9 +140,8 @@ def _check(found: Found) -> None:
 def verify(found: Found, pinned: Mapping[str, str]) -> dict[str, str]:
     """Return tensor name → digest for every tensor that was found.
 
-    `pinned` maps tensor name → expected canonical sha256; it is empty for a set that is not pinned. Raises
-    Damaged for the first tensor that has another digest or is not pinned while others are, and for images or
-    labels that no data set can have.
+    Raises Damaged for the first tensor whose digest is not that of `pinned` or that is not pinned while
+    others are, and for images or labels that no data set can have.
     """
     _check(found)
     digests = {name: digest(array) for name, array in sorted(found.tensors.items())}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from leakbench.datasets import cifar_files
-from leakbench.datasets.canonical import Damaged, Found, present, reading
+from leakbench.datasets.canonical import Damaged, Found, Splits, of_splits, present, reading
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 _BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
@@ -20,8 +20,7 @@ _ROWS = 10_000
 
 def cifar10(folder: Path) -> Found:
     """Read the six batches of `folder`: images uint8 [N, 32, 32, 3], labels int64 [N] in 0..9."""
-    tensors: dict[str, np.ndarray] = {}
-    files: dict[str, Path] = {}
+    found: Splits = {}
     ending = next((ending for ending in (".png", ".bin") if any(folder.glob(f"*{ending}"))), "")
     for split, names in _BATCHES.items():
         with reading(f"{split}/images"):
@@ -30,10 +29,9 @@ def cifar10(folder: Path) -> Found:
                 for position, name in enumerate(names)
             ]
         images, labels = zip(*batches, strict=True)
-        found = {f"{split}/images": np.concatenate(images), f"{split}/labels": np.concatenate(labels)}
-        tensors |= found
-        files |= dict.fromkeys(found, folder / f"{names[0] if len(names) == 1 else 'data_batch_*'}{ending}")
-    return Found(tensors, files, CLASSES)
+        file = folder / f"{names[0] if len(names) == 1 else 'data_batch_*'}{ending}"
+        found[split] = np.concatenate(images), np.concatenate(labels), file
+    return of_splits(found, CLASSES)
 
 
 def _batch(file: Path, split: str, position: int) -> tuple[np.ndarray, np.ndarray]:

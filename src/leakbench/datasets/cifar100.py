@@ -11,7 +11,7 @@ import numpy as np
 
 from leakbench.base.whole import file_digest
 from leakbench.datasets import cifar_files
-from leakbench.datasets.canonical import Damaged, Found, parsing, present, reading
+from leakbench.datasets.canonical import Damaged, Found, Splits, of_splits, parsing, present, reading
 from leakbench.datasets.unpickle import read_pickle
 
 _MD5 = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
@@ -24,21 +24,19 @@ def cifar100(folder: Path) -> Found:
     if any(folder.glob("*.npz")):
         return _sample(folder)
     binary = any(folder.glob("*.bin"))
-    tensors: dict[str, np.ndarray] = {}
-    files: dict[str, Path] = {}
+    found: Splits = {}
     for split, md5 in _MD5.items():
         with reading(f"{split}/images"):
             file = present(folder / (f"{split}.bin" if binary else split))
             if binary:
                 images, labels = cifar_files.read_binary(file, label_bytes=2)
-            elif (found := file_digest(file, "md5")) != md5:
-                raise Damaged(file, f"md5 {found}", expected=f"md5 {md5}")
+            elif (own := file_digest(file, "md5")) != md5:
+                raise Damaged(file, f"md5 {own}", expected=f"md5 {md5}")
             else:
                 images, labels = cifar_files.read_python(file, "fine_labels")
-        tensors |= {f"{split}/images": images, f"{split}/labels": labels}
-        files |= {f"{split}/images": file, f"{split}/labels": file}
+        found[split] = images, labels, file
     note = "official binary version" if binary else "official Python version"
-    return Found(tensors, files, _names(folder, binary), note)
+    return of_splits(found, _names(folder, binary), note)
 
 
 def _names(folder: Path, binary: bool) -> list[str]:
@@ -52,8 +50,7 @@ def _names(folder: Path, binary: bool) -> list[str]:
 
 
 def _sample(folder: Path) -> Found:
-    tensors: dict[str, np.ndarray] = {}
-    files: dict[str, Path] = {}
+    found: Splits = {}
     notes, classes = [], []
     for split, name in _SAMPLES.items():
         file = folder / name
@@ -67,9 +64,8 @@ def _sample(folder: Path) -> Found:
             images, labels = arrays["images"], arrays["fine_labels"].astype(np.int64)
             known = int((arrays["official_index"] >= 0).sum())
             classes = [str(name) for name in arrays["fine_label_names"]]
-        tensors |= {f"{split}/images": images, f"{split}/labels": labels}
-        files |= {f"{split}/images": file, f"{split}/labels": file}
+        found[split] = images, labels, file
         notes.append(f"{name}: {known} official {split} images, {len(images) - known} of unknown split")
-    if not tensors:
+    if not found:
         raise Damaged(folder / _SAMPLES["test"], "no such file", "test/images")
-    return Found(tensors, files, classes, "; ".join(notes))
+    return of_splits(found, classes, "; ".join(notes))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found, within
+from leakbench.datasets.canonical import Damaged, Found, Splits, of_splits, within
 from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
 
@@ -51,13 +51,13 @@ def faces(
         raise Damaged(folder, f"{len(names)} people with at least {minimum} pictures, not {people or 'one'}")
     if not 0 < test < per_person:
         raise Damaged(folder, f"{test} of {per_person} pictures for the test split")
-    tensors: dict[str, np.ndarray] = {}
+    splits: Splits = {}
     held = per_person - test
     for split, kept in {"train": slice(None, held), "test": slice(held, per_person)}.items():
         chosen = [(file, label) for label, name in enumerate(names) for file in found[name][kept]]
-        tensors[f"{split}/images"] = read_pictures([file for file, _ in chosen], size)
-        tensors[f"{split}/labels"] = np.array([label for _, label in chosen], np.int64)
+        labels = np.array([label for _, label in chosen], np.int64)
+        splits[split] = read_pictures([file for file, _ in chosen], size), labels, folder
     note = f"{len(names)} people with at least {minimum} pictures"
     if people:
         note = f"the {people} people with most pictures of {len(found)}"
-    return Found(tensors, dict.fromkeys(tensors, folder), names, f"{note}, the first {per_person} of each")
+    return of_splits(splits, names, f"{note}, the first {per_person} of each")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found, within
+from leakbench.datasets.canonical import Damaged, Found, Splits, of_splits, within
 from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
 _SYNSET = re.compile(r"n\d{8}")
@@ -30,21 +30,19 @@ def imagenet(folder: Path, *, resize: int = 256, size: int = 224, per_class: int
     """
     if (folder / "labels.tsv").is_file():
         return _listed(folder, resize, size)
-    tensors: dict[str, np.ndarray] = {}
-    files: dict[str, Path] = {}
+    found: Splits = {}
     notes, classes = [], []
-    splits = [("train", "train"), ("test", "val")] if not _synsets(folder) else [("test", "")]
-    for split, name in splits:
+    splits = {"train": "train", "test": "val"} if not _synsets(folder) else {"test": ""}
+    for split, name in splits.items():
         synsets = _synsets(folder / name)
         if not synsets:
             continue
         chosen = [(file, label) for label, s in enumerate(synsets) for file in pictures_in(s)[:per_class]]
-        tensors[f"{split}/images"] = read_pictures([file for file, _ in chosen], resize, size)
-        tensors[f"{split}/labels"] = np.array([label for _, label in chosen], np.int64)
-        files[f"{split}/images"] = files[f"{split}/labels"] = folder / name
+        labels = np.array([label for _, label in chosen], np.int64)
+        found[split] = read_pictures([file for file, _ in chosen], resize, size), labels, folder / name
         classes = _official_names() if len(synsets) == _ALL else [s.name for s in synsets]
         notes.append(f"{split}: the first {per_class} by name of each of {len(synsets)} classes")
-    return Found(tensors, files, classes, "; ".join(notes))
+    return of_splits(found, classes, "; ".join(notes))
 
 
 def _listed(folder: Path, resize: int, size: int) -> Found:
@@ -54,12 +52,10 @@ def _listed(folder: Path, resize: int, size: int) -> Found:
         if not row["class_index"].isdigit() or int(row["class_index"]) >= _ALL:
             raise Damaged(folder / "labels.tsv", f"class_index '{row['class_index']}'", "test/labels")
         names[int(row["class_index"])] = row["class_name"]
-    tensors = {
-        "test/images": read_pictures([within(folder, folder / row["file"]) for row in rows], resize, size),
-        "test/labels": np.array([int(row["class_index"]) for row in rows], np.int64),
-    }
+    images = read_pictures([within(folder, folder / row["file"]) for row in rows], resize, size)
+    labels = np.array([int(row["class_index"]) for row in rows], np.int64)
     note = f"sample of {len(rows)} pictures of {sum(map(bool, names))} classes, official split unknown"
-    return Found(tensors, dict.fromkeys(tensors, folder), names, note)
+    return of_splits({"test": (images, labels, folder)}, names, note)
 
 
 def _synsets(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found, present, reading
+from leakbench.datasets.canonical import Damaged, Found, Splits, of_splits, present, reading
 
 PEOPLE, IMAGES, TRAIN, ROWS, COLUMNS = 40, 10, 8, 112, 92
 _HEADER = re.compile(rb"P5\s+(\d+)\s+(\d+)\s+255\n")
@@ -25,13 +25,11 @@ def orl(folder: Path) -> Found:
             with reading("train/images" if image < TRAIN else "test/images"):
                 faces[person, image, ..., 0] = read_face(present(file))
     labels = np.repeat(np.arange(PEOPLE, dtype=np.int64)[:, None], IMAGES, 1)
-    tensors: dict[str, np.ndarray] = {
-        "train/images": faces[:, :TRAIN].reshape(-1, ROWS, COLUMNS, 1),
-        "train/labels": labels[:, :TRAIN].reshape(-1),
-        "test/images": faces[:, TRAIN:].reshape(-1, ROWS, COLUMNS, 1),
-        "test/labels": labels[:, TRAIN:].reshape(-1),
+    found: Splits = {
+        split: (faces[:, part].reshape(-1, ROWS, COLUMNS, 1), labels[:, part].reshape(-1), folder)
+        for split, part in {"train": slice(None, TRAIN), "test": slice(TRAIN, None)}.items()
     }
-    return Found(tensors, dict.fromkeys(tensors, folder), [f"s{person + 1}" for person in range(PEOPLE)])
+    return of_splits(found, [f"s{person + 1}" for person in range(PEOPLE)])
 
 
 def read_face(file: Path) -> np.ndarray:

@@ -81,12 +81,8 @@ def _npm() -> tuple[list[str], Mapping[str, str]]:
 def npm(package: str, folder: Path) -> None:
     """Fetch a package (`name@version`) with npm and unpack it below `folder`/package."""
     command, environment = _npm()
-    options = [
-        "--ignore-scripts",
-        "--fetch-retries=1",
-        "--fetch-retry-mintimeout=1000",
-        "--fetch-timeout=60000",
-    ]
+    options = ["--ignore-scripts", "--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
+    options += ["--fetch-timeout=60000"]
     cache = {"npm_config_cache": str(folder / "npm-cache"), "npm_config_update_notifier": "false"}
     run([*command, "pack", package, *options], folder, {**environment, **cache})
     shutil.rmtree(folder / "npm-cache", ignore_errors=True)

@@ -74,13 +74,9 @@ def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def read_list(file: Path, columns: set[str], quoting: int = csv.QUOTE_MINIMAL) -> list[dict[str, str]]:
-    """Read a tab-separated list with a header row.
+    """Read a tab-separated list in UTF-8 with a header row: column → value for each row.
 
-    file: the list, in UTF-8.
-    columns: names of columns that the list must have.
-    quoting: how values are quoted, one of the constants of the module csv.
-
-    Returns column → value for each row. Raises Damaged if the list lacks a column or a row lacks a value.
+    Raises Damaged if the list lacks one of `columns` or a row lacks a value.
     """
     with parsing(file, "a list"), file.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t", quoting=quoting))  # type: ignore[call-overload]

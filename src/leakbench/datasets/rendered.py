@@ -33,14 +33,8 @@ if TYPE_CHECKING:
 _LIST = Path(__file__).with_name("common_words.txt")
 _SHA256 = "e1b4e93d21c52d703173da943a76a5cd0e8897b97c67a2d704e0d31e8a7888b7"
 PHOTOGRAPHS = (
-    "astronaut.png",
-    "chelsea.png",
-    "coffee.png",
-    "rocket.jpg",
-    "brick.png",
-    "grass.png",
-    "gravel.png",
-)
+    "astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "brick.png", "grass.png", "gravel.png",
+)  # fmt: skip
 # The least contrast. On plain ground it is the difference of ink and ground, of 255 levels; over a photograph
 # it is the difference of ink and the mean of the ground, summed over three channels.
 GREY_CONTRAST, COLOUR_CONTRAST = 90, 220

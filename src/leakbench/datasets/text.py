@@ -67,9 +67,8 @@ def words(line: str) -> list[str]:
 
 
 def tokenizer(texts: Iterable[Sequence[str]], signs: Iterable[str], most: int) -> list[str]:
-    """Return a vocabulary: all signs, and the most frequent words of the texts, `most` tokens in all.
-
-    Of words that are equally frequent the first in the alphabet are taken.
+    """Return a vocabulary: all signs, and the most frequent words (of equally frequent ones the first in the
+    alphabet), `most` tokens in all.
     """
     single = sorted(signs)
     counts = Counter(word for each in texts for word in each if len(word) > 1)
@@ -78,10 +77,7 @@ def tokenizer(texts: Iterable[Sequence[str]], signs: Iterable[str], most: int) -
 
 
 def encoded(text: Iterable[str], numbers: Mapping[str, int]) -> list[int]:
-    """Return the numbers of a text's tokens.
-
-    A word that is not in the vocabulary falls into pieces that are, each the longest at its place.
-    """
+    """Return the numbers of a text's tokens; an unknown word falls into the longest pieces that are known."""
     out = []
     for word in text:
         while word:

@@ -29,12 +29,7 @@ T = TypeVar("T")
 
 
 class Word(NamedTuple):
-    """A word on a picture.
-
-    file: the picture.
-    text: the word.
-    box: where the word is: left, top, right, bottom in pixels. None stands for the whole picture.
-    """
+    """A word on a picture, in the box (left, top, right, bottom in pixels), or on the whole picture."""
 
     file: Path
     text: str
@@ -81,14 +76,9 @@ def read_words(
 ) -> Found:
     """Read the words of each split as `arrays` describes them, under <split>/<kind>.
 
-    folder: the data set's folder, below which every picture must lie.
-    splits: `train`, `test` → the words.
-    note: what was read; counts of words are added to it.
-    skip_damaged: whether words that cannot be read are left out.
-
-    Words without a letter or digit are left out. The note counts the words that are left out for either
-    reason. Raises Damaged for a picture that cannot be read, unless `skip_damaged`, and for a split without
-    any readable word.
+    Every picture must lie below `folder`. Words without a letter or digit are left out, and with
+    `skip_damaged` those that cannot be read. The note counts both. Raises Damaged for a picture that
+    cannot be read otherwise, and for a split without any readable word.
     """
     tensors: dict[str, np.ndarray] = {}
     notes = [note] if note else []
@@ -140,10 +130,8 @@ def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
 
 
 def listed(folder: Path, chosen: Callable[[dict[str, str]], bool] = lambda row: True) -> list[Word]:
-    """Return the words of a tab-separated `labels.tsv` (columns file, word) in `folder`.
-
-    `chosen` says of a row (column → value) whether its word is returned; by default all are. Raises Damaged
-    for a list without these columns.
+    """Return the words of a tab-separated `labels.tsv` (columns file, word) in `folder`, whose rows are
+    `chosen`.
     """
     # A word may be a quotation mark, so quotation marks have no meaning in the list.
     rows = read_list(folder / "labels.tsv", {"file", "word"}, csv.QUOTE_NONE)

@@ -47,14 +47,10 @@ def dense(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
 
 
 def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
-    """Return the bits that a tensor takes when its zeros are not sent, int64 [rounds].
+    """Return the bits that a tensor [rounds, *shape] takes when its zeros are not sent, int64 [rounds].
 
     Either one bit for each coordinate says whether it is sent, or the places of the coordinates that are sent
-    are listed, whichever is shorter. A tensor without zeros needs neither.
-
-    value: [rounds, *shape].
-    bits: bits of one coordinate that is sent.
-    beside: bits that each round's tensor takes in addition, whatever its size.
+    are listed, whichever is shorter. A tensor without zeros needs neither. `beside` are bits of its own.
     """
     flat = value.flatten(1)
     every = flat.shape[1]
@@ -208,12 +204,7 @@ def protected(defence: Defence, update: Update, memory: Update, rng: torch.Gener
 
 
 def needs(clients: Sequence[int], least: int, name: str) -> None:
-    """Raise Unfit if fewer than `least` clients take part in a round.
-
-    clients: the number of samples of each client.
-    least: the number of clients among whom the defence hides an update.
-    name: the defence's name, for the message.
-    """
+    """Raise Unfit if fewer than `least` clients, given by their numbers of samples, take part in a round."""
     if len(clients) < least:
         raise Unfit(
             f"defence {name}: a round of {len(clients)} has nobody to hide among (it takes {least} clients)"

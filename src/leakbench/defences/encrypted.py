@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.defences import Defence, Update, View, dense, needs
+from leakbench.defences import Defence, Update, View, dense, each_update, needs
 from leakbench.defences.encryption import quantise
 
 
@@ -52,23 +52,11 @@ def encrypted(
 
         def seen(updates: Update, rng: torch.Generator) -> Update:
             if keyless:
-                return {
-                    name: torch.rand(value.shape, generator=rng) * 2 - 1 for name, value in updates.items()
-                }
-            return {
-                name: opened([each * pieces for each in integers(value)], value)
-                for name, value in updates.items()
-            }
+                return {n: torch.rand(value.shape, generator=rng) * 2 - 1 for n, value in updates.items()}
+            return {n: opened([each * pieces for each in integers(v)], v) for n, v in updates.items()}
 
-        return View(
-            [[i] for i in range(len(clients))],
-            seen,
-            {
-                "observer": observer,
-                "shared": "ciphertexts of each client's update, each round"
-                + ("" if keyless else ", and the key"),
-            },
-        )
+        told = f"ciphertexts of each client's update, each round{'' if keyless else ', and the key'}"
+        return each_update(clients)._replace(seen=seen, knows={"observer": observer, "shared": told})
 
     def _summed(clients: Sequence[int]) -> View:
         needs(clients, 2, "encrypted")

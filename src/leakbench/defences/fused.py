@@ -59,13 +59,7 @@ def fused(
             return out
 
         told = {"constant": "taken for updates", "known": "shares known", "drawn": "shares secret"}[shares]
-        return View(
-            [[i] for i in others],
-            seen,
-            {
-                "observer": "client",
-                "shared": f"fused updates of {count} clients, each round, {told}",
-            },
-        )
+        knows = {"observer": "client", "shared": f"fused updates of {count} clients, each round, {told}"}
+        return View([[i] for i in others], seen, knows)
 
     return Defence(view=view)

@@ -22,14 +22,9 @@ class KeyLock(nn.BatchNorm2d):
     """Batch norm whose scale γ and shift β are act(W·key + b) of two lock layers, `scale` and `shift`.
 
     The other tensors keep the names that they have in the batch norm that the lock replaces. `key` [key
-    length] is a buffer. A chained lock has no key and reads γ and β of the lock before it. Source: thesis,
+    length] is a buffer. A chained lock has no key and reads γ and β of the lock `before` it. Source: thesis,
     section 5.2.3. The text has no activation; the authors' code has ReLU, or a sigmoid in the tests of
     leakage.
-
-    norm: the batch norm that the lock replaces.
-    key: [key length], or None for a chained lock.
-    activation: act, a name in ACTIVATIONS.
-    before: the lock whose γ and β a chained lock reads.
     """
 
     key: Tensor

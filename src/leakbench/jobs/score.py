@@ -14,9 +14,9 @@ from leakbench.base.provenance import provenance, recording, spent
 from leakbench.catalogue.spec import opened
 from leakbench.datasets.columns import columns_of
 from leakbench.federation.play import private_samples
-from leakbench.metrics.prices import seconds
 from leakbench.metrics.scoring.attack import attack_rows
 from leakbench.metrics.scoring.hidden import Hidden
+from leakbench.metrics.updates import seconds
 
 if TYPE_CHECKING:
     from leakbench.catalogue.jobs import ScoreSpec

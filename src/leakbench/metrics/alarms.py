@@ -1,7 +1,7 @@
 """How often a client's detectors raise an alarm, on models of malicious servers and of honest ones."""
 
 from leakbench.metrics.metric import Metric
-from leakbench.metrics.prices import of_rounds
+from leakbench.metrics.updates import of_rounds
 
 # One metric for each file of detectors/, named after the file.
 METRICS = (

@@ -34,26 +34,19 @@ def interval(
     *,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """Return the interval (low, high) of the mean of values.
+    """Return the interval (low, high) of the mean of values, float [n], of which none is NaN.
 
-    values: float [n]. Callers drop NaN values first: any NaN gives NaN bounds.
     clusters: [n], labels of the values that share one fate; without it each value is a trial of its own.
-    rng: draws the bootstrap (from 20 clusters on); without it a fixed seed does, so the same values have the
-    same interval.
-    level: the confidence level, between 0 and 1.
+    rng: draws the bootstrap (from 20 clusters on); without it a fixed seed does.
 
-    A share (all values 0 or 1) has Wilson's interval, which never leaves [0, 1]. Its number of trials is the
-    number of clusters, or less where clusters are unequal: (sum of sizes)² / sum of squared sizes (Kish).
-    That number is exact where the values of a cluster are all equal; otherwise the interval is wide. Other
-    means use the residual of each cluster, sum - mean * size, as the linearised ratio estimator does; for
-    clusters of one value that is the plain t interval.
+    A share (all values 0 or 1) has Wilson's interval. Its number of trials is the number of clusters, or less
+    where clusters are unequal: (sum of sizes)² / sum of squared sizes (Kish). Other means use the residual of
+    each cluster, sum - mean * size, as the linearised ratio estimator does.
 
-    Values that are all equal give (value, value) from 5 clusters on. Fewer equal clusters say nothing about
-    the spread, and both bounds are NaN. With infinite values the bound on their side is infinite. The other
-    bound is that of the values with each infinity replaced by the largest (smallest) finite value, since a
-    mean is at least that of the capped values. Infinities of both signs have no mean, and NaN bounds.
-
-    Raises ValueError if there are not as many labels as values.
+    Values that are all equal give (value, value) from 5 clusters on; fewer say nothing about the spread,
+    and both bounds are NaN. With infinite values the bound on their side is infinite, and the other one
+    is that of the values with each infinity replaced by the largest (smallest) finite value. Infinities
+    of both signs have no mean, and NaN bounds.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     sums, sizes = _clustered(values, clusters)
@@ -69,15 +62,11 @@ def interval(
 def of_networks(
     ends: tuple[float, float], values: np.ndarray, networks: np.ndarray, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return the interval of a mean over all networks, of which the values come from some.
+    """Return the interval of a mean over all networks, of which the values [n] come from some.
 
-    ends: the interval of the mean on these networks, as `interval` or `paired` returns it.
-    values: float [n].
-    networks: [n], labels of the values that come from one network.
-
-    With two networks or more it is that of Student's t over the means of networks, and at least `ends`:
-    a few networks that happen to agree do not make trials certain. The interval of a share never leaves
-    [0, 1]. With one network it is `ends`.
+    `ends` is the interval on these networks, and `networks` has the labels [n] of the values that come
+    from one. With two networks or more it is that of Student's t over the means of networks, and at least
+    `ends`: a few networks that happen to agree do not make trials certain. With one network it is `ends`.
     """
     values = np.asarray(values, dtype=np.float64)
     sums, sizes = _clustered(values, networks)
@@ -247,15 +236,11 @@ def summary(
 ) -> dict[str, float | int]:
     """Return mean, std, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
 
-    A failed trial that has a score (that of `baselines.blank`, say) counts in the mean like any other. A
-    trial that is not scored enters failure_rate = failures / N and no other number; n is the number of scores
-    used. Nothing is capped: one identical pair makes the mean PSNR inf, and the median and quartiles remain
-    for a comparison. ci_low and ci_high are those of `interval`. `std` is the population's standard deviation
-    over all scores (divided by n, as thesis Table 3.13 prints it: one label wrong in ten batches of four is
-    0.075). Like the interval, `std` is NaN for fewer than two trials (clusters), and where a score is
-    infinite.
-
-    Raises ValueError if `values`, `failures` and `clusters` do not have one length.
+    A failed trial that has a score counts in the mean like any other. One that is not scored (NaN) enters
+    failure_rate = failures / N and no other number. Nothing is capped: one identical pair makes the mean PSNR
+    inf, and the median and quartiles remain for a comparison. ci_low and ci_high are those of `interval`.
+    `std` is the population's (thesis Table 3.13 prints 0.075 for one label wrong in ten batches of four), and
+    like the interval NaN for fewer than two trials (clusters), and where a score is infinite.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     failures = np.ravel(np.asarray(failures, dtype=bool))

@@ -9,20 +9,15 @@ from leakbench.metrics.metric import Metric
 
 
 def numbers(sentences: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Return the tokens of sentences [..., 1, 1, length] in [0, 1], which are shares of a vocabulary.
-
-    Returns int64 [..., length].
+    """Return the tokens int64 [..., length] of sentences [..., 1, 1, length], which are shares of a
+    vocabulary.
     """
     found = np.rint(np.asarray(sentences, np.float64)[..., 0, 0, :] * vocabulary)
     return np.asarray(found.clip(0, vocabulary - 1), np.int64)
 
 
 def agreement(guesses: np.ndarray, truths: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Return the share of equal tokens of each pair, float64 [..., n, m].
-
-    guesses: [..., n, length], tokens as shares of the vocabulary.
-    truths: [..., m, length].
-    """
+    """Return the share of equal tokens of each pair of [..., n, length] and [..., m, length], [..., n, m]."""
     a, b = (numbers(each[..., None, None, :], vocabulary) for each in (guesses, truths))
     return np.asarray((a[..., :, None, :] == b[..., None, :, :]).mean(-1))
 

@@ -56,11 +56,9 @@ def activate(network: nn.Module, activation: str) -> nn.Module:
 
 
 class Normalise(nn.Module):
-    """Shift and scale values in [0, 1] to mean 0 and standard deviation 1.
+    """Shift and scale values in [0, 1] by mean and deviation [channels, 1, 1], or [channels, rows, columns].
 
-    mean: of each channel [channels, 1, 1], or of each value [channels, rows, columns].
-    deviation: the standard deviation, in the same shape.
-    measured: whether both are measured on the training data; they are then sent with the weights.
+    If both are `measured` on the training data, they are sent with the weights.
     """
 
     mean: Tensor
@@ -85,12 +83,10 @@ class Normalise(nn.Module):
 def normalised(network: nn.Module, statistics: str, shape: tuple[int, int, int] = (1, 1, 3)) -> nn.Module:
     """Return `network` behind a normalisation of its input.
 
-    network: the network.
-    statistics: a name in STATISTICS, by whose mean and deviation each channel is normalised. With `none` the
-    network itself is returned. With `train` each value of a sample is normalised by statistics that training
-    measures. With `batch` each channel is normalised by the statistics of the batch at hand, by a batch norm
-    that has no weights and keeps no statistics.
-    shape: (rows, columns, channels) of the images, for `train` and `batch`.
+    `statistics` is a name in STATISTICS, or `none`. With `train` each value of a sample is normalised by
+    statistics that training measures. With `batch` each channel is normalised by the statistics of the batch
+    at hand, by a batch norm that has no weights and keeps no statistics. Both take the shape (rows, columns,
+    channels) of the images.
     """
     if statistics == "none":
         return network
@@ -137,14 +133,10 @@ def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
 
 
 class Drawn(nn.Module):
-    """A layer whose random numbers are handed in.
+    """A layer whose random numbers are handed in, so that all come from one named stream.
 
-    All random numbers thus come from one named stream, and the layer can be batched over clients.
-
-    keep: what was drawn for the samples at hand, [n, width]; the scalar 1 stands for evaluation.
-    active: whether the layer needs random numbers.
-    trials: the number of batches that lie one behind the other in what the layer reads.
-    width: how many numbers are drawn for each sample.
+    `keep` is what was drawn for the samples at hand, [n, width]; the scalar 1 stands for evaluation. `trials`
+    is the number of batches that lie one behind the other in what the layer reads.
     """
 
     keep: Tensor
@@ -177,19 +169,15 @@ class Dropout(Drawn):
 
 
 def tokens(x: Tensor, vocabulary: int) -> Tensor:
-    """Return the numbers of tokens that `datasets.text` stores as shares of a vocabulary, int64 [n, length].
-
-    x: [n, 1, 1, length] in [0, 1].
-    vocabulary: the number of different tokens.
+    """Return the numbers int64 [n, length] of tokens [n, 1, 1, length], which `datasets.text` stores as
+    shares.
     """
     return (x.flatten(1) * vocabulary).round().long().clamp(0, vocabulary - 1)
 
 
 def freeze(model: nn.Module, names: Sequence[str], *, begun: bool) -> None:
-    """Turn parameters into buffers, which clients do not train and which are sent with the model.
+    """Turn parameters into buffers, in place, which clients do not train and which are sent with the model.
 
-    model: the network, which is changed in place.
-    names: the parameters.
     begun: whether the other parameters are trained together with these, before clients train (`thawed`).
     """
     model.frozen, model.begun = list(names), begun  # type: ignore[assignment]
@@ -259,13 +247,12 @@ def last_dense(model: nn.Module) -> str:
 
 @torch.no_grad()
 def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
-    """Return the name of the first dense layer that reads something flattened, and what it read.
+    """Return the name of the first dense layer, in order of use, that reads something flattened, and what
+    it read.
 
-    The first is the first in order of use. It does not matter whether a module or a function flattens, nor
-    whether elementwise functions stand before or behind the flattening.
-
-    What was read is returned unflattened, [n, channels, rows, columns]: the images or features of them.
-    Raises Unfit if no such layer is seen.
+    It does not matter whether a module or a function flattens, nor whether elementwise functions stand before
+    or behind. What was read is returned unflattened, [n, channels, rows, columns]: the images or features of
+    them. Raises Unfit if no such layer is seen.
     """
     found: list[tuple[str, torch.Size]] = []
     whole: list[Tensor] = []
@@ -276,17 +263,13 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
             whole.append(x)
 
     watch = _Watch(images[:2])
-    hooks = [
-        layer.register_forward_pre_hook(lambda _, inputs: watch.note(inputs)) for layer in model.modules()
-    ]
-    hooks += [
-        layer.register_forward_hook(lambda _, inputs, output: watch.note(output)) for layer in model.modules()
-    ]
-    hooks += [
-        layer.register_forward_pre_hook(lambda _, inputs, name=name: read(name, inputs[0]))
-        for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear)
-    ]
+    hooks = []
+    for layer in model.modules():
+        hooks.append(layer.register_forward_pre_hook(lambda _, inputs: watch.note(inputs)))
+        hooks.append(layer.register_forward_hook(lambda _, inputs, output: watch.note(output)))
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear):
+            hooks.append(layer.register_forward_pre_hook(lambda _, given, name=name: read(name, given[0])))
     with hooked(hooks), watch:
         model(images[:2])
     if not found:
@@ -368,19 +351,15 @@ def describe(model: nn.Module) -> list[dict[str, str]]:
             case nn.MaxPool2d():
                 row = {"layer": "maxpool", "size": f"{layer.kernel_size},{layer.kernel_size}"}
             case nn.Upsample():
-                row = {
-                    "layer": "up-sampling nearest",
-                    "size": "{0},{0}".format(int(float(str(layer.scale_factor)))),
-                }
+                times = int(float(str(layer.scale_factor)))
+                row = {"layer": "up-sampling nearest", "size": f"{times},{times}"}
             case nn.BatchNorm2d():
                 row = {"layer": "batchnorm"}
             case nn.Flatten():
                 row = {"layer": "flatten"}
             case nn.Unflatten():
-                row = {
-                    "layer": "reshape",
-                    "size": ",".join(str(n) for n in tuple(layer.unflattened_size)[1:]),
-                }
+                sides = tuple(layer.unflattened_size)[1:]
+                row = {"layer": "reshape", "size": ",".join(map(str, sides))}
             case nn.ReLU() | nn.Sigmoid() | nn.Tanh():
                 if rows:
                     rows[-1]["activation"] = type(layer).__name__.lower()

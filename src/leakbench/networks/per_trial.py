@@ -20,9 +20,8 @@ OWN = ("weight", "bias")
 class HiddenNorm(nn.Module):
     """The replacement of a batch norm: its normalisation, then a scale and a shift for each trial.
 
-    It reads [trials·batch, channels, rows, columns]. Without running statistics it normalises by those of
-    each trial's batch. Scale and shift are the attributes `weight` and `bias`, [trials, channels] each. They
-    are no parameters: `lent` sets them. The attribute `normed` is the last input, normalised.
+    Without running statistics it normalises by those of each trial's batch. Scale and shift, `weight` and
+    `bias` [trials, channels], are no parameters: `lent` sets them. `normed` is the last input, normalised.
     """
 
     running_mean: Tensor | None

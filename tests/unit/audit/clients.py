@@ -38,14 +38,14 @@ def frozen(network: nn.Module, *names: str) -> nn.Module:
 class Own(nn.Module):
     """A network that computes what a function says, from parts of its own."""
 
-    def __init__(self, computes: Callable[[Any, Tensor], Tensor], **parts: nn.Module) -> None:
+    def __init__(self, computes: Callable[..., Tensor], **parts: nn.Module) -> None:
         super().__init__()
         self.computes = computes
         for name, part in parts.items():
             self.add_module(name, part)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.computes(self, x)
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.computes(self, *inputs)
 
 
 def client_of(
@@ -62,3 +62,17 @@ def round_of(network: nn.Module, batch: Any = 4, **settings: Any) -> Round:
 
 def observed(network: nn.Module, batch: Any = 4, **settings: Any) -> tuple[Observation, Truth]:
     return view(round_of(network, batch, **settings))
+
+
+def convolutional() -> nn.Module:
+    """Return a network that reads `pictures`, with a batch norm, in training mode."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(),
+        nn.Linear(256, 10),
+    )  # fmt: skip
+
+
+def pictures(records: int = 2) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))

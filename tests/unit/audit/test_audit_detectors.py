@@ -43,15 +43,17 @@ def test_an_honest_model_raises_no_alarm_and_robbing_the_fed_does() -> None:
     assert found["dynamics"].far is None
     assert found["dynamics"].why_not == "fewer than 5 earlier rounds are known"
     assert all(alarm.far is not None and not alarm.why_not for n, alarm in found.items() if n != "dynamics")
-
     found = named(alarms([part(written(mlp(400, 60)))], BUDGET))
     assert {name for name, alarm in found.items() if alarm.sounds} >= {"rows_alike", "isolation"}
     assert found["rows_alike"].far == pytest.approx(1 / detectors.rows_alike.ALARM)
-
-
-def test_an_honest_wide_network_gives_records_away_and_shows_no_sign_of_its_server() -> None:
-    found = alarms([part(mlp(400, 60))], BUDGET)
-    assert {alarm.detector for alarm in found if alarm.sounds} == {"isolation"}
+    # An honest wide network gives records away and shows no sign of its server.
+    found = named(alarms([part(mlp(400, 60))], BUDGET))
+    assert {name for name, alarm in found.items() if alarm.sounds} == {"isolation"}
+    # Weights that are no numbers sound without a number.
+    observation, _ = part(mlp(40))
+    broken = replace(observation, weights={n: v + np.float32(np.nan) for n, v in observation.weights.items()})
+    rows = named(alarms([(broken, None)], BUDGET))["rows_alike"]
+    assert (rows.far, rows.sounds) == (None, True)
 
 
 def test_a_detector_that_cannot_look_is_left_out_with_its_reason() -> None:
@@ -115,13 +117,6 @@ def test_models_that_were_written_for_one_client_are_seen_in_a_sum() -> None:
     found = named(alarms([(replace(observation, each=each), None)], BUDGET))
     assert found["rows_alike"].sounds
     assert not named(alarms([(observation, None)], BUDGET))["rows_alike"].sounds
-
-
-def test_weights_that_are_no_numbers_sound_without_a_number() -> None:
-    observation, _ = part(mlp(40))
-    broken = replace(observation, weights={n: v + np.float32(np.nan) for n, v in observation.weights.items()})
-    found = named(alarms([(broken, None)], BUDGET))["rows_alike"]
-    assert (found.far, found.sounds) == (None, True)
 
 
 def test_the_audit_tells_and_shows_every_detector() -> None:

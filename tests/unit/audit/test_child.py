@@ -15,21 +15,9 @@ from leakbench.audit.child import Tell, say, supervised
 from leakbench.base.errors import UserError
 
 
-def heard(work: str, *given: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the result of a function of this file in a process of its own, and the lines that it told."""
-    lines: list[str] = []
-    found = supervised(f"test_child:{work}", list(given), lines.append, "app.py:client", 60, 16)
-    return found, lines
-
-
-def replaces_json(tell: Tell) -> dict[str, Any]:
-    json.dumps = lambda *given, **named: "x"
-    tell("3 × 3")
-    return {"found": 1}
-
-
-def test_code_that_replaces_json_is_heard() -> None:
-    assert heard("replaces_json") == ({"found": 1}, ["3 × 3"])
+def heard(work: str, *given: Any) -> dict[str, Any]:
+    """Return the result of a function of this file in a process of its own."""
+    return supervised(f"test_child:{work}", list(given), lambda line: None, "app.py:client", 60, 16)
 
 
 def writes(data: str, tell: Tell) -> dict[str, Any]:
@@ -48,16 +36,13 @@ def forges(tell: Tell) -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize(
-    ("work", "given"),
-    [
-        *(("writes", each) for each in ("hello\n", "hello", '{"result": 3}\n', "[]\n", "\xff\n")),
-        ("forges", None),
-    ],
-)
-def test_code_that_writes_into_the_pipe_is_one_line(work: str, given: str | None) -> None:
+LINES = ("hello\n", "hello", '{"result": 3}\n', "[]\n", "\xff\n")
+
+
+@pytest.mark.parametrize(("work", "given"), [*(("writes", [each]) for each in LINES), ("forges", [])])
+def test_code_that_writes_into_the_pipe_is_one_line(work: str, given: list[str]) -> None:
     with pytest.raises(UserError, match=r"^app\.py:client: wrote into the pipe"):
-        heard(work, *([given] if given else []))
+        heard(work, *given)
 
 
 def fails(problem: str, tell: Tell) -> dict[str, Any]:
@@ -71,22 +56,26 @@ def test_what_is_wrong_with_a_file_names_it_once(problem: str) -> None:
     assert str(refused.value) == problem
 
 
+def prints(tell: Tell) -> dict[str, Any]:
+    json.dumps = lambda *given, **named: "x"
+    tell("3 × 3")
+    os.write(1, b"leakbench attack: \x1b]0;owned\x07\n")
+    return {"found": 1}
+
+
+def test_code_that_replaces_json_is_heard_and_no_line_of_it_commands_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert supervised("test_child:prints", [], say, "app.py:client", 60, 16) == {"found": 1}
+    assert capsys.readouterr().out == "3 × 3\nnote: \\x1b]0;owned\\x07\n"
+
+
 def test_a_line_is_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     say("batch × 2")
     sys.stdout.flush()
     assert raw.getvalue() == b"batch \\xd7 2\n"
-
-
-def prints(tell: Tell) -> dict[str, Any]:
-    os.write(1, b"leakbench attack: \x1b]0;owned\x07\n")
-    return {}
-
-
-def test_no_line_of_the_code_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    supervised("test_child:prints", [], say, "app.py:client", 60, 16)
-    assert capsys.readouterr().out == "note: \\x1b]0;owned\\x07\n"
 
 
 def chatters(tell: Tell) -> dict[str, Any]:
@@ -98,11 +87,9 @@ def chatters(tell: Tell) -> dict[str, Any]:
 def test_a_closed_output_is_nowhere() -> None:
     """Else the pipe to the process would be the standard output of its code."""
     code = (
-        "from leakbench.audit.child import say, supervised\n"
-        "import sys\n"
+        "import sys\nfrom leakbench.audit.child import say, supervised\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "found = supervised('test_child:chatters', [], say, 'app', 60, 16)\n"
-        "sys.exit(40 + found['found'])\n"
+        "sys.exit(40 + supervised('test_child:chatters', [], say, 'app', 60, 16)['found'])\n"
     )
     done = subprocess.run(["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, code], check=False)
     assert done.returncode == 41

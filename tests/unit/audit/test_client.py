@@ -8,22 +8,11 @@ import pytest
 import torch
 from clients import Own, client_of, faces, mlp, round_of
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cosine_similarity, cross_entropy
 
 from leakbench.audit.client import client, view
 from leakbench.audit.replay import watched
 from leakbench.base.errors import UserError
-
-
-class Two(nn.Module):
-    """Takes two inputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 2)
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.layer(x + y)
 
 
 class Centred(nn.Module):
@@ -56,10 +45,11 @@ def uncopied() -> nn.Module:
     return network
 
 
+TWO = Own(lambda net, x, y: net.a(x + y), a=nn.Linear(4, 2))  # type: ignore[call-arg, misc, arg-type]
 ENTROPY, THREE = nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))
 REFUSED = {
-    "several inputs": (Two(), ENTROPY, (torch.rand(3, 4), torch.rand(3, 4), torch.zeros(3))),
-    "one batch of inputs alone": (Two(), ENTROPY, (torch.rand(3, 4), torch.tensor([0, 1, 0]))),
+    "several inputs": (TWO, ENTROPY, (torch.rand(3, 4), torch.rand(3, 4), torch.zeros(3))),
+    "one batch of inputs alone": (TWO, ENTROPY, (torch.rand(3, 4), torch.tensor([0, 1, 0]))),
     "not real numbers": (nn.Embedding(9, 2), ENTROPY, (torch.tensor([[1]]), torch.tensor([0]))),
     "not a torch.nn.Module": (len, ENTROPY, THREE),
     "one row of numbers a record": (Own(lambda net, x: net.a(x).sum(), a=nn.Linear(4, 2)), ENTROPY, THREE),
@@ -85,16 +75,16 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(words: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-WRONG = [
-    *(("steps", each, "local_steps is .*, not a whole number above 0") for each in (0, -3, 1.5, "5", True)),
-    *(("lr", each, "lr is .*, not a rate above 0") for each in (0, -1, "0.1", None, True, np.nan, np.inf)),
-]
-
-
-@pytest.mark.parametrize(("name", "value", "says"), WRONG)
-def test_steps_are_a_whole_number_and_a_rate_is_above_0(name: str, value: Any, says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        client_of(nn.Linear(4, 2), THREE, **{name: value})
+def test_steps_are_a_whole_number_and_a_rate_is_above_0() -> None:
+    for steps in (0, -3, 1.5, "5", True):
+        with pytest.raises(UserError, match=r"local_steps is .*, not a whole number above 0"):
+            client_of(nn.Linear(4, 2), THREE, steps=steps)  # type: ignore[arg-type]
+    for lr in (0, -1, "0.1", None, True, np.nan, np.inf):
+        with pytest.raises(UserError, match=r"lr is .*, not a rate above 0"):
+            client_of(nn.Linear(4, 2), THREE, lr=lr)  # type: ignore[arg-type]
+    played = round_of(Centred(least=3), (torch.rand(3, 4), torch.tensor([0, 1, 0])), steps=5)
+    with pytest.raises(UserError, match=r"fails on one record alone.*\(AssertionError"):
+        view(played)
 
 
 @pytest.mark.parametrize("steps", [1, 2])
@@ -118,23 +108,6 @@ def test_what_changes_its_inputs_in_place_changes_no_record(steps: int) -> None:
     assert torch.equal(batch[1], targets)
 
 
-def test_a_model_that_fails_on_one_record_is_refused() -> None:
-    played = round_of(Centred(least=3), (torch.rand(3, 4), torch.tensor([0, 1, 0])), steps=5)
-    with pytest.raises(UserError, match=r"fails on one record alone.*\(AssertionError"):
-        view(played)
-
-
-def test_one_step_sends_the_gradient_and_several_send_weights() -> None:
-    batch, network = faces(4), mlp(20)
-    one, two = (round_of(network, batch, steps=n, lr=1e-3) for n in (1, 2))
-    assert (one.kind, two.kind) == ("gradient", "model")
-    weight = "1.weight"
-    expected = torch.autograd.grad(cross_entropy(network(batch[0]), batch[1]), network[1].weight)[0]
-    assert torch.equal(one.update[weight], expected)
-    # The first of two steps is the gradient times the rate; the second is near it.
-    assert torch.allclose(two.update[weight], -2e-3 * expected, rtol=0.2, atol=1e-5)
-
-
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_loss_may_read_the_network_itself(steps: int) -> None:
     """Weight decay as part of the loss: the update has its share, and the network is as it was afterwards."""
@@ -148,17 +121,21 @@ def test_a_loss_may_read_the_network_itself(steps: int) -> None:
         client_of(network, batch, steps=steps, lr=0.1, loss=loss) for loss in (cross_entropy, decaying)
     )
     plain, played = alone.play(), own.play()
-    assert own.reads_network()
-    assert not alone.reads_network()
+    assert (own.reads_network(), alone.reads_network()) == (True, False)
+    # One step sends the gradient and several send weights.
+    assert plain.kind == ("gradient" if steps == 1 else "model")
+    slope = torch.autograd.grad(cross_entropy(network(batch[0]), batch[1]), network[1].weight)[0]
+    if steps == 1:
+        assert torch.equal(plain.update["1.weight"], slope)
+    else:
+        assert cosine_similarity(plain.update["1.weight"].flatten(), -slope.flatten(), 0) > 0.9
     # Of one step, what decays is known and taken out, so that the plain gradient is left.
     assert played.plain_loss == (steps == 1)
     assert played.loss == "mean cross-entropy and more"
     assert "0.1 times the weights" in played.differs["weights"]
-    assert torch.allclose(
-        played.update["1.weight"], plain.update["1.weight"], atol=1e-6 if steps == 1 else 1e-4
-    )
-    for name, value in network.state_dict().items():
-        assert torch.equal(value, before[name])
+    near = 1e-6 if steps == 1 else 1e-4
+    assert torch.allclose(played.update["1.weight"], plain.update["1.weight"], atol=near)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
 def test_an_observation_maps_ranges_and_single_logits() -> None:
@@ -180,18 +157,28 @@ def test_an_observation_maps_ranges_and_single_logits() -> None:
     assert torch.allclose(gradient[0], played.update["1.weight"], atol=1e-6)
 
 
+def step(**settings: float) -> tuple[Any, Any]:
+    """Watch one step of SGD on four faces."""
+    (inputs, targets), network = faces(4), mlp(10)
+
+    def train() -> None:
+        optimiser = torch.optim.SGD(network.parameters(), **settings)
+        cross_entropy(network(inputs), targets).backward()
+        optimiser.step()
+
+    return watched(train)
+
+
 def test_training_of_ones_own_is_read_off_while_it_runs() -> None:
-    inputs, targets = faces(8)
-    network = mlp(30)
+    (inputs, targets), network = faces(8), mlp(30)
     before = {name: value.clone() for name, value in network.state_dict().items()}
 
     def train() -> None:
         optimiser = torch.optim.SGD(network.parameters(), lr=0.05)
-        for _ in range(3):
-            for part in (slice(0, 4), slice(4, 8)):
-                optimiser.zero_grad()
-                nn.CrossEntropyLoss()(network(inputs[part]), targets[part]).backward()
-                optimiser.step()
+        for part in [slice(0, 4), slice(4, 8)] * 3:
+            optimiser.zero_grad()
+            nn.CrossEntropyLoss()(network(inputs[part]), targets[part]).backward()
+            optimiser.step()
         with torch.no_grad():
             network(torch.zeros(1, 25, 25))
 
@@ -203,33 +190,12 @@ def test_training_of_ones_own_is_read_off_while_it_runs() -> None:
     assert (played.lr, played.steps, played.batch_size, played.plain_steps) == (0.05, 3, 4, True)
     for name, value in network.named_parameters():
         assert torch.allclose(before[name] + played.update[name], value, atol=1e-7)
-
-
-@pytest.mark.parametrize(("lr", "says"), [(float("nan"), "holds NaN or Inf"), (0.0, "rate is 0, not above")])
-def test_training_that_comes_to_nothing_is_refused(lr: float, says: str) -> None:
-    inputs, targets = faces(4)
-    network = mlp(10)
-
-    def train() -> None:
-        optimiser = torch.optim.SGD(network.parameters(), lr=lr)
-        cross_entropy(network(inputs), targets).backward()
-        optimiser.step()
-
-    with pytest.raises(UserError, match=says):
-        watched(train)[1].read()
-
-
-def test_momentum_is_told_and_training_of_nothing_refused() -> None:
-    inputs, targets = faces(4)
-    network = mlp(10)
-
-    def train() -> None:
-        optimiser = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
-        cross_entropy(network(inputs), targets).backward()
-        optimiser.step()
-
-    played = watched(train)[1].read()
-    assert not played.plain_steps
-    assert played.optimiser == "SGD at rate 0.05, momentum 0.9"
+    # Momentum is told.
+    played = step(lr=0.05, momentum=0.9)[1].read()
+    assert (played.plain_steps, played.optimiser) == (False, "SGD at rate 0.05, momentum 0.9")
+    # Training that comes to nothing, and of nothing, is refused.
+    for lr, says in ((float("nan"), "holds NaN or Inf"), (0.0, "rate is 0, not above")):
+        with pytest.raises(UserError, match=says):
+            step(lr=lr)[1].read()
     with pytest.raises(UserError, match="neither returned"):
         watched(lambda: None)[1].read()

@@ -25,7 +25,8 @@ AUDIT = {
         ("exposed > 0 at D", True), ("exposed == 2 at B..C", True),
         # No conditions.
         ("", None), ("exposed", None), (f"exposed > {'9' * 5000}", None), ("exposed > x", None),
-        ("leaked > 0", None), ("exposed > 0 at Z", None), ("1 > 0", None), ("exposed > 0 at E..H", None),
+        ("leaked > 0", None), ("leaks", None), ("exposed > 0 at Z", None), ("1 > 0", None),
+        ("exposed > 0 at E..H", None),
     ],
 )  # fmt: skip
 def test_conditions_compare_the_best_level_of_each_record(condition: str, holds: bool | None) -> None:

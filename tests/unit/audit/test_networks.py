@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from clients import Own, client_of, faces, frozen, mlp, observed, round_of
+from clients import Own, client_of, convolutional, faces, frozen, mlp, observed, pictures, round_of
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.parametrizations import weight_norm
@@ -24,19 +24,6 @@ from leakbench.base.errors import Unfit, UserError
 def rows(records: int = 4) -> tuple[Tensor, Tensor]:
     torch.manual_seed(1)
     return torch.rand(records, 12), torch.arange(records) % 3
-
-
-def convolutional() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(),
-        nn.Linear(256, 10),
-    )  # fmt: skip
-
-
-def pictures(records: int = 2) -> tuple[Tensor, Tensor]:
-    torch.manual_seed(1)
-    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
 
 
 def twice() -> nn.Module:
@@ -86,12 +73,6 @@ def test_an_ordinary_module_is_audited_to_the_page(make: Callable[[], nn.Module]
         assert found.exposed() == 4
 
 
-def test_an_attack_that_fails_says_why_and_the_next_one_runs() -> None:
-    found = attack("invg", *observed(picky(), rows()), 60)
-    assert found.why_not.startswith("fails on this network (IndexError: index out of range")
-    assert (found.levels, found.out_of_time) == ([0] * 4, False)
-
-
 def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise KeyError("network.1.weight")
@@ -105,25 +86,21 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
     assert (by["isolation"].why_not, by["rows_alike"].why_not) == (why, "")
     assert next((each.line, each.ran) for each in besides(*seen)) == (why, False)
     assert attack("fidel", *seen, 60).why_not == why
-
-
-def test_a_detector_leaves_a_network_with_a_shared_layer_as_it_was_for_the_next() -> None:
-    torch.manual_seed(0)
-    by = {each.detector: each for each in alarms([observed(twice(), rows())], 600)}
-    assert by["d_snr"].why_not == by["isolation"].why_not == ""
+    found = attack("invg", *observed(picky(), rows()), 60)
+    assert found.why_not.startswith("fails on this network (IndexError: index out of range")
+    assert (found.levels, found.out_of_time) == ([0] * 4, False)
 
 
 def test_no_reason_advises_what_an_audit_has_no_option_for() -> None:
-    for problem, words in (
-        (
-            Unfit("attack: the victim has no dense layer (set labels: oracle)"),
-            "the victim has no dense layer",
-        ),
-        (Unfit("not run: it needs others (--batch)"), "not run: it needs others (--batch)"),
-        (ValueError("two\nlines"), "fails on this network (ValueError: two lines)"),
-        (KeyError("k"), "fails on this network (KeyError: 'k')"),
-    ):
-        assert reason(problem) == words
+    labels = Unfit("attack: the victim has no dense layer (set labels: oracle)")
+    assert reason(labels) == "the victim has no dense layer"
+    assert reason(Unfit("not run: it needs others (--batch)")) == "not run: it needs others (--batch)"
+    assert reason(ValueError("two\nlines")) == "fails on this network (ValueError: two lines)"
+    assert reason(KeyError("k")) == "fails on this network (KeyError: 'k')"
+    # A detector leaves a network with a shared layer as it was for the next.
+    torch.manual_seed(0)
+    by = {each.detector: each for each in alarms([observed(twice(), rows())], 600)}
+    assert by["d_snr"].why_not == by["isolation"].why_not == ""
 
 
 def test_dropout_is_read_off_and_what_peeling_proves_behind_it_was_read() -> None:
@@ -170,15 +147,6 @@ def test_a_residual_network_is_looked_at_and_attacked() -> None:
     assert attack("peel", observation, truth, 60).why_not
 
 
-def test_records_of_numbers_are_read() -> None:
-    torch.manual_seed(0)
-    inputs = torch.randn(10, 12) * torch.logspace(-1, 2, 12)
-    network = nn.Sequential(nn.Linear(12, 400), nn.ReLU(), nn.Linear(400, 3))
-    observation, truth = observed(network, (inputs, torch.randint(0, 3, (10,))))
-    found = attack("fidel", observation, truth, 60)
-    assert found.count(READ) == look(observation, truth).predicted["fidel"] > 0
-
-
 @pytest.mark.parametrize("steps", [1, 2])
 def test_what_is_not_trained_is_not_sent(steps: int) -> None:
     network = frozen(mlp(60, 20), "1.weight", "1.bias")
@@ -197,15 +165,12 @@ def test_what_is_not_trained_is_not_sent(steps: int) -> None:
     assert any("2 of 6 tensors are not trained" in line for line in found.assumptions)
 
 
-def test_a_layer_that_no_loss_reaches_is_not_trained() -> None:
-    assert list(round_of(unused(), rows()).update) == ["a.weight", "a.bias"]
-
-
 FIRST, LAST = ("1.weight", "1.bias"), ("3.weight", "3.bias")
 WEIGHT = "the weight of the {} dense layer, {}, is not trained and not sent"
 
 
 def test_nothing_is_read_of_a_layer_that_is_not_sent() -> None:
+    assert list(round_of(unused(), rows()).update) == ["a.weight", "a.bias"]
     observation, truth = observed(frozen(mlp(400), *FIRST))
     why = WEIGHT.format("first", 1)
     assert {attack(name, observation, truth, 60).why_not for name in ("fidel", "peel", "spear")} == {why}
@@ -213,12 +178,9 @@ def test_nothing_is_read_of_a_layer_that_is_not_sent() -> None:
     assert isolation.why_not == why.replace(", 1,", "")
     counts = next(each for each in besides(*observed(frozen(mlp(40), *LAST))) if each.title == "label counts")
     assert (counts.line, counts.ran) == (WEIGHT.format("last", 3), False)
-
-
-def test_without_the_bias_records_are_known_up_to_their_scale() -> None:
+    # Without the bias records are known up to their scale.
     images, labels = faces(4)
-    images = images / images.flatten(1).amax(1)[:, None, None]
-    seen = observed(frozen(mlp(400), "1.bias"), (images, labels))
+    seen = observed(frozen(mlp(400), "1.bias"), (images / images.flatten(1).amax(1)[:, None, None], labels))
     assert attack("fidel", *seen, 60).count(READ) > 0
     assert "the bias of the first dense layer, 1, is" in attack("peel", *seen, 60).why_not
 
@@ -252,8 +214,7 @@ def test_training_of_the_head_alone_sends_the_head(chosen: str) -> None:
 @pytest.mark.parametrize("make", [lambda: nn.LSTM(5, 4), lambda: nn.MultiheadAttention(4, 2)])
 def test_a_layer_with_fixed_weights_computes_what_it_did(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
-    layer = make()
-    inputs = torch.rand(3, 2, 5)
+    layer, inputs = make(), torch.rand(3, 2, 5)
     given = (inputs,) if isinstance(layer, nn.LSTM) else (inputs[..., :4],) * 3
     before = layer(*given)[0]
     fixed(layer, ())

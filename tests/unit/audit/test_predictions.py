@@ -48,6 +48,17 @@ def test_peeling_is_replayed_on_bits() -> None:
     # The first neuron gives away record 0, after which the second gives away record 1.
     bits = torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 1]], dtype=torch.bool)
     assert [replay(bits), replay(torch.ones_like(bits)), replay(torch.eye(3, dtype=torch.bool))] == [2, 0, 3]
+    # What is sent must be what the records cause: of an optimiser of one's own nothing is predicted.
+    played = round_of(mlp(400), 8)
+    update = played.update | {"1.weight": played.update["1.weight"].sign()}
+    assert look(*view(replace(played, update=update))).predicted == {}
+    # A function that drops units is noticed by what it draws.
+    for training in (True, False):
+        torch.manual_seed(0)
+        played = round_of(dropping(training))
+        observation, _ = view(played)
+        dropout = facts(played, observation)["dropout"]
+        assert (observation.dropout, dropout) == (training, "yes" if training else "no")
 
 
 def around() -> nn.Module:
@@ -162,22 +173,6 @@ def test_what_holds_of_a_network_is_said_and_predicted(name: str) -> None:
         assert ("rank" in seen.facts) == ("bias" in name)
     if words in (SHARED,) or name == "behind a convolution":
         assert not seen.degrees
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_a_function_that_drops_units_is_noticed_by_what_it_draws(training: bool) -> None:
-    torch.manual_seed(0)
-    played = round_of(dropping(training))
-    observation, _ = view(played)
-    assert observation.dropout == training
-    assert facts(played, observation)["dropout"] == ("yes" if training else "no")
-
-
-def test_what_is_sent_must_be_what_the_records_cause() -> None:
-    """An optimiser of one's own, or anything else that no condition names."""
-    played = round_of(mlp(400), 8)
-    update = played.update | {"1.weight": played.update["1.weight"].sign()}
-    assert look(*view(replace(played, update=update))).predicted == {}
 
 
 class Squared(torch.autograd.Function):

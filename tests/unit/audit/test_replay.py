@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from clients import client_of
+from clients import Own, client_of
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss, nll_loss, one_hot
 
@@ -194,15 +194,7 @@ class Answer:
 
 
 def returning(what: Callable[[Tensor], Any]) -> nn.Module:
-    class Wraps(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = wide()
-
-        def forward(self, x: Tensor) -> Any:
-            return what(self.network(x))
-
-    return Wraps()
+    return Own(lambda net, x: what(net.network(x)), network=wide())
 
 
 @pytest.mark.parametrize(
@@ -218,31 +210,31 @@ def test_a_model_may_return_an_object(wrap: Callable[[Tensor], Any], scores: Cal
     assert attack("peel", *view(played), 60).count(READ) > 0
 
 
-def rounded(targets: Tensor) -> Tensor:
-    return one_hot(targets, 3).float()
-
-
 @pytest.mark.parametrize("kind", ["multi-label", "regression", "masks", "bfloat16"])
 def test_what_an_attack_does_not_need_is_no_reason_to_refuse(kind: str) -> None:
     inputs, targets = data()
-    network, loss, wanted = wide(), nn.BCEWithLogitsLoss(), rounded(targets)
+    network: nn.Module = wide()
+    loss: Any = nn.BCEWithLogitsLoss()
+    wanted = one_hot(targets, 3).float()
     if kind == "regression":
-        network, loss, wanted = nn.Sequential(*wide()[:2], nn.Linear(400, 1)), nn.MSELoss(), inputs[:, :1] * 7  # type: ignore[index, assignment]
+        network, loss, wanted = nn.Sequential(*wide()[:2], nn.Linear(400, 1)), nn.MSELoss(), inputs[:, :1] * 7  # type: ignore[index]
     if kind == "masks":
-        network, wanted = nn.Sequential(wide(), nn.Unflatten(1, (3, 1))), targets[:, None]
-        loss = nn.CrossEntropyLoss()  # type: ignore[assignment]
+        network, loss, wanted = (
+            nn.Sequential(wide(), nn.Unflatten(1, (3, 1))),
+            cross_entropy,
+            targets[:, None],
+        )
     if kind == "bfloat16":
-        network, inputs, loss, wanted = network.bfloat16(), inputs.bfloat16(), nn.CrossEntropyLoss(), targets  # type: ignore[assignment]
+        network, inputs, loss, wanted = network.bfloat16(), inputs.bfloat16(), cross_entropy, targets
     found = of_client(client_of(network, (inputs, wanted), loss=loss), 3, lambda line: None)
     by = {each.attack: each for each in found.found}
     if kind == "bfloat16":
         assert "bfloat16" in found.about["computes in"]
         assert found.recognisable() > 0
     else:
-        assert by["fidel"].count(READ) > 0
-        assert by["peel"].count(READ) >= by["fidel"].count(READ)
+        assert by["peel"].count(READ) >= by["fidel"].count(READ) > 0
+        assert found.labelled() == 0
     assert by["peel"].proven <= by["peel"].count(READ)
-    assert found.labelled() == 0 or kind == "bfloat16"
     assert found.headline() in found.page()
 
 

@@ -30,41 +30,26 @@ def drawn(tmp_path: Path, name: str = "a", **parameters: object) -> dict[str, np
 
 
 def test_points_have_the_means_and_deviations_of_the_catalogue(tmp_path: Path) -> None:
-    entry = spec("gaussians")
-    tensors = drawn(tmp_path)
+    entry, tensors = spec("gaussians"), drawn(tmp_path)
     for split, count in entry["counts"].items():
         points, labels, owners = (tensors[f"{split}/{name}"] for name in ("images", "labels", "clients"))
         assert (points.shape, points.dtype) == ((count, 1, 2, 1), np.float32)
-        for client in (0, 1):
-            for label in (0, 1):
-                own = points[(owners == client) & (labels == label)].reshape(-1, 2)
-                assert len(own) == count / 4
-                wanted = (entry["parameters"][key][client][label] for key in ("means", "deviations"))
-                mean, deviation = map(np.array, wanted)
-                assert (np.abs(own.mean(0) - mean) < 5 * deviation / np.sqrt(len(own))).all()
-                assert np.abs(own.std(0) / deviation - 1).max() < 0.08
-
-
-def test_a_prefix_is_of_all_clients_and_classes(tmp_path: Path) -> None:
-    tensors = drawn(tmp_path)
-    for name in ("labels", "clients"):
-        assert abs(tensors[f"train/{name}"][:1000].mean() - 0.5) < 0.1
-
-
-def test_the_seed_decides(tmp_path: Path) -> None:
-    first, again, other = (drawn(tmp_path, str(n), samples=50, seed=seed) for n, seed in enumerate((1, 1, 2)))
-    assert np.array_equal(first["train/images"], again["train/images"])
-    assert not np.array_equal(first["train/images"], other["train/images"])
-
-
-def test_no_folder_of_the_users_offers_it(tmp_path: Path) -> None:
+        # A prefix is of all clients and classes.
+        assert all(abs(each[:1000].mean() - 0.5) < 0.1 for each in (labels, owners))
+        for client, label in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            own = points[(owners == client) & (labels == label)].reshape(-1, 2)
+            assert len(own) == count / 4
+            wanted = (entry["parameters"][key][client][label] for key in ("means", "deviations"))
+            mean, deviation = map(np.array, wanted)
+            assert (np.abs(own.mean(0) - mean) < 5 * deviation / np.sqrt(len(own))).all()
+            assert np.abs(own.std(0) / deviation - 1).max() < 0.08
+    # Coordinates reach the network as they are, and the seed decides.
+    assert np.array_equal(to_size(from_numpy(np.array(points)), None).flatten(1), points.reshape(-1, 2))
+    first, again, other = (drawn(tmp_path, str(n), samples=50, seed=n // 2)["train/images"] for n in range(3))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
     (tmp_path / "gaussians").mkdir()
     assert not available("gaussians", [tmp_path, tmp_path / "gaussians"])
-
-
-def test_coordinates_reach_the_network_as_they_are(tmp_path: Path) -> None:
-    points = np.array(drawn(tmp_path, samples=50)["train/images"])
-    assert to_size(from_numpy(points), None).flatten(1).tolist() == points.reshape(-1, 2).tolist()
 
 
 GROUNDS = ["plain", "photographs"]
@@ -77,13 +62,8 @@ def drawn_words(ground: Any, **changes: int) -> dict[str, np.ndarray]:
 WORDS = rendered.words()
 
 
-def test_the_list_is_of_plain_words() -> None:
-    assert len(WORDS) > 1000
-    assert all(len(codes(word)) == len(word) <= 25 and word.islower() for word in WORDS)
-
-
 @pytest.mark.parametrize("ground", GROUNDS)
-def test_a_seed_draws_the_same_again(ground: str) -> None:
+def test_a_seed_draws_the_same_words_again(ground: str, tmp_path: Path) -> None:
     first, again, other = drawn_words(ground), drawn_words(ground), drawn_words(ground, seed=7)
     for name, array in first.items():
         assert np.array_equal(array, again[name]), name
@@ -91,57 +71,41 @@ def test_a_seed_draws_the_same_again(ground: str) -> None:
     assert not np.array_equal(first["train/labels"][:20], first["test/labels"])
     # More of a split begin as fewer do.
     assert np.array_equal(drawn_words(ground, train=10)["train/images"], first["train/images"][:10])
-
-
-@pytest.mark.parametrize("ground", GROUNDS)
-def test_words_and_numbers_are_drawn(ground: str) -> None:
-    tensors = drawn_words(ground)
-    assert tensors["train/images"].shape == (40, 32, 100, 3)
-    texts = [spelt(label).lower() for label in tensors["train/labels"]]
-    assert all(text in WORDS or (text.isdigit() and len(text) <= 4) for text in texts)
-    assert tensors["train/lengths"].tolist() == [len(text) for text in texts]
-    assert any(text.isdigit() for text in texts)
-    # Every picture shows something.
-    assert tensors["train/images"].std(axis=(1, 2, 3)).min() > 5
-    # A longer word is wider.
-    assert np.corrcoef(tensors["train/widths"], tensors["train/lengths"])[0, 1] > 0.7
-
-
-def test_the_same_word_looks_the_same_and_another_does_not() -> None:
-    """Two drawings of a word in black on white, of one font and margins, differ by nothing; those of two
-    words do."""
-    masks = [
-        np.asarray(rendered.mask(text, "DejaVuSans", np.random.default_rng(0), 0))
-        for text in ("STATION", "STATION", "STATIQN")
-    ]
-    assert np.array_equal(masks[0], masks[1])
-    assert masks[0].shape != masks[2].shape or np.abs(masks[0].astype(int) - masks[2]).max() > 100
-    # Nothing of the word is cut off: its margins are dark.
-    assert masks[0][[0, -1]].max() == masks[0][:, [0, -1]].max() == 0
-    assert masks[0].max() == 255
-
-
-def test_the_two_sets_are_told_apart_at_a_glance() -> None:
-    plain, photos = (drawn_words(ground)["train/images"].astype(float) for ground in GROUNDS)
-    assert (plain == plain[..., :1]).all()
-    colour = np.ptp(photos, axis=3).mean((1, 2))
-    assert (colour > 10).mean() > 0.9
-    # A word on plain ground has most of its pixels at the level of the ground.
-    edge = [np.abs(image[0] - image[-1]).mean() for image in plain]
-    assert np.mean(edge) < np.mean([np.abs(image[0] - image[-1]).mean() for image in photos])
-
-
-@pytest.mark.parametrize("name", ["words-plain", "words-over-photos"])
-def test_they_are_fetched_without_any_folder_and_called_stand_ins(name: str, tmp_path: Path) -> None:
-    from leakbench.base.artefacts import open_tensors
-
-    drawing = spec(name)
+    # They are fetched without any folder and called stand-ins.
+    drawing = spec({"plain": "words-plain", "photographs": "words-over-photos"}[ground])
     drawing["parameters"] |= {"train": 4, "test": 3}
     fetch(drawing, tmp_path / "out.safetensors", [tmp_path], tmp_path / "scratch")
     tensors, facts = open_tensors(tmp_path / "out.safetensors")
     assert len(tensors["train/images"]) == 4
     assert str(facts["source"]).startswith("drawn by leakbench")
     assert "a stand-in, not a published set" in str(facts["source"])
+
+
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_words_and_numbers_are_drawn(ground: str) -> None:
+    assert all(len(codes(word)) == len(word) <= 25 and word.islower() for word in WORDS)
+    tensors = drawn_words(ground)
+    assert tensors["train/images"].shape == (40, 32, 100, 3)
+    texts = [spelt(label).lower() for label in tensors["train/labels"]]
+    assert all(text in WORDS or (text.isdigit() and len(text) <= 4) for text in texts)
+    assert tensors["train/lengths"].tolist() == [len(text) for text in texts]
+    assert any(text.isdigit() for text in texts)
+    # Every picture shows something, and a longer word is wider.
+    assert tensors["train/images"].std(axis=(1, 2, 3)).min() > 5
+    assert np.corrcoef(tensors["train/widths"], tensors["train/lengths"])[0, 1] > 0.7
+    # Nothing of a word is cut off: its margins are dark.
+    mask = np.asarray(rendered.mask("STATION", "DejaVuSans", np.random.default_rng(0), 0))
+    assert mask[[0, -1]].max() == mask[:, [0, -1]].max() == 0
+    assert mask.max() == 255
+
+
+def test_words_on_plain_ground_are_grey_and_those_over_photographs_are_not() -> None:
+    plain, photos = (drawn_words(ground)["train/images"].astype(float) for ground in GROUNDS)
+    assert (plain == plain[..., :1]).all()
+    assert (np.ptp(photos, axis=3).mean((1, 2)) > 10).mean() > 0.9
+    # Above and below a word, plain ground has one level.
+    flat, busy = (np.abs(images[:, 0] - images[:, -1]).mean() for images in (plain, photos))
+    assert flat < busy
 
 
 def test_another_list_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,20 +179,12 @@ def test_bytes_that_are_no_text_and_files_without_end_are_refused(
 
 def test_what_was_encoded_is_decoded_to_the_same_values() -> None:
     rng, columns = np.random.default_rng(0), columns_of(COLUMNS)
-    table = pd.DataFrame(
-        {
-            "age": rng.integers(17, 91, 500).astype(float),
-            "work": rng.choice(["Private", "State-gov", "?"], 500),
-            "rate": np.round(rng.uniform(0, 0.4268, 500), 7),
-        }
-    )
+    work, rate = rng.choice(["Private", "State-gov", "?"], 500), np.round(rng.uniform(0, 0.4268, 500), 7)
+    table = pd.DataFrame({"age": rng.integers(17, 91, 500).astype(float), "work": work, "rate": rate})
     again = decode(encode(table, columns), columns)
     pd.testing.assert_frame_equal(again, table, check_exact=True, check_dtype=False)
-
-
-def test_categories_that_look_like_numbers_stay_categories() -> None:
-    (column,) = columns_of([{"grade": ["1", "2", "10"]}])
-    assert column.values == ("1", "2", "10")
+    # Categories that look like numbers stay categories.
+    assert columns_of([{"grade": ["1", "2", "10"]}])[0].values == ("1", "2", "10")
 
 
 @pytest.mark.parametrize("name", ["adult", "breast-cancer"])

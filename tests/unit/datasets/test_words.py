@@ -12,8 +12,6 @@ from leakbench.datasets import icdar2003, icdar2015, iiit5k, scut_foru, svt, syn
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.words import CHARACTERS, codes, listed, plain, read_words, spelt, spread
 
-WORD = tuple[str, int]
-
 
 def draw(file: Path, level: int, columns: int = 60, rows: int = 30) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -43,18 +41,28 @@ def levels(images: np.ndarray) -> list[int]:
     return [round(float(image.mean()) / 10) * 10 for image in images]
 
 
+def home_of(name: str, folder: Path) -> Path:
+    """Return where a set was found in a folder. An empty folder holds none."""
+    (folder / "empty").mkdir()
+    assert place(name, folder / "empty") is None
+    found = place(name, folder)
+    assert found is not None
+    return found
+
+
 def test_letters_and_digits_have_a_code_whatever_their_case() -> None:
     assert len(CHARACTERS) == 36
     assert codes("a-Z 09'É") == [10, 35, 0, 9]
     assert spelt([10, 35, 0, -1, -1]) == "AZ0"
+    assert spread(range(10), 4) == [0, 2, 5, 7]
+    assert list(spread(range(3), 4)) == list(spread(range(3), None)) == [0, 1, 2]
 
 
 def test_what_is_kept_of_a_picture(tmp_path: Path) -> None:
     draw(tmp_path / "a.png", 50, columns=80, rows=16)
     draw(tmp_path / "b.png", 90, columns=10, rows=40)
-    file = tmp_path / "labels.tsv"
     long = "abcdefghijklmnopqrstuvwxyz"
-    file.write_text(f"file\tword\na.png\tDon't\nb.png\t\"\na.png\t{long}\nb.png\tNo\n")
+    (tmp_path / "labels.tsv").write_text(f"file\tword\na.png\tDon't\nb.png\t\"\na.png\t{long}\nb.png\tNo\n")
     found = read_words(tmp_path, {"test": listed(tmp_path)}, "sample")
     assert words(found.tensors["test/labels"]) == ["DONT", long[:25].upper(), "NO"]
     assert found.tensors["test/labels"].shape == (3, 25)
@@ -65,6 +73,7 @@ def test_what_is_kept_of_a_picture(tmp_path: Path) -> None:
     assert {name: array.dtype.name for name, array in found.tensors.items()} == {
         "test/images": "uint8", "test/labels": "int64", "test/widths": "float32", "test/lengths": "int64",
     }  # fmt: skip
+    assert [word.text for word in plain(listed(tmp_path))] == [long, "No"]
 
 
 def test_what_cannot_be_read_is_refused_or_counted(tmp_path: Path) -> None:
@@ -83,28 +92,15 @@ def test_what_cannot_be_read_is_refused_or_counted(tmp_path: Path) -> None:
         listed(tmp_path)
 
 
-def test_a_choice_is_spread_over_all() -> None:
-    assert spread(range(10), 4) == [0, 2, 5, 7]
-    assert list(spread(range(3), 4)) == list(spread(range(3), None)) == [0, 1, 2]
-
-
-def annotated_synth90k(folder: Path) -> None:
-    home = folder / "mnt/ramdisk/max/90kDICT32px"
-    for split, names in {
-        "train": ("1_Slow_3", "2_fast_4", "3_new_5", "4_old_6"),
-        "test": ("9_WORD_7",),
-    }.items():
+def test_synth90k_has_its_words_in_the_names_of_files(tmp_path: Path) -> None:
+    home = tmp_path / "mnt/ramdisk/max/90kDICT32px"
+    parts = {"train": ("1_Slow_3", "2_fast_4", "3_new_5", "4_old_6"), "test": ("9_WORD_7",)}
+    for split, names in parts.items():
         for number, name in enumerate(names):
             draw(home / "1" / f"{number % 2}" / f"{name}.jpg", 40 + 20 * number)
         lines = [f"./1/{number % 2}/{name}.jpg {number}\n" for number, name in enumerate(names)]
         (home / f"annotation_{split}.txt").write_text("".join(lines))
-
-
-def test_synth90k_has_its_words_in_the_names_of_files(tmp_path: Path) -> None:
-    annotated_synth90k(tmp_path)
-    home = place("synth90k", tmp_path)
-    assert home is not None
-    found = synth90k.synth90k(home, train=2)
+    found = synth90k.synth90k(home_of("synth90k", tmp_path), train=2)
     assert words(found.tensors["train/labels"]) == ["SLOW", "NEW"]
     assert levels(found.tensors["train/images"]) == [40, 80]
     assert words(found.tensors["test/labels"]) == ["WORD"]
@@ -121,11 +117,8 @@ def test_synth90k_has_its_words_in_the_names_of_files(tmp_path: Path) -> None:
 def test_a_sample_of_synth90k_has_its_validation_part_as_train(tmp_path: Path) -> None:
     home = tmp_path / "text" / "mjsynth_1695"
     draw(home / "images/a.jpg", 50)
-    lines = [
-        "images/a.jpg\tval\t1\t1\tval",
-        "images/a.jpg\ttest\t1\t1\ttest",
-        "images/a.jpg\tTwo\t1\t1\ttest",
-    ]
+    lines = [f"images/a.jpg\t{word}\t1\t1\t{part}" for word, part in
+             (("val", "val"), ("test", "test"), ("Two", "test"))]  # fmt: skip
     (home / "labels.tsv").write_text("\n".join(["file\tword\twidth\theight\tsource_shard", *lines]))
     assert place("synth90k", tmp_path) == home
     found = synth90k.synth90k(home)
@@ -145,7 +138,7 @@ def test_iiit5k_has_its_words_in_a_struct_array(tmp_path: Path) -> None:
     }.items():
         entries = np.array([(*row, "x") for row in rows], dtype=kinds)
         savemat(home / f"{split}data.mat", {f"{split}data": entries})
-    assert place("iiit5k", tmp_path) == home
+    assert home_of("iiit5k", tmp_path) == home
     found = iiit5k.iiit5k(home)
     assert words(found.tensors["test/labels"]) == ["PRIVATE", "NO5"]
     assert levels(found.tensors["test/images"]) == [60, 90]
@@ -166,7 +159,7 @@ def test_svt_has_its_words_in_boxes(tmp_path: Path) -> None:
     (home / "test.xml").write_text(
         f"<tagset><image><imageName>img/1.png</imageName><lex>A,B</lex><taggedRectangles>{tags}</taggedRectangles></image></tagset>"
     )
-    assert place("svt", tmp_path) == home
+    assert home_of("svt", tmp_path) == home
     found = svt.svt(home)
     assert words(found.tensors["test/labels"]) == ["DOOR", "OPEN"]
     assert levels(found.tensors["test/images"]) == [100, 200]
@@ -184,7 +177,7 @@ def test_icdar_2003_has_a_list_of_files_and_tags(tmp_path: Path) -> None:
         '<imagelist><image file="word/1/1.jpg" tag="self"/>'
         '<image file="word/1/2.jpg" tag="it&apos;s"/></imagelist>'
     )
-    assert place("icdar2003", tmp_path) == home
+    assert home_of("icdar2003", tmp_path) == home
     assert words(icdar2003.icdar2003(home).tensors["test/labels"]) == ["SELF"]
     every = icdar2003.icdar2003(home, plain_words=False).tensors
     assert words(every["test/labels"]) == ["SELF", "ITS"]
@@ -197,7 +190,7 @@ def test_icdar_2015_has_a_list_of_files_and_quoted_words(tmp_path: Path) -> None
         draw(home / f"ch4_test_word_images_gt/word_{number}.png", level)
     text = '\ufeffword_1.png, "JOINT"\nword_2.png, "say \\"so\\", yes"\nword_3.png, "24"\n'
     (home / "Challenge4_Test_Task3_GT.txt").write_text(text, encoding="utf-8")
-    assert place("icdar2015", tmp_path) == home
+    assert home_of("icdar2015", tmp_path) == home
     assert words(icdar2015.icdar2015(home).tensors["test/labels"]) == ["JOINT", "24"]
     every = icdar2015.icdar2015(home, plain_words=False).tensors
     assert words(every["test/labels"]) == ["JOINT", "SAYSOYES", "24"]
@@ -218,7 +211,7 @@ def test_scut_foru_cuts_words_out_and_splits_by_name(tmp_path: Path) -> None:
     (home / "word_annotation").mkdir()
     (home / "word_annotation/a.txt").write_text('24,17,48,14,"Shop"\n')
     (home / "word_annotation/b.txt").write_text('24,18,48,28,"Bed, Bath"\n\n')
-    assert place("scut-foru", tmp_path) == home
+    assert home_of("scut-foru", tmp_path) == home
     found = scut_foru.scut_foru(home, train=1)
     assert words(found.tensors["train/labels"]) == ["SHOP"]
     assert words(found.tensors["test/labels"]) == ["BEDBATH"]
@@ -247,7 +240,7 @@ def test_synthtext_cuts_words_out_of_its_table(tmp_path: Path) -> None:
     names = np.empty((1, 2), object)
     names[0, 0], names[0, 1] = "8/one.png", "9/two.png"
     savemat(home / "gt.mat", {"imnames": names, "wordBB": boxes, "txt": texts, "charBB": boxes})
-    assert place("synthtext", tmp_path) == home
+    assert home_of("synthtext", tmp_path) == home
     found = synthtext.synthtext(home, train=None)
     assert words(found.tensors["train/labels"]) == ["TWO", "WORDS"]
     assert levels(found.tensors["train/images"]) == [100, 150]
@@ -258,15 +251,3 @@ def test_synthtext_cuts_words_out_of_its_table(tmp_path: Path) -> None:
     savemat(home / "gt.mat", {"imnames": names, "wordBB": boxes, "txt": texts})
     with pytest.raises(Damaged, match="2 words in 1 boxes"):
         synthtext.synthtext(home)
-
-
-@pytest.mark.parametrize(
-    "name", ["icdar2003", "icdar2015", "iiit5k", "scut-foru", "svt", "synth90k", "synthtext"]
-)
-def test_an_empty_folder_holds_none_of_them(name: str, tmp_path: Path) -> None:
-    assert place(name, tmp_path) is None
-
-
-def test_plain_words_have_letters_and_digits_alone(tmp_path: Path) -> None:
-    (tmp_path / "labels.tsv").write_text("file\tword\na\tdon't\na\tDo\n")
-    assert [word.text for word in plain(listed(tmp_path))] == ["Do"]

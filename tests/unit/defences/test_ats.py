@@ -1,5 +1,6 @@
 """ATS: what its transforms and policies do to images, and that a client trains on the result."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from leakbench.attacks.adaptive.ats import ats as known
 from leakbench.defences.ats import TRANSFORMS, Transform, parsed, shifted, transformed, ways
 
 COLOUR = torch.randint(0, 256, (4, 3, 12, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-GREY = COLOUR[:, :1]
 
 
 def drawn(image: Tensor) -> Image.Image:
@@ -30,6 +30,11 @@ def test_the_list_is_the_authors() -> None:
         ("translate-x", 9), ("contrast", 6), ("translate-y", 2),
         ("translate-y", 3), ("contrast", 7), ("contrast", 7),
     ]  # fmt: skip
+    # A policy goes each way once.
+    assert [[step.way for step in steps] for steps in ways([1, 0, 3])] == [
+        [1, 1, 1], [1, 1, -1], [-1, 1, 1], [-1, 1, -1]
+    ]  # fmt: skip
+    assert len(list(known().alternatives(COLOUR / 255))) == 16
 
 
 @pytest.mark.parametrize("way", [1, -1])
@@ -64,48 +69,28 @@ def test_images_move_the_way_that_was_drawn_and_leave_black() -> None:
     up = transformed(COLOUR, Transform("translate-y", 9, -1))
     assert torch.equal(up[..., :-5, :], COLOUR[..., 5:, :])
     assert not up[..., -5:, :].any()
-
-
-def test_turning_and_shearing_keep_the_middle_of_an_even_image() -> None:
     flat = torch.full((1, 3, 12, 12), 90, dtype=torch.uint8)
-    turned = transformed(flat, Transform("rotate", 9, 1))
-    assert set(turned.unique().tolist()) == {90, 128}
+    assert set(transformed(flat, Transform("rotate", 9, 1)).unique().tolist()) == {90, 128}
     sheared = transformed(flat, Transform("shear-y", 9, 1))
     assert (sheared[..., 4:8, 4:8] == 90).all()
     assert (sheared == 0).any()
-
-
-@pytest.mark.parametrize("images", [COLOUR, GREY])
-def test_every_transform_takes_grey_and_colour(images: Tensor) -> None:
-    for name, level in dict.fromkeys(TRANSFORMS):
+    for images, (name, level) in product((COLOUR, COLOUR[:, :1]), dict.fromkeys(TRANSFORMS)):
         found = transformed(images, Transform(name, level, 1))
-        assert found.shape == images.shape
-        assert found.dtype == torch.uint8
-
-
-def test_a_policy_goes_each_way_once() -> None:
-    assert [[step.way for step in steps] for steps in ways([1, 0, 3])] == [
-        [1, 1, 1], [1, 1, -1], [-1, 1, 1], [-1, 1, -1]
-    ]  # fmt: skip
-    assert len(list(known().alternatives(COLOUR / 255))) == 16
+        assert (found.shape, found.dtype) == (images.shape, torch.uint8)
 
 
 def test_each_image_has_one_of_the_policies_by_chance() -> None:
     inputs = defences.build("ats", {"policies": "0+28"}).inputs
     images, labels = torch.rand(400, 1, 4, 4).mul(255).round() / 255, torch.arange(400)
     out, same = inputs(images, labels, torch.Generator().manual_seed(0))
-    turned = (out - (1 - images)).flatten(1).abs().amax(1) < 1e-6
-    kept = (out - images).flatten(1).abs().amax(1) < 1e-6
+    turned, kept = ((out - each).flatten(1).abs().amax(1) < 1e-6 for each in (1 - images, images))
     assert (turned ^ kept).all()
     # Four deviations.
     assert float(turned.double().mean()) == pytest.approx(0.5, abs=4 * 0.5 / 20)
     assert torch.equal(same, labels)
-
-
-def test_what_is_trained_on_is_among_the_alternatives() -> None:
-    inputs = defences.build("ats", {}).inputs
+    # What is trained on is among the alternatives that an adaptive attacker tries.
     images = COLOUR / 255
-    out, _ = inputs(images, torch.arange(4), torch.Generator().manual_seed(3))
+    out, _ = defences.build("ats", {}).inputs(images, torch.arange(4), torch.Generator().manual_seed(3))
     every = torch.stack(list(known().alternatives(images)))
     assert ((every - out).flatten(2).abs().amax(2) == 0).any(0).all()
     assert (every - images).flatten(2).abs().amax(2).min() > 0.1

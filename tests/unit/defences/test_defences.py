@@ -13,30 +13,26 @@ from leakbench import defences
 UPDATE = {"a": 1 + torch.rand(3, 40, 50), "b": 1 + torch.rand(3, 40)}
 
 
-def test_no_defence_hands_on_the_very_same_objects() -> None:
-    defence, model, rng = defences.build("none", {}), nn.Linear(1, 1), torch.Generator().manual_seed(0)
-    state = rng.get_state()
-    assert defence.model(model, rng) is model
-    assert defence.update(UPDATE, rng) is UPDATE
-    assert torch.equal(rng.get_state(), state)
-
-
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 def test_withheld_coordinates_are_zero_and_the_rest_is_untouched(share: float) -> None:
-    defence = defences.build("withhold", {"share": share})
     before = {name: value.clone() for name, value in UPDATE.items()}
-    sent = defence.update(UPDATE, torch.Generator().manual_seed(0))
+    sent = protected("withhold", share=share)
     assert set(sent) == set(UPDATE)
     kept = sent["a"] != 0
     assert torch.equal(sent["a"][kept], UPDATE["a"][kept])
-    assert kept.float().mean().item() == pytest.approx(
-        share, abs=5 * sqrt(share * (1 - share) / kept.numel())
-    )
+    room = 5 * sqrt(share * (1 - share) / kept.numel())
+    assert kept.float().mean().item() == pytest.approx(share, abs=room)
     # Neither a whole round nor a whole neuron is withheld: the draw is made for each coordinate.
     if share == 0.5:
         assert (kept.float().mean((1, 2)) - 0.5).abs().max() < 0.06
         assert kept.flatten(0, 1).any(-1).all()
     assert all(torch.equal(UPDATE[name], before[name]) for name in before)
+    # No defence hands on the very same objects, and draws nothing.
+    defence, model, rng = defences.build("none", {}), nn.Linear(1, 1), torch.Generator().manual_seed(0)
+    state = rng.get_state()
+    assert defence.model(model, rng) is model
+    assert defence.update(UPDATE, rng) is UPDATE
+    assert torch.equal(rng.get_state(), state)
 
 
 def protected(
@@ -48,19 +44,13 @@ def protected(
 @pytest.mark.parametrize(("module", "deviation", "kurtosis"), [("gaussian", 1, 3), ("laplacian", sqrt(2), 6)])
 def test_noise_has_its_scale_and_its_law(module: str, deviation: float, kurtosis: float) -> None:
     update = {"a": torch.rand(2, 300, 400)}
-    noise = (protected(module, update=update, scale=0.05)["a"] - update["a"]).double() / 0.05
+    one, same, other = (protected(module, seed, update, scale=0.05)["a"] for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    noise = (one - update["a"]).double() / 0.05
     assert float(noise.mean()) == pytest.approx(0, abs=0.02)
     assert float(noise.std()) == pytest.approx(deviation, rel=0.02)
     assert float((noise**4).mean() / noise.var() ** 2) == pytest.approx(kurtosis, rel=0.06)
-
-
-@pytest.mark.parametrize(
-    ("module", "parameters"), [("withhold", {}), ("gaussian", {"scale": 1.0}), ("laplacian", {"scale": 1.0})]
-)
-def test_chance_is_the_generators_alone(module: str, parameters: dict[str, float]) -> None:
-    one, same, other = (protected(module, seed, **parameters) for seed in (1, 1, 2))
-    assert torch.equal(one["a"], same["a"])
-    assert not torch.equal(one["a"], other["a"])
 
 
 def test_pruning_keeps_the_largest_of_each_round_and_tensor() -> None:
@@ -81,9 +71,7 @@ def test_clipping_bounds_the_norm_over_all_tensors_and_keeps_the_direction() -> 
     torch.testing.assert_close(sent["b"], torch.tensor([[0.8], [0.4]]))
     nothing = {"a": torch.zeros(1, 2)}
     assert torch.equal(protected("clip", update=nothing, norm=1.0)["a"], nothing["a"])
-
-
-def test_signs_keep_the_mean_magnitude_and_nothing_else() -> None:
+    # Signs keep the mean magnitude and nothing else.
     sent = protected("sign", update={"a": torch.tensor([[1.0, -3.0, 0.0, 8.0], [1, 1, 1, 1]])})
     assert sent["a"].tolist() == [[3, -3, 0, 3], [1, 1, 1, 1]]
 
@@ -111,23 +99,28 @@ def bytes_of(module: str, **parameters: Any) -> list[int]:
     return defences.sent_bytes(defence, sent).tolist()
 
 
+def in_bytes(*bits: int) -> list[int]:
+    return [-(-each // 8) for each in bits]
+
+
+ALL = [("none", {}), ("gaussian", {"scale": 0.1}), ("laplacian", {"scale": 0.1}), ("clip", {"norm": 1.0})]
+
+
+# 1 of 100 and 1 of 10: a place of 32 bits is shorter than 100 bits, and longer than 10. Of a half, 50 and 5
+# are sent; the second round has only 40 that are not zero.
 @pytest.mark.parametrize(
-    ("module", "parameters"),
-    [("none", {}), ("gaussian", {"scale": 0.1}), ("laplacian", {"scale": 0.1}), ("clip", {"norm": 1.0})]
+    ("module", "parameters", "bits"),
+    [
+        *((name, given, [440 * 8] * 2) for name, given in ALL),
+        ("prune", {"share": 0.01}, [64 + 32 + 10] * 2),
+        ("prune", {"share": 0.5}, [100 + 50 * 32 + 10 + 5 * 32, 100 + 40 * 32 + 10 + 5 * 32]),
+        # A bit for each sign and a number; zeros take a second bit.
+        ("sign", {}, [110 + 64, 100 + 40 + 10 + 64]),
+        *(("quantise", {"bits": n}, [110 * n + 4 * 32] * 2) for n in (1, 4, 8)),
+    ],
 )  # fmt: skip
-def test_what_sends_every_coordinate_sends_four_bytes_each(module: str, parameters: dict[str, float]) -> None:
-    assert bytes_of(module, **parameters) == [440, 440]
-
-
-def test_pruned_updates_tell_places_where_few_are_sent_and_a_mask_where_many() -> None:
-    # 1 of 100 and 1 of 10: a place of 32 bits is shorter than 100 bits, and longer than 10.
-    assert bytes_of("prune", share=0.01) == [-(-(64 + 32 + 10) // 8)] * 2
-    # 50 and 5 of them; the second round has only 40 that are not zero.
-    assert bytes_of("prune", share=0.5) == [
-        -(-(100 + 50 * 32 + 10 + 5 * 32) // 8),
-        -(-(100 + 40 * 32 + 10 + 5 * 32) // 8),
-    ]
-    assert bytes_of("prune", share=1.0)[0] == 440
+def test_what_is_sent_has_so_many_bits(module: str, parameters: dict[str, Any], bits: list[int]) -> None:
+    assert bytes_of(module, **parameters) == in_bytes(*bits)
 
 
 def test_withheld_updates_are_counted_as_they_are() -> None:
@@ -138,12 +131,3 @@ def test_withheld_updates_are_counted_as_they_are() -> None:
         assert 0 < kept[1] < 10
         told = [min(100, 32 * kept[0]), min(10, 32 * kept[1])]
         assert found == -(-(sum(told) + 32 * sum(kept)) // 8)
-
-
-def test_signs_are_a_bit_each_and_a_number_and_zeros_a_second_bit() -> None:
-    assert bytes_of("sign") == [-(-(110 + 64) // 8), -(-(100 + 40 + 10 + 64) // 8)]
-
-
-@pytest.mark.parametrize("bits", [1, 4, 8])
-def test_quantised_updates_have_their_bits_and_two_numbers_for_each_tensor(bits: int) -> None:
-    assert bytes_of("quantise", bits=bits) == [-(-(110 * bits + 4 * 32) // 8)] * 2

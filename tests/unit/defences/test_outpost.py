@@ -34,7 +34,7 @@ def changed(update: Update) -> bool:
 
 
 def test_step_i_is_protected_with_probability_one_over_one_plus_beta_i() -> None:
-    steps, runs = 24, 60
+    steps, runs = 24, 30
     found = sum(torch.tensor([changed(each) for each in sent(steps, seed)]) for seed in range(runs)) / runs
     wanted = 1 / (1 + 0.125 * torch.arange(1, steps + 1))
     # Four deviations of a mean over eight steps.
@@ -61,14 +61,9 @@ def test_a_protected_gradient_is_pruned_and_noised_where_it_is_sensitive() -> No
     assert float(noise.std()) == pytest.approx(0.8 * float(weights.var()), rel=0.2)
 
 
-def test_the_released_version_changes_nothing() -> None:
-    assert not any(changed(each) for each in sent(20, released=True))
-    assert not any(changed(each) for each in sent(20, decay=1e9))
-
-
 def test_the_adaptive_attacker_takes_the_rounds_without_perturbation() -> None:
-    seen = [each["0.weight"] for each in sent(40)]
-    plain = batch({}).mean()["0.weight"]
-    pooled = known().pooled
-    torch.testing.assert_close(pooled(torch.stack(seen)), plain)
-    assert float((torch.stack(seen).mean(0) - plain).norm() / plain.norm()) > 0.05
+    seen, plain = torch.stack([each["0.weight"] for each in sent(40)]), batch({}).mean()["0.weight"]
+    torch.testing.assert_close(known().pooled(seen), plain)
+    assert float((seen.mean(0) - plain).norm() / plain.norm()) > 0.05
+    # The released version changes nothing.
+    assert not any(changed(each) for each in [*sent(20, released=True), *sent(20, decay=1e9)])

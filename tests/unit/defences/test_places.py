@@ -61,13 +61,6 @@ def test_the_mean_of_the_samples_gradients_is_training_without_a_defence(update:
     assert not same(played(half, update=update, server=server), found, 1e-3)
 
 
-def test_the_gradient_of_the_mean_loss_is_the_mean_of_the_samples_gradients() -> None:
-    model = network()
-    weights = {name: value.detach() for name, value in model.named_parameters()}
-    batch = Batch(model, weights, IMAGES.float().permute(0, 3, 1, 2) / 255, torch.from_numpy(LABELS))
-    assert same(batch.mean(), mean(batch, torch.Generator()))
-
-
 def test_a_step_remembers_what_the_rounds_remember() -> None:
     def counted(batch: Batch, rng: torch.Generator) -> Update:
         batch.memory["steps"] = batch.memory.get("steps", torch.zeros(())) + 1
@@ -80,11 +73,14 @@ def test_a_step_remembers_what_the_rounds_remember() -> None:
     assert played(Defence(examples=counted, rounds=told))["1.bias"][:, 0].tolist() == [4, 8, 12]
 
 
-def test_samples_gradients_come_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_gradients_come_a_few_at_a_time_and_have_the_gradient_of_the_mean_loss_as_their_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = network()
     weights = {name: value.detach() for name, value in model.named_parameters()}
     batch = Batch(model, weights, IMAGES.float().permute(0, 3, 1, 2) / 255, torch.from_numpy(LABELS))
     (whole,) = batch.gradients()
+    assert same(batch.mean(), mean(batch, torch.Generator()))
     monkeypatch.setattr("leakbench.defences.EXAMPLE_BYTES", 4 * 5 * sum(v.numel() for v in weights.values()))
     parts = list(batch.gradients())
     assert [len(part["1.bias"]) for part in parts] == [5, 5, 2]

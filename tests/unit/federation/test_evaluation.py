@@ -35,19 +35,14 @@ def test_accuracy_is_that_of_a_loop_over_images(batch: int, monkeypatch: pytest.
     assert accuracy(model, weights, IMAGES, TARGETS) == right / 60
 
 
-@pytest.mark.parametrize(
-    ("split", "evaluate", "expected"),
-    [
-        ("test", 25, [*range(20), *range(50, 55)]),
-        ("test", 10, list(range(10))),
-        ("train", 25, list(range(25))),
-        ("test", 99, [*range(20), *range(50, 60)]),
-    ],
-)
-def test_no_image_of_the_private_range_is_evaluated(split: str, evaluate: int, expected: list[int]) -> None:
-    private = {"split": split, "start": 20, "stop": 50}
-    values = federation(private=private, clients=[2], rounds=1, server="fedavg", evaluate=evaluate)
-    assert held_out(values, 60).tolist() == expected
+def test_no_image_of_the_private_range_is_evaluated() -> None:
+    for split, evaluate, expected in (
+        ("test", 25, [*range(20), *range(50, 55)]), ("test", 10, list(range(10))),
+        ("train", 25, list(range(25))), ("test", 99, [*range(20), *range(50, 60)]),
+    ):  # fmt: skip
+        private = {"split": split, "start": 20, "stop": 50}
+        values = federation(private=private, clients=[2], rounds=1, server="fedavg", evaluate=evaluate)
+        assert held_out(values, 60).tolist() == expected
 
 
 def moves(**values: Any) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], list[dict[str, Tensor]]]:
@@ -67,15 +62,13 @@ def moves(**values: Any) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor
     return play(model, [start], IMAGES, truth, made, Defence(), 0, sink, moved), told, updates
 
 
-@pytest.mark.parametrize(("values", "count"), [({"rounds": 3}, 3), ({"rounds": 6, "passes": 2}, 2)])
-def test_every_move_is_told_the_last_too(values: dict[str, Any], count: int) -> None:
-    sent, told, updates = moves(server="fedavg", **values)
-    assert len(sent) == len(told) == count
-    for after, before in zip(told, sent[1:], strict=False):
-        assert all(torch.equal(after[name], before[name]) for name in before)
-    for name, value in sent[-1].items():
-        torch.testing.assert_close(told[-1][name], value + updates[-1][name])
-
-
-def test_a_frozen_server_moves_nothing() -> None:
+def test_every_move_is_told_the_last_too_and_a_frozen_server_moves_nothing() -> None:
+    more: tuple[tuple[dict[str, Any], int], ...] = (({"rounds": 3}, 3), ({"rounds": 6, "passes": 2}, 2))
+    for values, count in more:
+        sent, told, updates = moves(server="fedavg", **values)
+        assert len(sent) == len(told) == count
+        for after, before in zip(told, sent[1:], strict=False):
+            assert all(torch.equal(after[name], before[name]) for name in before)
+        for name, value in sent[-1].items():
+            torch.testing.assert_close(told[-1][name], value + updates[-1][name])
     assert moves(rounds=3)[1] == []

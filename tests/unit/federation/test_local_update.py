@@ -44,20 +44,14 @@ def mean_gradient(model: nn.Module, images: Tensor, labels: Tensor, keep: Tensor
 
 
 def one_at_a_time(
-    model: nn.Module,
-    weights: dict[str, Tensor],
-    images: Tensor,
-    labels: Tensor,
-    masks: dict[str, Tensor],
-    lr: float,
-    size: int,
-    epochs: int,
-) -> dict[str, Tensor]:
+    model: nn.Module, weights: dict[str, Tensor], images: Tensor, labels: Tensor, masks: dict[str, Tensor],
+    size: int, epochs: int,
+) -> dict[str, Tensor]:  # fmt: skip
     """Return new minus old weights of each round, trained one after the other with torch's own SGD."""
     updates: dict[str, list[Tensor]] = {name: [] for name in weights}
     for turn in range(len(images)):
         model.load_state_dict(weights)
-        optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.3)
         for epoch in range(epochs):
             for begin in range(0, images.shape[1], size):
                 part = slice(begin, begin + size)
@@ -73,67 +67,33 @@ def one_at_a_time(
 
 @pytest.mark.parametrize("module", ["fcnn", "cnn"])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-@pytest.mark.parametrize(
-    ("size", "epochs"),
-    [
-        (None, 1),
-        # Five samples in batches of two: the last one is short.
-        (2, 1),
-        (None, 3),
-        (2, 3),
-        (50, 2),
-        (1, 1),
-    ],
-)
+# Five samples in batches of two: the last one is short.
+@pytest.mark.parametrize(("size", "epochs"), [(None, 1), (2, 1), (None, 3), (2, 3), (50, 2), (1, 1)])
 def test_batched_training_equals_one_sample_at_a_time(
     module: str, dropout: float, size: int | None, epochs: int
 ) -> None:
     model, weights, images, labels, masks = client(module, dropout, epochs=epochs)
     sent = {name: value.clone() for name, value in weights.items()}
     found = local_update(model, weights, images, labels, masks, 0.3, size, epochs, "model")
-    expected = one_at_a_time(model, sent, images, labels, masks, 0.3, size or K, epochs)
+    slopes = local_update(model, weights, images, labels, masks, 0.3, size, epochs, "gradient")
+    expected = one_at_a_time(model, sent, images, labels, masks, size or K, epochs)
+    first = one_at_a_time(model, sent, images, labels, masks, K, 1)
     assert set(found) == set(expected)
     for name in expected:
         assert found[name].shape == (ROUNDS, *weights[name].shape)
         torch.testing.assert_close(found[name], expected[name], rtol=1e-9, atol=1e-14)
+        # A gradient is that of one step on all samples.
+        torch.testing.assert_close(-0.3 * slopes[name], first[name], rtol=1e-9, atol=1e-14)
         assert expected[name].abs().max() > 1e-4
         assert torch.equal(weights[name], sent[name])
 
 
-@pytest.mark.parametrize("module", ["fcnn", "cnn"])
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_a_shared_gradient_is_the_mean_over_samples(module: str, dropout: float) -> None:
-    model, weights, images, labels, masks = client(module, dropout)
-    found = local_update(model, weights, images, labels, masks, 0.3, 2, 1, "gradient")
-    model.load_state_dict(weights)
-    for turn in range(ROUNDS):
-        keep = masks["dropout.keep"][0, turn] if masks else None
-        for name, value in mean_gradient(model, images[turn], labels[turn], keep).items():
-            torch.testing.assert_close(found[name][turn], value, rtol=1e-9, atol=1e-15)
-
-
-def test_one_step_is_minus_the_learning_rate_times_the_gradient_up_to_rounding() -> None:
+def test_an_update_is_a_difference_of_float32_weights() -> None:
     model, weights, images, labels, masks = client("fcnn", 0.5)
-    step = local_update(model, weights, images, labels, masks, 0.25, None, 1, "model")
-    gradient = local_update(model, weights, images, labels, masks, 0.25, None, 1, "gradient")
-    for name in step:
-        torch.testing.assert_close(step[name], -0.25 * gradient[name], rtol=1e-9, atol=1e-15)
-    single = {name: value.float() for name, value in weights.items()}
-    sent = local_update(
-        model.float(),
-        single,
-        images.float(),
-        labels,
-        {k: m.float() for k, m in masks.items()},
-        0.25,
-        None,
-        1,
-        "model",
-    )
+    single, kept = ({name: value.float() for name, value in each.items()} for each in (weights, masks))
+    sent = local_update(model.float(), single, images.float(), labels, kept, 0.25, None, 1, "model")
     for name, value in single.items():
-        assert torch.equal((value + sent[name]) - value, sent[name]), (
-            "an update is a difference of float32 weights"
-        )
+        assert torch.equal((value + sent[name]) - value, sent[name])
 
 
 def test_each_epoch_takes_the_samples_in_its_own_order() -> None:

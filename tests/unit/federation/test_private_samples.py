@@ -20,24 +20,22 @@ from leakbench.networks import victims
 settings = partial(federation, clients=[4], rounds=50, distinct_labels=True)
 
 
+NAMES = ("made", "federation", 0)
+
+
 def test_no_two_samples_of_an_update_share_a_label() -> None:
-    truth = private_samples(settings(), LABELS, ("made", "federation", 0))
+    truth = private_samples(settings(rounds=600), LABELS, NAMES)
     (images,), (labels,) = truth.images, truth.labels
-    assert images.shape == labels.shape == (50, 4)
-    assert images.min() >= 20
-    assert images.max() < 50
+    assert images.shape == labels.shape == (600, 4)
+    # Every image has its turn.
+    assert set(images.ravel().tolist()) == set(range(20, 50))
     assert np.array_equal(labels, LABELS[images])
     assert all(len(set(row)) == 4 for row in labels.tolist())
     # Rounds differ, labels are in no order, and without the key labels do repeat.
-    assert len(set(map(tuple, images.tolist()))) > 45
+    assert len(set(map(tuple, images.tolist()))) > 500
     assert any(row != sorted(row) for row in labels.tolist())
-    (free,) = private_samples(settings(distinct_labels=False), LABELS, ("made", "federation", 0)).labels
+    (free,) = private_samples(settings(distinct_labels=False), LABELS, NAMES).labels
     assert any(len(set(row)) < 4 for row in free.tolist())
-
-
-def test_every_label_and_image_has_its_turn() -> None:
-    (images,) = private_samples(settings(rounds=600), LABELS, ("made", "federation", 0)).images
-    assert set(images.ravel().tolist()) == set(range(20, 50))
 
 
 @pytest.mark.parametrize("update", ["gradient", "model"])
@@ -51,7 +49,7 @@ def test_batch_norms_statistics_are_those_sent_and_stay_as_they_are(update: str,
             value.uniform_(0.5, 2)
     start = {name: value.clone() for name, value in model.state_dict().items()}
     images = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (60, 16, 16, 3), dtype=np.uint8))
-    truth = private_samples(federation, LABELS, ("made", "federation", 0))
+    truth = private_samples(federation, LABELS, NAMES)
     seen: dict[int, dict[str, torch.Tensor]] = {}
 
     def sink(part: slice, client: int, found: dict[str, torch.Tensor]) -> None:
@@ -79,27 +77,19 @@ settings_of_passes = partial(federation, clients=[3], rounds=8, passes=2, server
 
 
 def drawn(**changes: Any) -> np.ndarray:
-    return private_samples(settings_of_passes(**changes), LABELS, ("made", "federation", 0)).images[0]
+    return private_samples(settings_of_passes(**changes), LABELS, NAMES).images[0]
 
 
-def test_shuffled_passes_hold_the_same_samples_in_another_order() -> None:
+def test_passes_hold_the_same_samples() -> None:
     first, second = drawn().reshape(2, 12)
     assert len(set(first.tolist())) == 12
     assert sorted(first.tolist()) == sorted(second.tolist())
     assert first.tolist() != second.tolist()
-
-
-def test_passes_of_a_fixed_set_have_the_same_batches_in_the_same_order() -> None:
-    first, second, third = drawn(local_set="fixed", passes=3, rounds=12).reshape(3, 4, 3)
-    assert len(set(first.ravel().tolist())) == 12
-    assert np.array_equal(first, second)
-    assert np.array_equal(first, third)
-
-
-def test_batches_of_a_fixed_set_may_be_free_of_repeated_labels() -> None:
-    images = drawn(local_set="fixed", distinct_labels=True)
-    assert len(set(images[:4].ravel().tolist())) == 12
-    assert all(len(set(LABELS[row])) == 3 for row in images.tolist())
+    # Of a fixed set they have the same batches in the same order, and these may be free of repeated labels.
+    batches = drawn(local_set="fixed", distinct_labels=True, passes=3, rounds=12).reshape(3, 4, 3)
+    assert len(set(batches[0].ravel().tolist())) == 12
+    assert (batches == batches[0]).all()
+    assert all(len(set(LABELS[row])) == 3 for row in batches[0].tolist())
 
 
 @pytest.mark.parametrize(("update", "second"), [("model", 1 + 4 * 0.25), ("gradient", 1 - 0.2 * 4 * 0.25)])
@@ -111,7 +101,7 @@ def test_the_model_moves_after_a_pass_by_all_its_updates(
 
     monkeypatch.setitem(play.__globals__, "local_update", quarter)
     federation = settings_of_passes(update=update)
-    truth = private_samples(federation, LABELS, ("made", "federation", 0))
+    truth = private_samples(federation, LABELS, NAMES)
     images = torch.zeros(60, 2, 2, 1, dtype=torch.uint8)
     rounds: list[range] = []
 
@@ -129,10 +119,9 @@ skewed = partial(federation, clients=[6], rounds=300)
 
 def largest(**settings: float) -> float:
     """Return the mean share of an update's most frequent class."""
-    truth = private_samples(skewed(**settings), LABELS, ("made", "federation", 0))
+    truth = private_samples(skewed(**settings), LABELS, NAMES)
     (images,), (labels,) = truth.images, truth.labels
-    assert images.min() >= 20
-    assert images.max() < 50
+    assert 20 <= images.min() <= images.max() < 50
     assert np.array_equal(labels, LABELS[images])
     assert all(len(set(row)) == 6 for row in images.tolist())
     return float(np.mean([np.bincount(row).max() / 6 for row in labels]))
@@ -150,13 +139,11 @@ ONE = {"clients": [5], "rounds": 1, "drawn": DRAWN}
 
 def test_the_update_has_the_first_of_the_images_that_the_seed_draws() -> None:
     whole = {"split": "train", "start": 0, "stop": 100}
-    found = private_samples(federation(**ONE, private=whole), LABELS, ("made", "federation", 0))
+    found = private_samples(federation(**ONE, private=whole), LABELS, NAMES)
     wanted = np.random.default_rng(55726).choice(60, size=16, replace=False)[:5]
     assert found.images[0].tolist() == [wanted.tolist()]
     assert found.labels[0].tolist() == [LABELS[wanted].tolist()]
-
-
-def test_no_other_federation_has_the_key() -> None:
+    # No other federation has the key.
     assert "drawn" not in federation(clients=[5], rounds=1)
 
 
@@ -171,47 +158,29 @@ def held(**changes: Any) -> np.ndarray:
 def test_private_images_are_among_them_once_and_others_are_of_the_private_range() -> None:
     found = held()
     assert len(found) == len(set(found)) == 30 + 5
-    assert set(found) >= {10, 11, 12, 13, 59}
-    assert set(found) <= set(range(10, 60))
-
-
-def test_the_order_is_by_chance_and_repeats() -> None:
-    found = held()
+    assert {10, 11, 12, 13, 59} <= set(found) <= set(range(10, 60))
+    # The order is by chance, and repeats.
     np.testing.assert_array_equal(found, held())
-    places = np.flatnonzero(np.isin(found, [10, 11, 12, 13, 59]))
-    assert places.max() - places.min() > 5
+    assert np.ptp(np.flatnonzero(np.isin(found, [10, 11, 12, 13, 59]))) > 5
     other = candidates(FEDERATION, PRIVATE, 100, ("set", "federation", 1, "salt"))
     assert not np.array_equal(found, other)
-
-
-def test_without_the_key_there_are_none() -> None:
-    federation = {"private": FEDERATION["private"]}
-    assert len(candidates(federation, PRIVATE, 100, ("set",))) == 0
+    assert len(candidates({"private": FEDERATION["private"]}, PRIVATE, 100, ("set",))) == 0
 
 
 SKEWED = {"clients": [4], "rounds": 2, "alpha": 0.1}
+OVER = "distinct_labels: the private images have 5 labels, an update needs 6"
+FEW = "has 45 images beside the private ones, the federation needs 46"
+PASSES = "distinct_labels does not hold for shuffled passes"
 REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (
-        lambda: private_samples(settings(clients=[6]), LABELS, ("made", "federation", 0)),
-        UserError,
-        "distinct_labels: the private images have 5 labels, an update needs 6",
-    ),
-    (
-        lambda: settings_of_passes(distinct_labels=True),
-        ValidationError,
-        "distinct_labels does not hold for shuffled passes",
-    ),
+    (lambda: private_samples(settings(clients=[6]), LABELS, NAMES), UserError, OVER),
+    (lambda: settings_of_passes(distinct_labels=True), ValidationError, PASSES),
     (lambda: federation(**SKEWED, distinct_labels=True), ValidationError, "alpha"),
     (lambda: federation(**SKEWED, passes=2), ValidationError, "alpha"),
     *(
         (lambda change=change: federation(**ONE | change), ValidationError, "drawn")
         for change in ({"rounds": 2}, {"clients": [5, 5]}, {"clients": [17]}, {"alpha": 1.0})
     ),
-    (
-        lambda: held(candidates=46),
-        Unfit,
-        "has 45 images beside the private ones, the federation needs 46",
-    ),
+    (lambda: held(candidates=46), Unfit, FEW),
     (lambda: candidates(FEDERATION, PRIVATE, 20, ("set",)), Unfit, "has 6 images"),
 ]
 

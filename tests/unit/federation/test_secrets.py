@@ -63,9 +63,7 @@ def test_nothing_of_a_lock_is_sent(server: str) -> None:
     assert all(set(weights).isdisjoint(SECRET | {"norm1.weight", "norm1.bias"}) for weights in sent)
     assert "conv1.weight" in updates
     assert updates["dense.weight"].abs().sum() > 0
-
-
-def test_clients_have_locks_of_their_own_that_stand_still_before_a_frozen_server() -> None:
+    # Clients have locks of their own, which stand still before a frozen server.
     _, shown, _ = played("frozen", ["key", "lock-weights"])
     assert set(shown) == SECRET
     for value in shown.values():
@@ -130,10 +128,17 @@ def test_what_is_shared_stands_under_names_of_its_own(
     file = captured(tmp_path, shares)
     tensors, facts = read_tensors(file)
     assert {name for name in tensors if name.split("/", 1)[-1] in SECRET} == more
-    assert {f"shown/{n}" for n in facts["hidden"]["shown"]} | {
-        f"updates/{n}" for n in facts["hidden"]["sent"]
-    } == more
-    assert "norm1." in read_observation(file)[0].in_words()["shared of the secret"]
+    places = {"shown": "shown", "sent": "updates"}
+    assert {f"{place}/{n}" for key, place in places.items() for n in facts["hidden"][key]} == more
+    seen, _ = read_observation(file)
+    assert "norm1." in seen.in_words()["shared of the secret"]
+    for name, value in seen.updates.items():
+        assert np.array_equal(value, tensors[f"updates/{name}"])
+    # Arrays of an observation know no file.
+    for array in (*seen.updates.values(), *seen.weights.values(), *seen.shown.values()):
+        while array is not None:
+            assert not hasattr(array, "filename")
+            array = getattr(array, "base", None)
 
 
 @pytest.mark.parametrize(("statistics", "mode"), [("running", "eval"), ("batch", "train")])
@@ -142,6 +147,9 @@ def test_the_mode_is_that_of_the_norms(tmp_path: Path, statistics: str, mode: st
     network = NETWORK | {"parameters": NETWORK["parameters"] | {"statistics": statistics}}
     facts = read_tensors(captured(tmp_path, [], network))[1]
     assert (facts["mode"], facts["dropout"]) == (mode, False)
+    # A victim without batch norm marks the cell.
+    file = captured(tmp_path, [], {"module": "lenet-dlg", "parameters": {}})
+    assert "no batch norm behind its first convolution" in read_tensors(file)[1]["absent"]
 
 
 def altered(file: Path, change: dict[str, np.ndarray], **hidden: Any) -> Path:
@@ -163,19 +171,3 @@ def test_an_undeclared_lock_layer_or_a_key_of_other_rounds_is_refused_in_one_lin
         read_observation(altered(file, short))
     with pytest.raises(Unfit, match=r"shown/norm1.scale.weight is missing .*declares"):
         read_observation(altered(file, {}, shown=["norm1.key", "norm1.scale.weight"]))
-
-
-def test_a_victim_without_batch_norm_marks_the_cell(tmp_path: Path) -> None:
-    file = captured(tmp_path, [], {"module": "lenet-dlg", "parameters": {}})
-    assert "no batch norm behind its first convolution" in read_tensors(file)[1]["absent"]
-
-
-def test_arrays_of_an_observation_know_no_file(tmp_path: Path) -> None:
-    seen, _ = read_observation(captured(tmp_path, ["key"]))
-    for array in (*seen.updates.values(), *seen.weights.values(), *seen.shown.values()):
-        while array is not None:
-            assert not hasattr(array, "filename")
-            array = getattr(array, "base", None)
-    tensors, _ = read_tensors(tmp_path / "capture.safetensors")
-    for name, value in seen.updates.items():
-        assert np.array_equal(value, tensors[f"updates/{name}"])

@@ -23,28 +23,20 @@ RAW = {"alex": lpips_alex_raw255_bgr, "vgg": lpips_vgg_raw255_bgr}
 # (torchvision index, channels in, channels out, kernel, stride, padding, pooled before, feature map used)
 LAYERS = {
     "alex": [
-        (0, 3, 64, 11, 4, 2, False, True),
-        (3, 64, 192, 5, 1, 2, True, True),
-        (6, 192, 384, 3, 1, 1, True, True),
-        (8, 384, 256, 3, 1, 1, False, True),
+        (0, 3, 64, 11, 4, 2, False, True), (3, 64, 192, 5, 1, 2, True, True),
+        (6, 192, 384, 3, 1, 1, True, True), (8, 384, 256, 3, 1, 1, False, True),
         (10, 256, 256, 3, 1, 1, False, True),
     ],
     "vgg": [
-        (0, 3, 64, 3, 1, 1, False, False),
-        (2, 64, 64, 3, 1, 1, False, True),
-        (5, 64, 128, 3, 1, 1, True, False),
-        (7, 128, 128, 3, 1, 1, False, True),
-        (10, 128, 256, 3, 1, 1, True, False),
-        (12, 256, 256, 3, 1, 1, False, False),
-        (14, 256, 256, 3, 1, 1, False, True),
-        (17, 256, 512, 3, 1, 1, True, False),
-        (19, 512, 512, 3, 1, 1, False, False),
-        (21, 512, 512, 3, 1, 1, False, True),
-        (24, 512, 512, 3, 1, 1, True, False),
-        (26, 512, 512, 3, 1, 1, False, False),
+        (0, 3, 64, 3, 1, 1, False, False), (2, 64, 64, 3, 1, 1, False, True),
+        (5, 64, 128, 3, 1, 1, True, False), (7, 128, 128, 3, 1, 1, False, True),
+        (10, 128, 256, 3, 1, 1, True, False), (12, 256, 256, 3, 1, 1, False, False),
+        (14, 256, 256, 3, 1, 1, False, True), (17, 256, 512, 3, 1, 1, True, False),
+        (19, 512, 512, 3, 1, 1, False, False), (21, 512, 512, 3, 1, 1, False, True),
+        (24, 512, 512, 3, 1, 1, True, False), (26, 512, 512, 3, 1, 1, False, False),
         (28, 512, 512, 3, 1, 1, False, True),
     ],
-}
+}  # fmt: skip
 
 
 def linear_layers(net: str) -> list[torch.Tensor]:
@@ -99,41 +91,32 @@ def real_weights(net: str, real_backbones: dict[str, np.ndarray]) -> dict[str, n
     return real_backbones
 
 
-def test_standard_lpips_equals_its_definition(net: str, random_weights, photographs: np.ndarray) -> None:
+def test_lpips_equals_its_definition_and_fedkl_gives_it_bytes_in_bgr(
+    net: str, random_weights, photographs: np.ndarray
+) -> None:
     others = photographs[[1, 2, 0]]
     expected = written_out(net, random_weights, 2 * photographs - 1, 2 * others - 1)
     found = NETS[net](photographs, others, lpips_backbones=random_weights)
     assert found == pytest.approx(expected, rel=1e-4)
     assert found.dtype == np.float64
-
-
-def test_fedkl_gives_the_network_bytes_in_bgr(net: str, random_weights, photographs: np.ndarray) -> None:
-    others = photographs[[1, 2, 0]]
-    expected = written_out(net, random_weights, 255 * photographs[:, ::-1], 255 * others[:, ::-1])
-    found = RAW[net](photographs, others, lpips_backbones=random_weights)
-    assert found == pytest.approx(expected, rel=1e-4)
-    assert (found != NETS[net](photographs, others, lpips_backbones=random_weights)).all()
+    in_bytes = written_out(net, random_weights, 255 * photographs[:, ::-1], 255 * others[:, ::-1])
+    raw = RAW[net](photographs, others, lpips_backbones=random_weights)
+    assert raw == pytest.approx(in_bytes, rel=1e-4)
+    assert (raw != found).all()
 
 
 def test_identical_images_have_distance_zero_and_order_is_immaterial(
     net: str, random_weights, photographs: np.ndarray
 ) -> None:
+    """Also where one copy is read channel-last: images are the same whatever their layout in memory."""
+    turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(photographs, 1, -1)), -1, 1)
+    photographs = np.ascontiguousarray(photographs)
+    assert turned.strides != photographs.strides
     for metric in (NETS[net], RAW[net]):
-        assert metric(photographs, photographs, lpips_backbones=random_weights).tolist() == [0.0] * 3
-        there = metric(photographs[:1], photographs[1:2], lpips_backbones=random_weights)
-        assert metric(photographs[1:2], photographs[:1], lpips_backbones=random_weights) == pytest.approx(
-            there
-        )
-
-
-def test_the_memory_layout_of_a_batch_is_immaterial(
-    net: str, random_weights, photographs: np.ndarray
-) -> None:
-    """Images read channel-last and their channel-first copies are the same images: distance zero."""
-    channel_last = np.moveaxis(np.ascontiguousarray(np.moveaxis(photographs, 1, -1)), -1, 1)
-    channel_first = np.ascontiguousarray(photographs)
-    assert channel_last.strides != channel_first.strides
-    assert NETS[net](channel_last, channel_first, lpips_backbones=random_weights).tolist() == [0.0] * 3
+        assert metric(turned, photographs, lpips_backbones=random_weights).tolist() == [0.0] * 3
+        pair = photographs[:1], photographs[1:2]
+        there, back = (metric(*each, lpips_backbones=random_weights) for each in (pair, pair[::-1]))
+        assert there == pytest.approx(back)
 
 
 def test_grey_images_are_three_equal_channels(net: str, random_weights, photographs: np.ndarray) -> None:

@@ -9,52 +9,28 @@ import leakbench.metrics
 from leakbench.metrics import METRICS, measure
 
 OF_TEXT = ("token_accuracy", "exact_sentence", "rouge_1", "rouge_2")
+# Direction → names. Those that a paper prints are PUBLISHED, and all others are what the field means.
+NAMES = {
+    True: [
+        "exact", "exact_record", "feature_accuracy", *OF_TEXT, "psnr", "ssim", "pearson", "channel_pearson",
+        "psnr_of_rmse", "psnr_uint8_wrap", "identified", "agreement", "alarm_d_snr", "alarm_dynamics",
+        "alarm_few_open", "alarm_isolation", "alarm_one_sided_rows", "alarm_rows_alike", "label_ok",
+        "label_accuracy", "label_presence", "label_counts", "membership_auc", "tpr_at_fpr_0",
+        "tpr_at_fpr_0_001", "members_accepted", "accuracy", "matching_success", "matching_success_no_labels",
+        "matching_success_no_pooling", "matching_success_plain", "top1_resnet18", "top3_resnet18",
+        "top5_resnet18", "top1_densenet121", "top3_densenet121", "top5_densenet121",
+    ],
+    False: [
+        "mse", "tv_ratio", "coarse_error", "colour_error", "gradient_mse", "lpips_alex", "lpips_vgg",
+        "rmse_255", "lpips_alex_raw255_bgr", "lpips_vgg_raw255_bgr", "seconds", "false_accepted",
+        "span_distance", "false_acceptances", "update_bytes",
+    ],
+}  # fmt: skip
+PUBLISHED = {"rmse_255", "psnr_of_rmse", "psnr_uint8_wrap", "lpips_alex_raw255_bgr", "lpips_vgg_raw255_bgr"}
 CONVENTIONS = {
-    "mse": ("standard", False),
-    "exact": ("standard", True),
-    "exact_record": ("standard", True),
-    "feature_accuracy": ("standard", True),
-    **dict.fromkeys(OF_TEXT, ("standard", True)),
-    "psnr": ("standard", True),
-    "ssim": ("standard", True),
-    "pearson": ("standard", True),
-    "tv_ratio": ("standard", False),
-    "channel_pearson": ("standard", True),
-    "coarse_error": ("standard", False),
-    "colour_error": ("standard", False),
-    "gradient_mse": ("standard", False),
-    "lpips_alex": ("standard", False),
-    "lpips_vgg": ("standard", False),
-    "rmse_255": ("published", False),
-    "psnr_of_rmse": ("published", True),
-    "psnr_uint8_wrap": ("published", True),
-    "lpips_alex_raw255_bgr": ("published", False),
-    "lpips_vgg_raw255_bgr": ("published", False),
-    "seconds": ("standard", False),
-    "identified": ("standard", True),
-    "false_accepted": ("standard", False),
-    "agreement": ("standard", True),
-    **{
-        f"alarm_{name}": ("standard", True)
-        for name in ("d_snr", "dynamics", "few_open", "isolation", "one_sided_rows", "rows_alike")
-    },
-    "label_ok": ("standard", True),
-    "label_accuracy": ("standard", True),
-    "label_presence": ("standard", True),
-    "label_counts": ("standard", True),
-    "span_distance": ("standard", False),
-    "membership_auc": ("standard", True),
-    "tpr_at_fpr_0": ("standard", True),
-    "tpr_at_fpr_0_001": ("standard", True),
-    "members_accepted": ("standard", True),
-    "false_acceptances": ("standard", False),
-    "accuracy": ("standard", True),
-    "update_bytes": ("standard", False),
-    "matching_success": ("standard", True),
-    "matching_success_no_labels": ("standard", True),
-    "matching_success_no_pooling": ("standard", True),
-    "matching_success_plain": ("standard", True),
-    **{f"top{k}_{judge}": ("standard", True) for k in (1, 3, 5) for judge in ("resnet18", "densenet121")},
+    name: ("published" if name in PUBLISHED else "standard", higher)
+    for higher, names in NAMES.items()
+    for name in names
 }
 # What the scorer measures on its own match, and not on pairs of images.
 OF_UPDATES = {name for name, metric in METRICS.items() if metric.of in ("updates", "models", "candidates")}

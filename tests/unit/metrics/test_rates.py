@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from leakbench.datasets.columns import columns_of
-from leakbench.metrics import METRICS, measure
+from leakbench.metrics import measure
 from leakbench.metrics.baselines import blank, dataset_mean, random_noise, typical_record, unrelated_pairs
 from leakbench.metrics.membership import (
     false_acceptances,
@@ -15,46 +15,24 @@ from leakbench.metrics.membership import (
     tpr_at_fpr_0,
     tpr_at_fpr_0_001,
 )
-from leakbench.metrics.prices import of_rounds
 from leakbench.metrics.records import TOLERANCE
 from leakbench.metrics.success import THRESHOLDS, successes
+from leakbench.metrics.updates import of_rounds
 
 
-@pytest.mark.parametrize("metric", ["psnr", "ssim", "mse"])
-def test_the_share_of_good_images_is_that_of_a_plain_loop(metric: str) -> None:
-    rng = np.random.default_rng(0)
-    values = rng.uniform(0, 60, 50) if metric == "psnr" else rng.uniform(-0.1, 1, 50)
-    values[3] = math.nan
-    values[4] = math.inf if metric == "psnr" else values[4]
-    failures = rng.random(50) < 0.2
-    shares = successes(values, failures, metric).mean(axis=1)
-    assert len(shares) == 21
-    for step, share in enumerate(shares):
-        good = 0
-        for value, failed in zip(values, failures, strict=True):
-            if failed or math.isnan(value):
-                continue
-            if metric == "psnr":
-                good += value >= step / 20 * 20 * math.log10(255)
-            elif metric == "ssim":
-                good += value >= step / 20
-            else:
-                good += value <= step / 20
-        assert share == pytest.approx(good / 50, abs=1e-12)
-
-
-def test_a_threshold_that_is_met_exactly_counts() -> None:
-    nothing_failed = np.zeros(1, bool)
-    at = THRESHOLDS.index(0.35)
-    for metric in ("ssim", "mse"):
-        assert successes(np.array([0.35]), nothing_failed, metric)[at, 0]
-    assert successes(np.array([math.inf]), nothing_failed, "psnr").all()
-
-
-def test_what_did_not_come_out_is_no_success_at_any_threshold() -> None:
-    failed = np.array([True, False])
-    for metric in ("psnr", "ssim", "mse"):
-        assert not successes(np.array([0.5, math.nan]), failed, metric).any()
+@pytest.mark.parametrize(("metric", "full"), [("psnr", 20 * math.log10(255)), ("ssim", 1.0), ("mse", 1.0)])
+def test_an_image_is_good_from_its_threshold_on_unless_it_failed(metric: str, full: float) -> None:
+    values = full * np.array([0.349, 0.351, 0.5, math.nan])
+    good = successes(values, np.array([False, False, True, False]), metric)
+    below = metric == "mse"
+    assert good.shape == (21, 4)
+    assert good[THRESHOLDS.index(0.35)].tolist() == [below, not below, False, False]
+    assert good.sum(0).tolist() == [14 if below else 7, 13 if below else 8, 0, 0]
+    if metric == "psnr":
+        assert successes(np.array([math.inf]), np.zeros(1, bool), metric).all()
+    else:
+        # A threshold that is met exactly counts.
+        assert successes(np.array([0.35]), np.zeros(1, bool), metric)[THRESHOLDS.index(0.35), 0]
 
 
 MEMBERS = np.array([True, True, False, False, False, False])
@@ -72,9 +50,15 @@ NOBODY = np.zeros(6, bool)
     ],
 )
 def test_members_should_be_nearer(scores: list[float], auc: float, found: float) -> None:
-    given = np.array(scores), MEMBERS, NOBODY
-    assert membership_auc(*given) == auc
-    assert tpr_at_fpr_0(*given) == found
+    accepted = np.array([True, False, True, False, False, True])
+    given = np.array(scores), MEMBERS, accepted
+    assert (membership_auc(*given), tpr_at_fpr_0(*given)) == (auc, found)
+    assert (members_accepted(*given), false_acceptances(*given)) == (0.5, 2.0)
+    # Without members or others there is nothing to tell.
+    for members in (NOBODY, ~NOBODY):
+        assert np.isnan(membership_auc(given[0], members, NOBODY))
+        assert np.isnan(tpr_at_fpr_0(given[0], members, NOBODY))
+    assert np.isnan(members_accepted(given[0], NOBODY, NOBODY))
 
 
 def test_one_in_a_thousand_may_be_a_false_alarm() -> None:
@@ -87,20 +71,6 @@ def test_one_in_a_thousand_may_be_a_false_alarm() -> None:
     assert tpr_at_fpr_0_001(scores, members, members) == 0.0
     # Of fewer than a thousand none may be one.
     assert tpr_at_fpr_0_001(scores[:900], members[:900], members[:900]) == 0.0
-
-
-def test_an_attacks_own_decision_is_counted() -> None:
-    accepted = np.array([True, False, True, False, False, True])
-    assert members_accepted(np.zeros(6), MEMBERS, accepted) == 0.5
-    assert false_acceptances(np.zeros(6), MEMBERS, accepted) == 2.0
-
-
-def test_without_members_or_others_there_is_nothing_to_tell() -> None:
-    scores, everybody = np.arange(6.0), np.ones(6, bool)
-    for members in (NOBODY, everybody):
-        assert np.isnan(membership_auc(scores, members, NOBODY))
-        assert np.isnan(tpr_at_fpr_0(scores, members, NOBODY))
-    assert np.isnan(members_accepted(scores, NOBODY, NOBODY))
 
 
 COLUMNS = columns_of([{"age": [0, 100, 1]}, {"work": ["a", "b", "c"]}, {"rate": [0, 1, 0.001]}])
@@ -119,15 +89,11 @@ def scored(*guesses: list[float]) -> tuple[list[float], list[float]]:
 def test_a_number_is_right_within_its_tolerance_and_exact_within_half_a_step() -> None:
     near, far = 0.5 + 0.99 * TOLERANCE * 0.1, 0.5 + 1.01 * TOLERANCE * 0.1
     features, exact = scored(
-        TRUTH,
-        [0.5049, 0, 1, 0, 0.2504],
-        [0.5051, 0, 1, 0, 0.25],
-        [0.5, 0, 1, 0, 0.2506],
-        [near, 0, 1, 0, 0.25],
-        [far, 0, 1, 0, 0.25],
-    )
-    assert features == [1, 1, 1, 1, 1, round(2 / 3, 6)]
-    assert exact == [1, 1, 0, 0, 0, 0]
+        TRUTH, [0.5049, 0, 1, 0, 0.2504], [0.5051, 0, 1, 0, 0.25], [0.5, 0, 1, 0, 0.2506],
+        [near, 0, 1, 0, 0.25], [far, 0, 1, 0, 0.25], [np.nan] * 5, [np.inf, 0, 1, 0, 0.25],
+    )  # fmt: skip
+    assert features == [1, 1, 1, 1, 1, round(2 / 3, 6), 0, 0]
+    assert exact == [1, 1, 0, 0, 0, 0, 0, 0]
 
 
 def test_a_category_is_right_if_its_place_alone_holds_the_largest_number() -> None:
@@ -138,11 +104,6 @@ def test_a_category_is_right_if_its_place_alone_holds_the_largest_number() -> No
     assert exact == [1, 0, 0]
 
 
-def test_what_is_no_number_is_wrong() -> None:
-    features, exact = scored([np.nan] * 5, [np.inf, 0, 1, 0, 0.25])
-    assert (features, exact) == ([0, 0], [0, 0])
-
-
 def test_the_typical_record_has_medians_and_the_most_frequent_categories() -> None:
     train = np.array(
         [[0.1, 1, 0, 0, 0.0], [0.2, 1, 0, 0, 0.0], [0.9, 0, 1, 0, 0.5], [0.3, 0, 0, 1, 0.6]], np.float32
@@ -150,25 +111,15 @@ def test_the_typical_record_has_medians_and_the_most_frequent_categories() -> No
     np.testing.assert_allclose(typical_record(train, COLUMNS), [0.25, 1, 0, 0, 0.25])
 
 
-def test_every_image_of_a_round_bears_its_rounds_price() -> None:
-    found = of_rounds(np.array([10, 30, 20]), 2)
-    assert found.dtype == np.float64
-    assert found.tolist() == [10, 10, 30, 30, 20, 20]
-
-
-def test_accuracy_is_of_models_and_bytes_are_of_updates() -> None:
-    assert (METRICS["accuracy"].of, METRICS["accuracy"].higher_is_better) == ("models", True)
-    assert (METRICS["update_bytes"].of, METRICS["update_bytes"].higher_is_better) == ("updates", False)
-
-
 def test_noise_is_uniform_and_seeded() -> None:
     noise = random_noise((50, 3, 16, 16), np.random.default_rng(0))
     assert noise.shape == (50, 3, 16, 16)
-    assert noise.min() >= 0
-    assert noise.max() < 1
-    assert noise.mean() == pytest.approx(0.5, abs=0.01)
-    assert noise.var() == pytest.approx(1 / 12, abs=0.002)
+    assert 0 <= noise.min() < noise.max() < 1
+    assert (noise.mean(), noise.var()) == (pytest.approx(0.5, abs=0.01), pytest.approx(1 / 12, abs=0.002))
     assert np.array_equal(noise, random_noise((50, 3, 16, 16), np.random.default_rng(0)))
+    assert (blank((2, 1, 3, 3)) == 0.5).all()
+    # Every image of a round bears its round's price.
+    assert of_rounds(np.array([10, 30, 20]), 2).tolist() == [10.0, 10.0, 30.0, 30.0, 20.0, 20.0]
 
 
 def test_the_mean_of_bytes_and_of_floats_is_one_image() -> None:
@@ -180,10 +131,6 @@ def test_the_mean_of_bytes_and_of_floats_is_one_image() -> None:
     assert mean[1, 2, 3] == pytest.approx(stored[:, 1, 2, 3].sum() / 30 / 255, abs=1e-6)
     with pytest.raises(ValueError, match="no images"):
         dataset_mean(stored[:0])
-
-
-def test_blank_images_are_grey() -> None:
-    assert (blank((2, 1, 3, 3)) == 0.5).all()
 
 
 def test_unrelated_pairs_are_two_different_images_and_any_is_as_likely() -> None:

@@ -56,14 +56,12 @@ def validated(values: np.ndarray | None) -> np.ndarray:
 
 
 def fused_shares(clients: int, fusion: float) -> list[list[float]]:
-    """Return for each client's model the shares of all models in the mixture that others see.
+    """Return for each client's model the shares of all models in the mixture that others see (Eqn 4.5).
 
-    The share of a client's own model is `fusion`, and the other models have equal shares of the rest. One
-    client alone is not mixed.
+    The share of a client's own model is `fusion`, and the others share the rest. One client is not mixed.
 
     The mixture adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the
-    thesis calls it: anyone who knows N such mixtures and p̂ can solve N equations for N models. The mixture
-    is Eqn 4.5 of the thesis.
+    thesis calls it: anyone who knows N such mixtures and p̂ can solve N equations for N models.
     """
     if clients == 1:
         return [[1.0]]

@@ -32,12 +32,9 @@ def fedboosting_code(
         found = validated(report.validation_accuracy).mean(1)
         trained = np.asarray(report.training_accuracy, float)
     else:
+        losses = validated(report.validation_loss).mean(1), np.asarray(report.training_loss, float)
         found, trained = (
-            1 / np.maximum(np.nan_to_num(value, nan=np.inf, posinf=np.inf), _LEAST)
-            for value in (
-                validated(report.validation_loss).mean(1),
-                np.asarray(report.training_loss, float),
-            )
+            1 / np.maximum(np.nan_to_num(value, nan=np.inf, posinf=np.inf), _LEAST) for value in losses
         )
         if not found.any() or (training_term and not (found * trained).any()):
             raise UserError("no client's loss is a finite number (lower the training's lr)")

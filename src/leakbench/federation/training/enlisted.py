@@ -64,14 +64,8 @@ def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
     faults: dict[int, dict[int, str]] = {}
     for each in training.get("faults", []):
         faults.setdefault(each["round"] - 1, {})[each["client"]] = each["kind"]
-    return Protocol(
-        aggregation.build(**rule),
-        aggregation.cross_validates(rule["module"]),
-        training.get("fusion", 1.0),
-        scheme,
-        scheme.keys() if scheme else None,
-        faults,
-    )
+    validates, keys = aggregation.cross_validates(rule["module"]), scheme.keys() if scheme else None
+    return Protocol(aggregation.build(**rule), validates, training.get("fusion", 1.0), scheme, keys, faults)
 
 
 def sealed_bytes(protocol: Protocol, server: State) -> int:

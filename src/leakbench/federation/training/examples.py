@@ -15,16 +15,10 @@ SHOWN = 6
 
 @torch.no_grad()
 def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> dict[str, Any]:
-    """Return the first SHOWN words of each test set, and what the network reads in them.
+    """Return the first SHOWN words of each test set that the published rule counts, and what is read in them.
 
-    Where there is a published rule, the words are the first of those that it counts.
-
-    model: the network.
-    tests: the test sets by name.
-    size: rows and columns that pictures are scaled to, if given.
-
-    For each test set the result has lists: `words` and `read`, the codes of the words and of what is read in
-    their place, padded with -1, and `pictures`, grey uint8 [words, rows, columns].
+    Each test set has `words` and `read`, codes padded with -1, and `pictures`, grey uint8 [words, rows,
+    columns].
     """
     device, found = next(model.parameters()).device, {}
     for name, test in tests.items():

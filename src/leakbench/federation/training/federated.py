@@ -30,15 +30,10 @@ Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
 @dataclass
 class Client:
-    """One client.
+    """One client: its own model, optimiser and data, which it keeps from round to round.
 
-    model: its model, including the tensors that never leave the client.
-    optimiser: its optimiser, which keeps its momentum from round to round.
-    secret: the names of the tensors that never leave the client.
-    images: uint8 [n, rows, columns, channels].
-    labels: int64 [n, …].
-    held: images and labels that it holds out for validation, if any.
-    memory: what its defence remembers from round to round.
+    `secret` names the tensors that never leave it, and `memory` is what its defence remembers. `images` are
+    uint8 [n, rows, columns, channels] and `labels` int64 [n, …]; `held` are those that it holds out.
     """
 
     model: nn.Module
@@ -97,8 +92,8 @@ def at_work(
 ) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
     """Set a client's model to training, and yield a function that takes one step.
 
-    The function takes the places of a batch among the client's images, int64 [n]. It returns the mean loss
-    and how many answers were right.
+    It takes the places of a batch among the client's images, int64 [n], and returns the mean loss and how
+    many answers were right.
     """
     model = client.model.train()
     device = next(model.parameters()).device
@@ -187,19 +182,10 @@ def play_round(
 ) -> Played:
     uploads, fits = [], []
     train = train or partial(train_locally, defence=defence)
+    epochs, size, lr = training["local_epochs"], training["batch_size"], decayed(training, turn)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):
         hold(client.model, server)
-        fits.append(
-            train(
-                client,
-                training["local_epochs"],
-                training["batch_size"],
-                decayed(training, turn),
-                prepare,
-                rng,
-                task_of(training),
-            )
-        )
+        fits.append(train(client, epochs, size, lr, prepare, rng, task_of(training)))
         uploads.append(sent(client, server, defence, rng))
         received(uploads[-1], server, number)
     samples, losses = [len(client.labels) for client in clients], [fit.loss for fit in fits]

@@ -48,24 +48,12 @@ def fit(
     label: str,
     save_every: float = 10.0,
 ) -> dict[int, Tensors]:
-    """Fit `model` in place, and return its weights at each checkpoint.
+    """Fit `model` in place, and return its weights at each checkpoint: epoch → weights, epoch 0 untrained.
 
     Samples are shuffled in each epoch by a stream of (`seed`, epoch), so resuming needs no generator state.
     With `settled` training stops once the mean loss changes by less than this from one epoch to the next, and
-    the epoch in which it stops is the last checkpoint.
-
-    model: the network.
-    inputs: [n, …].
-    targets: [n, …].
-    loss: maps the network's outputs and targets to a scalar.
-    training: optimiser, lr, options, batch_size, epochs, checkpoints, settled and images, as the catalogue
-    has them.
-    seed: determines all randomness.
-    scratch: the resume file, which is removed at the end.
-    label: what the progress line says.
-    save_every: about how many seconds lie between two writes of the resume file.
-
-    Returns epoch → weights; epoch 0 is before the first step.
+    the epoch in which it stops is the last checkpoint. `loss` maps the network's outputs and targets to a
+    scalar, and `scratch` is the resume file, which is removed at the end.
     """
     optimiser = optimiser_of(model, training)
     checkpoints, epochs, size = set(training["checkpoints"]), training["epochs"], training["batch_size"]

@@ -18,11 +18,10 @@ def steps_of(count: int, size: int) -> int:
 
 
 def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> float:
-    """Return ε of (ε, δ)-differential privacy of a client's images.
+    """Return ε of (ε, δ)-differential privacy of a client's images, by Rényi divergences (Mironov 2017).
 
-    Neighbours differ in one image. Batches are Poisson samples of rate size / count. ε is accounted by Rényi
-    divergences (Mironov 2017) and holds against anyone who sees the client's models. It covers only
-    the updates: the losses that a client reports for its weight have no noise.
+    Neighbours differ in one image. Batches are Poisson samples of rate size / count. It holds against anyone
+    who sees the client's models, and covers only the updates: the reported losses have no noise.
     """
     from opacus.accountants import RDPAccountant
 
@@ -32,12 +31,9 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
 
 
 def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
-    """Prepare a client for private training, in place.
+    """Let a client's model keep each image's gradient, and its optimiser clip and blur them, in place.
 
-    Its model then keeps each image's gradient, and its optimiser clips and blurs these gradients.
-
-    Raises UserError for a layer that mixes images, such as batch norm, or that has no gradient of each image,
-    such as LSTM.
+    Raises UserError for a layer that mixes images, or that has no gradient of each image.
     """
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer

@@ -36,12 +36,8 @@ class Fit(NamedTuple):
 class Protocol:
     """How a federation aggregates.
 
-    rule: maps a round's report to the clients' weights.
-    cross_validates: whether clients validate each other's models.
-    fusion: a model's own share in the mixture that others validate; 1 for the model itself.
-    scheme: the encryption scheme, if the federation encrypts.
-    keys: the key pair that all clients have; the server has its public half.
-    faults: round, counted from 0, → client → kind.
+    `fusion` is a model's own share in the mixture that others validate, 1 for the model itself. All clients
+    have `keys`, and the server their public half. `faults` maps round, counted from 0, → client → kind.
     """
 
     rule: Rule
@@ -53,14 +49,10 @@ class Protocol:
 
 
 class Aggregate(NamedTuple):
-    """One round's aggregate and what led to it.
+    """One round's aggregate and what led to it, float64 [clients] each.
 
-    state: the server's tensors after the round.
-    weights: float64 [clients].
-    validation_loss: of each client's model, the mean over what the clients hold out, float64 [clients]; NaN
-    where nobody measured.
-    validation_accuracy: in the same form.
-    problems: client → why its upload was left out; its weight is then 0.
+    The validation is that of each client's model, the mean over what the clients hold out, NaN where nobody
+    measured. `problems` maps client → why its upload was left out; its weight is then 0.
     """
 
     state: State

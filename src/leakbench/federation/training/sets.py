@@ -18,12 +18,7 @@ COARSE = 4
 
 @dataclass(frozen=True)
 class Examined:
-    """Images to measure a model on.
-
-    images: uint8 [n, rows, columns, channels].
-    labels: int64 [n, …].
-    counted: which of the images the published rule counts, bool [n]; None where there is no rule.
-    """
+    """Images to measure a model on; `counted` are those that the published rule counts, bool [n], if any."""
 
     images: Tensor
     labels: Tensor
@@ -33,9 +28,8 @@ class Examined:
 def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np.ndarray, np.ndarray | None]:
     """Return images, labels and owners of the train splits of data sets.
 
-    Owners are int64 [n], the client to whom an image belongs. With several data sets an owner is the place of
-    the data set among them. With one data set the owners are those that the data set states, or None if it
-    states none.
+    With several data sets an owner, int64 [n], is the place of the data set among them; with one, the client
+    that it states, or None if it states none.
     """
     found = [open_tensors(path)[0] for path in paths]
     images, labels = (
@@ -53,12 +47,12 @@ def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np
 
 
 def told_apart(images: Tensor, owners: np.ndarray) -> float:
-    """Return how well a linear classifier tells to whom images belong, in [0, 1].
+    """Return how well a linear classifier tells to whom images belong, in [0, 1]; chance is the largest
+    share.
 
-    Chance is the largest owner's share. The classifier reads an image in grey at a quarter of its size, and
-    four numbers of how it looks: how bright it is, and how far apart its levels, its colours and its
-    neighbouring pixels are. It is fitted by least squares with a ridge on every other image and tested on the
-    rest, both ways (the claim of the thesis' Figure 4.3).
+    It reads an image in grey at a quarter of its size, and how bright it is and how far apart its levels, its
+    colours and its neighbouring pixels are. It is fitted by least squares with a ridge on every other image
+    and tested on the rest, both ways (the claim of the thesis' Figure 4.3).
     """
     grey = images.float().mean(3)
     window = [min(COARSE, side) for side in grey.shape[1:]]
@@ -79,10 +73,9 @@ def told_apart(images: Tensor, owners: np.ndarray) -> float:
 
 
 def examined(path: Path, most: int | None) -> Examined:
-    """Return the first test images of a data set, and which of its words the thesis tests on.
-
-    These words have only letters and digits, three to 25 of them, and a picture at least 100 pixels wide at a
-    height of 32.
+    """Return the first test images of a data set, and which of its words the thesis tests on: those of
+    letters and digits alone, three to 25 of them, in a picture at least 100 pixels wide at a height of
+    32.
     """
     arrays, _ = open_tensors(path)
     own = {

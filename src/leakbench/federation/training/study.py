@@ -55,11 +55,8 @@ def _rng(*names: str | int) -> torch.Generator:
 def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Module], nn.Module]:
     """Return each client's untrained model, and the model of a stranger with a key of its own.
 
-    All models start from the same weights and the same secret parameters, such as lock layers, which the
-    server draws. Secret buffers, such as keys, are each one's own.
-
-    The stranger's model is the server's view: what a stranger's key makes of the model that the server hands
-    out.
+    All start from the same weights and the same secret parameters, such as lock layers, which the server
+    draws. Secret buffers, such as keys, are each one's own. The stranger's model is the server's view.
     """
     training, image, entry = spec["training"], spec["dataset"], spec["victim"]
     size = training["size"]
@@ -91,10 +88,8 @@ def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
 
 
 def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> int:
-    """Return the bytes that one upload takes.
-
-    The model's own tensors stand in for an update, which the defence's place `update` protects. Batch norm's
-    statistics are added as they are.
+    """Return the bytes that one upload takes: its protected update, for which the model's own tensors
+    stand in, and batch norm's statistics as they are.
     """
     own = shared(model, secret)
     trained = {name: own.pop(name)[None] for name, _ in model.named_parameters() if name in own}
@@ -122,10 +117,8 @@ def share(right: Tensor, counted: Tensor | None) -> float:
 
 
 class Judge:
-    """Measures the server's tensors with different keys.
-
-    The keys are each client's own secrets, another client's key, and a stranger's key with the lock layers
-    that the server drew.
+    """Measures the server's tensors with each client's own secrets, another client's key, and a
+    stranger's key.
     """
 
     def __init__(
@@ -218,30 +211,16 @@ def study(
 ) -> tuple[pd.DataFrame, dict[str, Any], float]:
     """Train a study to its end, and return its rows, its facts and the seconds of a round's training.
 
-    There is one row for each round, client, key and test set. Its columns are:
-    - round, counted from 1;
-    - client, -1 for none;
-    - key (own, other, random; empty without a lock);
-    - tested, the data set whose test images they are;
-    - test_accuracy and validation_accuracy, in [0, 1];
-    - test_loss and validation_loss;
-    - filtered_accuracy, of the words that the published rule counts; NaN where there is no such rule;
-    - training_loss, of the client, or the clients' mean.
+    There is one row for each round, client (-1 for none), key (own, other, random; empty without a lock) and
+    test set (`tested`). Accuracies are in [0, 1]; `filtered_accuracy` is that of the words that the published
+    rule counts, NaN without such a rule; `training_loss` is that of the client, or the clients' mean. With a
+    rule of aggregation there are also rows of key "client", with a client's weight, cross_loss and
+    cross_accuracy. The fact `selected` is the round whose mean own accuracy on validation images is highest,
+    of rounds with equal accuracy the one with the smallest loss.
 
-    With a rule of aggregation there are also rows of key "client", with a client's weight, cross_loss and
-    cross_accuracy. The fact `selected` is the round whose mean own accuracy on validation images is highest;
-    of rounds with equal accuracy, the one with the smallest loss.
-
-    spec: the study's spec.
-    data: the data set's file.
-    scratch: the resume file, which is removed at the end.
-    device: where the models train, as torch names it.
-    save_every: about how many seconds lie between two writes of the resume file.
-    further: the files of the data sets to train on in addition to `data`, then of those to test on. A data
-    set to test on that is absent becomes a fact and has no row.
-
-    Raises UserError as `divide` and `enlist` do, and if the defence changes what is seen of a round instead
-    of what is trained.
+    `further` are the files of the data sets to train on in addition to `data`, then of those to test on. One
+    to test on that is absent becomes a fact and has no row. Raises UserError as `divide` and `enlist` do, and
+    if the defence changes what is seen of a round instead of what is trained.
     """
     training, image, seed = spec["training"], spec["dataset"], spec["seed"]
     names = [image["name"], *training.get("beside", []), *training.get("tested_on", [])]
@@ -250,14 +229,8 @@ def study(
     images, labels, owners = training_images(sources, training["images"])
     rng = np.random.default_rng(stream("shares", image["name"], seed))
     places, held = hold_out(len(labels), training["validation"], rng)
-    shares = divide(
-        labels[places],
-        training["clients"],
-        training["split"],
-        training["alpha"],
-        rng,
-        None if owners is None else owners[places],
-    )
+    whose, among = None if owners is None else owners[places], training["clients"]
+    shares = divide(labels[places], among, training["split"], training["alpha"], rng, whose)
     reasons = {name: absent([path]) or lacking(path, "test") for name, path in files.items()}
     tests = {name: examined(files[name], training["evaluate"]) for name, why in reasons.items() if not why}
     defence = defences.build(spec["defence"]["module"], spec["defence"]["parameters"])

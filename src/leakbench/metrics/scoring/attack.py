@@ -11,11 +11,10 @@ import pandas as pd
 from leakbench.base.artefacts import Facts, open_tensors
 from leakbench.base.seeds import stream
 from leakbench.metrics import METRICS
-from leakbench.metrics.baselines import FREQUENT, ORIGINAL, SNAPSHOT, TRANSFORMED
+from leakbench.metrics.baselines import CERTIFIED, EXPECTED, FREQUENT, ORIGINAL, SNAPSHOT, TRANSFORMED
 from leakbench.metrics.identification import POOL
-from leakbench.metrics.prices import of_rounds
 from leakbench.metrics.scoring.candidates import Candidates, Measures, rows_of
-from leakbench.metrics.scoring.certified import bounds, certified_rows, expected_rows
+from leakbench.metrics.scoring.certified import bounds, computed
 from leakbench.metrics.scoring.columns import add_distance, add_labels, add_partners, add_prices
 from leakbench.metrics.scoring.falls import falls
 from leakbench.metrics.scoring.groups import groups, unrelated
@@ -24,6 +23,7 @@ from leakbench.metrics.scoring.labels import label_rows
 from leakbench.metrics.scoring.membership import membership_rows
 from leakbench.metrics.scoring.resources import cheap, gather, judged, open_backbones
 from leakbench.metrics.text import numbers
+from leakbench.metrics.updates import of_rounds
 
 
 def attack_rows(
@@ -73,8 +73,8 @@ def attack_rows(
         frames += [
             _certified(each, hidden, names, slots) for each in list(frames) if not each["baseline"].any()
         ]
-    expected = hidden.facts.get("expected", {})
-    frames += [expected_rows(each, expected, names) for each in list(frames) if not each["baseline"].any()]
+    expected = {n: value for n, value in hidden.facts.get("expected", {}).items() if n in names}
+    frames += [computed(each, expected, EXPECTED) for each in list(frames) if not each["baseline"].any()]
     beside = {"left_out": resources.left_out, "classes": resources.classes} | _certificate(hidden)
     if "losses" in tensors and not entry["decays"]:
         # A step size that decays ends the fall of the loss as well, so the fall shows nothing then.
@@ -85,15 +85,10 @@ def attack_rows(
 def token_rows(
     tensors: Mapping[str, np.ndarray], hidden: Hidden, client: int, names: Sequence[str]
 ) -> pd.DataFrame:
-    """Return what the metrics say of the set of tokens of each update, and of each null update.
+    """Return what the metrics of candidates say of the set of tokens of each update, and of each null update.
 
     Members are the tokens that a sentence's layers read, all but the last. The null baseline beside those of
     candidates takes the most frequent tokens of public text, as many as an update has.
-
-    tensors: the attack's guesses.
-    hidden: the truth of the capture.
-    client: the number of the client.
-    names: the metrics, those of candidates.
     """
     counts = hidden.token_counts().sum(1)
     samples = hidden.secret[f"images/{client}"].shape[1]
@@ -124,7 +119,7 @@ def _certified(rows: pd.DataFrame, hidden: Hidden, names: Sequence[str], guesses
     certified, pool = hidden.facts["certificate"], min(POOL, len(hidden.pictures))
     key = certified["epsilon"], certified["among"], certified["delta"], guesses, pool, others, *names
     gammas = hidden.once(lambda: bounds(certified, names, guesses, pool, others), "bounds", *key)
-    return certified_rows(rows, gammas)
+    return computed(rows, gammas, CERTIFIED)
 
 
 def _of_client(

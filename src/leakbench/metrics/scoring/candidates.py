@@ -9,9 +9,9 @@ from leakbench.metrics.baselines import blank
 from leakbench.metrics.matching import best, match
 from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
-from leakbench.metrics.proofs import false_accepted
 from leakbench.metrics.scoring.resources import Resources
 from leakbench.metrics.text import agreement
+from leakbench.metrics.updates import false_accepted
 
 # Few enough values to stay in a processor's cache from one pass over them to the next.
 WORKING_FLOATS = 1_000_000
@@ -19,13 +19,10 @@ WORKING_FLOATS = 1_000_000
 
 @dataclass
 class Candidates:
-    """Reconstructions of one client's updates.
+    """Reconstructions [rounds, n, …] of one client's updates, which of them are usable, bool [rounds, n],
+    and how far their gradients are from those observed, [rounds].
 
-    images: [rounds, n, …].
-    usable: bool [rounds, n], which of them are usable.
-    baseline: what they are if they are not the attack's result.
-    iterations: the number of steps after which they were taken.
-    gap: [rounds], how far the gradients of each round's reconstructions are from those observed.
+    `baseline` says what they are if they are not the attack's result, taken after `iterations` steps.
     """
 
     images: np.ndarray
@@ -37,12 +34,8 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Measures:
-    """How an attack's candidates are measured.
-
-    names: the metrics.
-    resources: what the metrics need.
-    matching: how candidates are matched with images, `best` or `hungarian`.
-    target: what the attack aims at, `images` or `features`.
+    """The metrics of an attack's candidates, and how they are matched (`best` or `hungarian`) with its
+    target.
     """
 
     names: list[str]

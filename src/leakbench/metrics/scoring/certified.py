@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from leakbench.defences.certification import area, of_rank, of_union
-from leakbench.metrics.baselines import CERTIFIED, EXPECTED
 
 
 def bounds(
@@ -28,17 +27,8 @@ def bounds(
     return {name: found[name]() for name in names if name in found}
 
 
-def certified_rows(rows: pd.DataFrame, gammas: Mapping[str, float]) -> pd.DataFrame:
-    """Return the bounds as rows of the baseline `certified`, one for each condition of the attack."""
-    return _computed(rows, gammas, CERTIFIED)
-
-
-def expected_rows(rows: pd.DataFrame, expected: Mapping[str, float], names: Sequence[str]) -> pd.DataFrame:
-    """Return what a closed form expects as rows of the baseline `expected`, one for each condition."""
-    return _computed(rows, {name: value for name, value in expected.items() if name in names}, EXPECTED)
-
-
-def _computed(rows: pd.DataFrame, values: Mapping[str, float], baseline: str) -> pd.DataFrame:
+def computed(rows: pd.DataFrame, values: Mapping[str, float], baseline: str) -> pd.DataFrame:
+    """Return values that nobody measured, metric → value, as rows, one for each condition of the attack."""
     if not values:
         return rows.iloc[:0]
     own = rows[rows["baseline"] == ""]

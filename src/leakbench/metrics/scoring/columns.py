@@ -7,8 +7,8 @@ import pandas as pd
 
 from leakbench.metrics.alarms import METRICS as ALARMS
 from leakbench.metrics.labels import label_accuracy, labels_matched
-from leakbench.metrics.prices import of_rounds
 from leakbench.metrics.update_matching import matching_success
+from leakbench.metrics.updates import of_rounds
 
 
 def add_labels(

@@ -52,11 +52,10 @@ def groups(
 
 
 def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
-    """Return for each of the first rounds another round that shares no image with it, int [count].
+    """Return for each of the first rounds another round that shares no image with it, int [count], or None.
 
-    The partners differ and are drawn from all rounds by the private images, whose choice is salted. An attack
-    thus cannot know which of its rounds will be shown beside another round's images. `index` has the private
-    images of each round, [rounds, k]. Returns None where there are no such partners.
+    The partners differ and are drawn from all rounds by the private images [rounds, k], whose choice is
+    salted. An attack thus cannot know which rounds will be shown beside another round's images.
     """
     drawn = hashlib.sha256(np.ascontiguousarray(index, np.int64).tobytes()).hexdigest()
     rng = np.random.Generator(np.random.PCG64(stream("partners", drawn)))

@@ -12,22 +12,31 @@ from leakbench.base.artefacts import Facts, read_facts
 from leakbench.base.pixels import pixels
 from leakbench.datasets.columns import Column
 from leakbench.metrics.baselines import DATASET_MEAN, FREQUENT, TYPICAL, dataset_mean, typical_record
-from leakbench.metrics.scoring.aim import aim_at
 from leakbench.metrics.text import numbers
 
 T = TypeVar("T")
 
 
+def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
+    """Return what an attack on images or on features aims at, float32 [m, …]."""
+    seen = pixels(images)
+    if target == "images":
+        return seen
+    import torch
+
+    from leakbench.networks.layers import dense_input
+    from leakbench.networks.victims.file import load_victim
+
+    model, _ = load_victim(victim)
+    found: np.ndarray = dense_input(model, torch.from_numpy(seen)).numpy()
+    return found
+
+
 @dataclass(frozen=True)
 class Hidden:
-    """What is hidden from the attacker, and what is made of it once for all attacks on one capture.
+    """What is hidden from the attacker: the truth of a capture, the data set, and the victim's file.
 
-    secret: the tensors of the truth.
-    facts: the facts of the truth.
-    arrays: the arrays of the data set.
-    victim: the victim's file.
-    columns: of tabular records, what their values mean.
-    made: key → what attacks on one capture share.
+    `made` keeps what attacks on one capture share, by key.
     """
 
     secret: Mapping[str, np.ndarray]

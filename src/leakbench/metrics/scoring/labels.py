@@ -31,21 +31,11 @@ def label_rows(
     }.items():
         count = len(guesses)
         pairs = list(zip(guesses, truth, strict=False))
-        yield pd.DataFrame(
-            {
-                "checkpoint": secret["checkpoint"][:count],
-                "pass": secret["pass"][:count],
-                "round": np.arange(count),
-                "client": client,
-                "local_samples": k,
-                "sample": 0,
-                "image": secret[f"images/{client}"][:count, 0],
-                "baseline": baseline,
-                "usable": k,
-                "status": "ok",
-                "iterations": 0,
-                "label_accuracy": [label_accuracy(g, t) for g, t in pairs],
-                "label_presence": [label_presence(g, t, classes) for g, t in pairs],
-                "label_counts": [label_counts(g, t, classes) for g, t in pairs],
-            }
-        )
+        yield pd.DataFrame({
+            "checkpoint": secret["checkpoint"][:count], "pass": secret["pass"][:count],
+            "round": np.arange(count), "client": client, "local_samples": k, "sample": 0,
+            "image": secret[f"images/{client}"][:count, 0], "baseline": baseline, "usable": k,
+            "status": "ok", "iterations": 0, "label_accuracy": [label_accuracy(g, t) for g, t in pairs],
+            "label_presence": [label_presence(g, t, classes) for g, t in pairs],
+            "label_counts": [label_counts(g, t, classes) for g, t in pairs],
+        })  # fmt: skip

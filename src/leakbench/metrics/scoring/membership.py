@@ -17,12 +17,9 @@ def membership_rows(
 ) -> pd.DataFrame:  # fmt: skip
     """Return what the metrics say of each update of a client, and of each null update.
 
-    Members of an update are the candidates that its client held in that round. All others count as others,
-    also those of other rounds and clients. Of text, members may be the tokens that occur.
-
-    members_of: maps a client's samples in a round to which things asked about are members, bool [n]. By
-    default these are the candidates.
-    blind: null baseline → the scores [n] and the decisions [n] of an attacker who saw no update.
+    Members of an update are the candidates that its client held in that round, or the things bool [n] that
+    `members_of` says of its samples. All others count as others, also those of other rounds and clients.
+    `blind` maps null baseline → scores and decisions [n] of an attacker who saw no update.
     """
     rows = []
     own, null = (

@@ -18,12 +18,8 @@ Answer = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Resources:
-    """What the metrics of a cell need beyond its images.
-
-    fixed: need → what serves any image.
-    judges: need → a function from images to a classifier's answers, logits [n, classes].
-    classes: the number of classes that the judges tell apart, 0 without judges.
-    left_out: why metrics are missing, if any are.
+    """What the metrics of a cell need beyond its images: what serves any image, and the judges, functions
+    from images to logits [n, classes]. `left_out` says why metrics are missing, if any are.
     """
 
     fixed: dict[str, Any]
@@ -56,10 +52,7 @@ class Backbones:
 
 
 def open_backbones(path: Path | None) -> Backbones:
-    """Open LPIPS' file, if there is one.
-
-    LPIPS builds its networks once for each object that is returned here.
-    """
+    """Open LPIPS' file, if there is one. LPIPS builds its networks once for each object returned here."""
     if path is None:
         return Backbones(None, "")
     reason = absent([path]) or ""

@@ -21,12 +21,8 @@ EPSILON = 1e-4
 
 
 class Norm(nn.Module):
-    """Normalisation by stored statistics.
-
-    Scale and shift come from the latent and the class, or are learnt.
-
-    channels: the number of channels.
-    code: how many numbers latent and class have together; with 0 scale and shift are learnt.
+    """Normalisation by stored statistics; scale and shift are learnt, or made of a `code` of latent and
+    class.
     """
 
     running_mean: Tensor
@@ -76,9 +72,8 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention, which adds to each pixel what it reads of the image at half size.
-
-    The source is Zhang et al. 2019, section 3.
+    """Self-attention: adds to each pixel what it reads of the image at half size (Zhang et al. 2019,
+    section 3).
     """
 
     def __init__(self, channels: int) -> None:

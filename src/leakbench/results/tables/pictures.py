@@ -11,7 +11,7 @@ from leakbench.base.cellname import CELL
 from leakbench.base.pixels import pixels
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
-from leakbench.metrics.scoring.aim import aim_at
+from leakbench.metrics.scoring.hidden import aim_at
 
 if TYPE_CHECKING:
     from leakbench.catalogue.experiment import Exhibit

@@ -64,6 +64,8 @@ def test_a_ciphertext_differs_each_time_and_does_not_open_with_another_pair() ->
     assert first.blocks != second.blocks
     with pytest.raises(UserError, match="another key pair"):
         scheme.opened(scheme.keys(), first)
+    secure = [build("paillier", {"bits": bits}).about["secure"] for bits in (128, 2048, 3072)]
+    assert secure == [False, True, True]
 
 
 @pytest.mark.parametrize("name", ["packed-128", "published", "ckks"])
@@ -128,14 +130,6 @@ def test_what_is_opened_depends_on_no_key_and_no_noise(name: str) -> None:
     assert np.abs(found[0] - np.array([0.5, 0.3, 0.21]) @ values).max() <= scheme.bound([50, 30, 21]) + 1e-15
 
 
-def test_a_small_key_is_told_to_be_insecure() -> None:
-    assert [build("paillier", {"bits": bits}).about["secure"] for bits in (128, 2048, 3072)] == [
-        False,
-        True,
-        True,
-    ]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8),
@@ -159,16 +153,6 @@ def test_a_weighted_sum_stays_within_the_bound_and_comes_near_it() -> None:
     bound = quantise.bound(weights, scale)
     assert bound == 100 / 2**11
     assert 0.8 * bound < error.max() <= bound * (1 + 1e-9)
-
-
-def test_rounded_weights_cost_what_their_bound_says() -> None:
-    values, shares = np.array([[1.0, -2.0], [0.5, 4.0], [3.0, 1.0]]), [1 / 3] * 3
-    weights = quantise.weights(shares, 10)
-    assert sum(weights) == 9
-    error = np.abs(np.array(weights) / 10 @ values - np.array(shares) @ values)
-    # Each weight is within half a piece of the client's share.
-    assert (error <= np.abs(values).sum(0) / 20).all()
-    assert error.max() > 0
 
 
 @pytest.mark.parametrize("hidden", [np.zeros(1600), np.linspace(-1, 1, 1600)], ids=["zeros", "ramp"])

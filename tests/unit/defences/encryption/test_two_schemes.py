@@ -93,15 +93,9 @@ def test_packing_holds_at_the_edge_of_its_headroom() -> None:
     assert unpack([total], 7, count, width, VALUE, 2**WEIGHT) == [2**WEIGHT * number for number in numbers]
 
 
-def test_weights_may_add_up_to_the_whole_headroom() -> None:
+def test_blinding_by_the_primes_is_an_nth_residue_and_opens_to_zero() -> None:
     scheme = build("paillier", {"bits": 128})
     keys = scheme.keys()
-    sealed = scheme.seal(keys, np.ones(1))
-    scheme.combine(keys, [sealed, sealed], [100, 28])
-
-
-def test_blinding_by_the_primes_is_an_nth_residue_and_opens_to_zero() -> None:
-    keys = build("paillier", {"bits": 128}).keys()
     private, n = keys.private, keys.public.n
     order = (private.p - 1) * (private.q - 1)
     seen = {residue(private) for _ in range(50)}
@@ -110,6 +104,10 @@ def test_blinding_by_the_primes_is_an_nth_residue_and_opens_to_zero() -> None:
         # The n-th residues modulo n² are what (p − 1)(q − 1) takes to 1.
         assert gmpy2.powmod(each, order, n * n) == 1
         assert private.raw_decrypt(each) == 0
+    # A client without the private key encrypts as well, and weights may add up to the whole headroom.
+    sealed = scheme.seal(keys.without_private(), np.array([0.25, -0.5]))
+    found = scheme.opened(keys, scheme.combine(keys, [sealed, sealed], [100, 28]))
+    assert found == pytest.approx([0.32, -0.64], abs=1e-7)
 
 
 def test_blinding_by_the_primes_draws_every_residue_alike() -> None:
@@ -125,13 +123,6 @@ def test_blinding_by_the_primes_draws_every_residue_alike() -> None:
     counts = np.array([drawn.count(each) for each in every])
     assert counts.min() > 100 - 5 * 10
     assert counts.max() < 100 + 5 * 10
-
-
-def test_a_client_without_the_private_key_encrypts_as_well() -> None:
-    scheme = build("paillier", {"bits": 128})
-    keys = scheme.keys()
-    sealed = scheme.seal(keys.without_private(), np.array([0.25, -0.5]))
-    assert scheme.opened(keys, scheme.combine(keys, [sealed], [100])) == pytest.approx([0.25, -0.5], abs=1e-7)
 
 
 @pytest.mark.nightly

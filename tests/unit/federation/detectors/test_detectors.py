@@ -41,12 +41,6 @@ def sounding(model: Received) -> set[str]:
     return {found.name for found in readings(model) if found.sounds}
 
 
-def test_every_detector_has_its_metric() -> None:
-    assert {f"alarm_{name}" for name in detectors.names()} == {
-        name for name in METRICS if name.startswith("alarm_")
-    }
-
-
 @pytest.mark.parametrize(
     ("server", "detector"),
     [("robbing_the_fed", "rows_alike"), ("trap_weights", "one_sided_rows"), ("soliton", "few_open")],
@@ -61,6 +55,17 @@ def test_a_malicious_server_is_found_by_the_detector_that_was_made_for_it(server
 def test_an_honest_network_that_gives_nothing_away_raises_no_alarm() -> None:
     assert sounding(received(hidden=[40, 20], normalise="mnist", activation="tanh")) == set()
     assert sounding(received(module="lenet_dlg")) == set()
+    # One that gives samples away is told from its own gradient. Of one sample, every open neuron holds it.
+    assert isolation(received(batch=1, hidden=[40, 20])) == 1
+    assert isolation(received(batch=4, hidden=[400, 20])) >= 1
+    # Weights that are no numbers are suspicious.
+    broken = received(hidden=[40, 20])
+    with torch.no_grad():
+        next(broken.model.parameters()).fill_(torch.nan)
+    assert sounding(broken) == set(detectors.names())
+    assert {f"alarm_{name}" for name in detectors.names()} == {n for n in METRICS if n.startswith("alarm_")}
+    said = "Rows of weights that all lean to one side, as trap weights do."
+    assert detectors.looks_for("one_sided_rows") == said
 
 
 @pytest.mark.parametrize("name", ["few_open", "isolation", "one_sided_rows", "rows_alike"])
@@ -69,12 +74,6 @@ def test_a_batch_norm_that_goes_by_its_batch_is_asked_for_two_samples(name: str)
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 5))
     found = reading(name, Received(model.train(), images(), torch.arange(BATCH) % 5))
     assert 0 <= found.far < float("inf")
-
-
-def test_an_honest_network_that_gives_samples_away_is_told_from_its_own_gradient() -> None:
-    # One sample alone: every neuron that is open holds it.
-    assert isolation(received(batch=1, hidden=[40, 20])) == 1
-    assert isolation(received(batch=4, hidden=[400, 20])) >= 1
 
 
 def test_two_equal_rows_in_three_are_a_third_of_the_pairs() -> None:
@@ -165,29 +164,10 @@ def test_a_detector_that_cannot_look_says_why() -> None:
     other = dict.fromkeys(("d_snr", "isolation"), "the loss is not the mean cross-entropy")
     assert reasons(replace(own, plain_loss=False)) == fresh | other
     model = nn.Sequential(nn.Conv2d(1, 5, 8), nn.Flatten())
-    none = reasons(Received(model, images(), torch.arange(BATCH) % 5))
     flat = "no dense layer is seen to read a flattened record"
-    assert none == fresh | {
-        "few_open": flat,
-        "isolation": flat,
-        "one_sided_rows": flat,
-        "rows_alike": "no dense layer has two neurons",
-    }
-
-
-def test_people_read_what_a_detector_looks_for_in_the_words_that_begin_its_file() -> None:
-    said = [detectors.looks_for(name) for name in detectors.names()]
-    assert all(words.endswith(".") and "\n" not in words for words in said)
-    assert detectors.looks_for("one_sided_rows") == (
-        "Rows of weights that all lean to one side, as trap weights do."
-    )
-
-
-def test_weights_that_are_no_numbers_are_suspicious() -> None:
-    broken = received(hidden=[40, 20])
-    with torch.no_grad():
-        next(broken.model.parameters()).fill_(torch.nan)
-    assert sounding(broken) == set(detectors.names())
+    assert reasons(Received(model, images(), torch.arange(BATCH) % 5)) == fresh | dict.fromkeys(
+        ("few_open", "isolation", "one_sided_rows"), flat
+    ) | {"rows_alike": "no dense layer has two neurons"}
 
 
 def test_a_client_finds_that_a_model_was_written_for_it_alone() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from killed_studies import killed
 
 from leakbench.base.artefacts import to_json, write_table, write_tensors
@@ -68,7 +69,7 @@ def test_a_secure_round_end_to_end_at_2048_bits_is_as_good_as_a_plain_one(
 ) -> None:
     """Accuracy within 0.5 % of plain, as the thesis claims."""
     how = {"clients": clients, "split": "iid" if clients == 3 else "by-client", "rounds": 4}
-    plain, _, _ = study(spec(**how), data, tmp_path / "plain")
+    plain, told, _ = study(spec(**how), data, tmp_path / "plain")
     secure, facts, _ = study(spec(PAILLIER, **how, fusion=0.9), data, tmp_path / "secure")
     assert accuracy(plain) > 0.75
     assert abs(accuracy(secure) - accuracy(plain)) <= 0.005
@@ -77,6 +78,16 @@ def test_a_secure_round_end_to_end_at_2048_bits_is_as_good_as_a_plain_one(
     # 42 values in one ciphertext of 4,096 bits.
     assert facts["upload_bytes"] == 512
     assert facts["problems"] == []
+    # Each client has its weight in each round.
+    assert weights(plain).shape == (4, clients)
+    np.testing.assert_allclose(weights(plain).sum(1), 1)
+    own = plain[plain["key"] == "client"]
+    product = own["training_loss"] * own["cross_loss"] * own["weight"]
+    for _, of_round in product.groupby(own["round"]):
+        assert of_round.std() < 1e-6 * of_round.mean()
+    assert own["cross_accuracy"].between(0, 1).all()
+    # A tenth of 810 is validated on by the clients, of what is left after the study's own.
+    assert clients == 2 or told["samples"] == [270, 270, 270]
 
 
 @pytest.mark.parametrize("encryption", ["paillier", "ckks"])
@@ -93,28 +104,11 @@ def test_a_secure_study_is_the_same_each_time(data: Path, tmp_path: Path, encryp
     assert facts["upload_bytes"] == {"paillier": 512, "ckks": 204_800}[encryption]
 
 
-def test_each_client_has_its_weight_in_each_round(data: Path, tmp_path: Path) -> None:
-    rows, facts, _ = study(spec(), data, tmp_path / "resume")
-    found = weights(rows)
-    assert found.shape == (3, 3)
-    np.testing.assert_allclose(found.sum(1), 1)
-    own = rows[rows["key"] == "client"]
-    product = own["training_loss"] * own["cross_loss"] * own["weight"]
-    for _, of_round in product.groupby(own["round"]):
-        assert of_round.std() < 1e-6 * of_round.mean()
-    assert own["cross_accuracy"].between(0, 1).all()
-    # A tenth of 810 is validated on by the clients, of what is left after the study's own.
-    assert facts["samples"] == [270, 270, 270]
-
-
 @pytest.mark.parametrize(
     ("module", "parameters"),
-    [
-        ("fedboosting-code", {"mode": "loss"}),
-        ("fedboosting-code", {"mode": "accuracy"}),
-        ("fedboosting-equations", {}),
-    ],
-)
+    [("fedboosting-code", {"mode": "loss"}), ("fedboosting-code", {"mode": "accuracy"}),
+     ("fedboosting-equations", {})],
+)  # fmt: skip
 def test_a_poisoned_client_weighs_less_by_the_code_and_more_by_the_printed_equations(
     data: Path, tmp_path: Path, module: str, parameters: dict[str, str]
 ) -> None:
@@ -185,12 +179,11 @@ def test_a_study_in_the_plane_draws_its_boundary(data: Path, tmp_path: Path) -> 
 
 
 def test_what_clients_hold_out_they_do_not_train_on(data: Path, tmp_path: Path) -> None:
-    images = module.torch.arange(40.0).reshape(20, 1, 2, 1)
-    own = spec(clients=1)
+    images, labels, own = torch.arange(40.0).reshape(20, 1, 2, 1), torch.arange(20), spec(clients=1)
     models, _ = module.locked_models(own, module.defences.build("none", {}))
-    (client,) = enlisted.enlist(own, models, frozenset(), [(images, module.torch.arange(20))], "cpu")
+    (client,) = enlisted.enlist(own, models, frozenset(), [(images, labels)], "cpu")
     seen = [*client.labels.tolist(), *client.held[1].tolist()]
     assert (len(client.labels), sorted(seen)) == (18, list(range(20)))
     assert client.images[0, 0, 0, 0] == 2 * client.labels[0]
     with pytest.raises(UserError, match="leaves nothing to validate on"):
-        enlisted.enlist(own, models, frozenset(), [(images[:3], module.torch.arange(3))], "cpu")
+        enlisted.enlist(own, models, frozenset(), [(images[:3], labels[:3])], "cpu")

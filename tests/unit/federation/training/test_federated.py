@@ -1,6 +1,8 @@
 """Federated averaging: one client is plain training, means are weighted, and secrets never reach the
 server."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -68,19 +70,13 @@ def test_one_client_is_plain_training() -> None:
         torch.testing.assert_close(server[name], value, rtol=1e-4, atol=1e-6)
 
 
-def test_means_are_weighted_by_images_and_counters_are_the_largest() -> None:
-    uploads = [
-        {"w": torch.tensor([0.0]), "steps": torch.tensor(3)},
-        {"w": torch.tensor([4.0]), "steps": torch.tensor(5)},
-    ]
-    found = averaged(uploads, [1, 3])
-    assert found["w"].item() == 3.0
-    assert found["steps"].item() == 5
-
-
 def test_the_learning_rate_falls_after_the_named_rounds() -> None:
     assert [round(decayed(TRAINING, turn), 6) for turn in range(5)] == [0.05, 0.05, 0.01, 0.002, 0.002]
     assert decayed(TRAINING | {"decay": None}, 9) == 0.05
+    # Means are weighted by images, and counters are the largest.
+    uploads = [{"w": torch.tensor([w]), "steps": torch.tensor(n)} for w, n in ((0.0, 3), (4.0, 5))]
+    found = averaged(uploads, [1, 3])
+    assert (found["w"].item(), found["steps"].item()) == (3.0, 5)
 
 
 def test_keys_and_lock_layers_stay_with_their_client() -> None:
@@ -102,42 +98,35 @@ def test_keys_and_lock_layers_stay_with_their_client() -> None:
     assert server.keys() == first.keys() - clients[0].secret
 
 
-def test_lock_layers_in_an_upload_are_refused_in_one_line() -> None:
+def test_what_is_locked_is_refused_in_an_upload_and_where_it_does_not_fit() -> None:
     model = lock(network(), rng(0), key_length=16)
     server = shared(model, secret_names(model))
-    with pytest.raises(
-        UserError, match=r"client 2: the upload holds '1\.key', which never leaves a client"
-    ) as told:
-        received(model.state_dict(), server, 2)
-    assert "\n" not in str(told.value)
-    with pytest.raises(UserError, match=r"client 0: the upload lacks '0\.bias'"):
-        received({name: value for name, value in server.items() if name != "0.bias"}, server, 0)
-
-
-def test_a_key_of_the_wrong_length_is_refused_in_one_line() -> None:
-    model = lock(network(), rng(0), key_length=16)
-    with pytest.raises(UserError, match=r"'1\.key' has 15 values, and the model takes 16") as told:
-        hold(model, {"1.key": torch.zeros(15)})
-    assert "\n" not in str(told.value)
-    with pytest.raises(UserError, match=r"the model has no '1\.key'"):
-        hold(network(), {"1.key": torch.zeros(16)})
+    lacking = {name: value for name, value in server.items() if name != "0.bias"}
+    refused: list[tuple[Callable[[], None], str]] = [
+        (lambda: received(model.state_dict(), server, 2), "client 2: the upload holds '1.key', which never"),
+        (lambda: received(lacking, server, 0), "client 0: the upload lacks '0.bias'"),
+        (lambda: hold(model, {"1.key": torch.zeros(15)}), "'1.key' has 15 values, and the model takes 16"),
+        (lambda: hold(network(), {"1.key": torch.zeros(16)}), "the model has no '1.key'"),
+    ]
+    for call, says in refused:
+        with pytest.raises(UserError, match=re.escape(says)) as told:
+            call()
+        assert "\n" not in str(told.value)
 
 
 def test_a_lock_multiplies_a_step_of_scale_and_shift_by_the_squared_length_of_its_key() -> None:
     """One plain step of the lock layers moves β by |key|² + 1 times what it moves the twin's own."""
     x, y = images(8)
-    moved = {}
     plain = network()
     locked = lock(plain, rng(3), key_length=64, activation="none")
     scale, shift = locked[1].factors()
     with torch.no_grad():
         plain[1].weight.copy_(scale)
         plain[1].bias.copy_(shift)
-    for name, model in (("plain", plain), ("locked", locked)):
+    for model in (plain, locked):
         optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
         cross_entropy(model(to_size(x, None)), y).backward()
         optimiser.step()
-        after = model[1].factors()[1] if name == "locked" else model[1].bias
-        moved[name] = (after - shift).detach()
+    alone, moved = ((after - shift).detach() for after in (plain[1].bias, locked[1].factors()[1]))
     times = float((locked[1].key ** 2).sum()) + 1
-    torch.testing.assert_close(moved["locked"], times * moved["plain"], rtol=1e-2, atol=1e-6)
+    torch.testing.assert_close(moved, times * alone, rtol=1e-2, atol=1e-6)

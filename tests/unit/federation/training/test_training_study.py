@@ -49,8 +49,10 @@ def spec(**changes: Any) -> dict[str, Any]:
     return own
 
 
-def test_rows_of_every_round_client_and_key(data: Path, tmp_path: Path) -> None:
-    rows, facts, seconds = study(SPEC, data, tmp_path / "resume")
+def test_rows_of_every_round_client_and_key(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, facts, seconds = study(SPEC, data, tmp_path / "whole")
     assert list(rows["round"].unique()) == [1, 2, 3]
     first = rows[rows["round"] == 1]
     assert list(zip(first["client"], first["key"], strict=True)) == [
@@ -60,6 +62,13 @@ def test_rows_of_every_round_client_and_key(data: Path, tmp_path: Path) -> None:
     assert facts["selected"] == own.idxmax()
     assert (facts["samples"], facts["images"], facts["test_images"]) == ([80, 80], 160, 50)
     assert seconds > 0
+    # A killed study goes on to the same rows.
+    killed(monkeypatch, lambda: study(SPEC, data, tmp_path / "resume", save_every=0))
+    assert (tmp_path / "resume").is_file()
+    rest, again, _ = study(SPEC, data, tmp_path / "resume", save_every=0)
+    pd.testing.assert_frame_equal(rest, rows)
+    assert again == facts
+    assert not (tmp_path / "resume").exists()
 
 
 def test_without_a_lock_all_clients_have_one_model(data: Path, tmp_path: Path) -> None:
@@ -68,28 +77,27 @@ def test_without_a_lock_all_clients_have_one_model(data: Path, tmp_path: Path) -
     assert list(rows["client"]) == [-1, -1, -1]
     assert set(rows["key"]) == {""}
     assert facts["lock_share"] == 0
-
-
-def test_a_killed_study_goes_on_to_the_same_rows(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, told, _ = study(SPEC, data, tmp_path / "whole")
-    killed(monkeypatch, lambda: study(SPEC, data, tmp_path / "resume", save_every=0))
-    assert (tmp_path / "resume").is_file()
-    rest, facts, _ = study(SPEC, data, tmp_path / "resume", save_every=0)
-    pd.testing.assert_frame_equal(rest, whole)
-    assert facts == told
-    assert not (tmp_path / "resume").exists()
+    # Images are brought to the regime's size.
+    changes = spec(size=16, rounds=1, clients=1, augmentation="flip-crop")
+    assert list(study(changes, data, tmp_path / "resume")[0]["key"]) == ["own", "random"]
+    # Only words that the rule counts are in the filtered accuracy.
+    right = torch.tensor([True, False, True, True])
+    assert share(right, torch.tensor([True, True, False, False])) == 0.5
+    assert np.isnan([share(right, None), share(right, torch.zeros(4, dtype=torch.bool))]).all()
 
 
 def test_clients_have_their_own_keys_and_the_same_locks() -> None:
-    defence = defences.build("key-lock", {"key_length": 32})
-    (first, second), stranger = locked_models(SPEC, defence)
+    lock, none = defences.build("key-lock", {"key_length": 32}), defences.build("none", {})
+    (first, second), stranger = locked_models(SPEC, lock)
     states = [model.state_dict() for model in (first, second, stranger)]
     for name in states[0]:
         alike = all(torch.equal(states[0][name], other[name]) for other in states[1:])
         assert alike == (not name.endswith(".key")), name
     assert len({tuple(state["norm1.key"].tolist()) for state in states}) == 3
+    # An upload is the twin's without scale and shift: twelve channels have one of four bytes each.
+    (plain, _), _ = locked_models(SPEC, none)
+    own = upload_bytes(first, lock.secret(first), lock)
+    assert upload_bytes(plain, frozenset(), none) - own == 12 * 2 * 4
 
 
 def test_the_share_of_the_lock_as_the_thesis_counts_it() -> None:
@@ -100,23 +108,6 @@ def test_the_share_of_the_lock_as_the_thesis_counts_it() -> None:
     shares = lock_shares(model, defence.secret(model))
     assert round(100 * shares["lock_share"], 2) == 22.43
     assert shares["lock_share_parameters"] > shares["lock_share"]
-
-
-def test_an_upload_is_the_twins_without_scale_and_shift() -> None:
-    defence = defences.build("key-lock", {"key_length": 32})
-    (locked, _), _ = locked_models(SPEC, defence)
-    none = defences.build("none", {})
-    (plain, _), _ = locked_models(SPEC, none)
-    own = upload_bytes(locked, defence.secret(locked), defence)
-    # Twelve channels have a scale and a shift of four bytes each.
-    assert upload_bytes(plain, frozenset(), none) - own == 12 * 2 * 4
-
-
-def test_images_are_brought_to_the_regimes_size(data: Path, tmp_path: Path) -> None:
-    rows, _, _ = study(
-        spec(size=16, rounds=1, clients=1, augmentation="flip-crop"), data, tmp_path / "resume"
-    )
-    assert list(rows["key"]) == ["own", "random"]
 
 
 def lines(path: Path, count: int, seed: int) -> Path:
@@ -172,10 +163,3 @@ def test_words_of_two_data_sets_are_tested_on_others(tmp_path: Path) -> None:
     assert len(shown["words"]) == len(shown["read"]) == min(SHOWN, int(counted.sum()))
     assert shown["words"][0] == open_tensors(far)[0]["test/labels"][int(counted.nonzero()[0])].tolist()
     assert np.array(shown["pictures"]).shape[1:] == (32, 100)
-
-
-def test_only_words_that_the_rule_counts_are_in_the_filtered_accuracy() -> None:
-    right = torch.tensor([True, False, True, True])
-    assert share(right, torch.tensor([True, True, False, False])) == 0.5
-    assert np.isnan(share(right, None))
-    assert np.isnan(share(right, torch.zeros(4, dtype=torch.bool)))

@@ -20,32 +20,33 @@ def made(weight: float = 0.5, width: int = 6) -> tuple[Bottleneck, torch.Tensor]
     return Bottleneck(5, width, weight), torch.randn(4, 5)
 
 
-def test_without_noise_the_means_are_decoded() -> None:
-    layer, x = made()
-    mean = layer.encoder(x)[:, :6]
-    torch.testing.assert_close(layer(x), layer.decoder(mean))
-
-
 def test_noise_that_is_handed_in_is_scaled_by_the_deviations() -> None:
     layer, x = made()
-    layer.keep = layer.draw((4,), torch.Generator().manual_seed(1))
     mean, raw = layer.encoder(x).chunk(2, 1)
+    # Without noise the means are decoded.
+    torch.testing.assert_close(layer(x), layer.decoder(mean))
+    layer.keep = layer.draw((4,), torch.Generator().manual_seed(1))
     torch.testing.assert_close(layer(x), layer.decoder(mean + softplus(raw) * layer.keep))
 
 
-def as_written_out(weight: float) -> None:
-    """Hold what the layer brings to the authors' loss, written out."""
-    layer, x = made(weight)
-    layer.keep = layer.draw((4,), torch.Generator().manual_seed(1))
-    (layer(x) ** 2).mean().backward()
-    found = {name: value.grad.clone() for name, value in layer.named_parameters() if value.grad is not None}
-    layer.zero_grad()
+def divergence_of(layer: Bottleneck, x: torch.Tensor) -> torch.Tensor:
+    """Return the divergence of the authors' loss, written out."""
     mean, raw = layer.encoder(x).chunk(2, 1)
     deviation = softplus(raw)
-    divergence = -0.5 * (1 + 2 * deviation.log() - mean**2 - deviation**2).sum(1).mean() / math.log(2)
-    ((layer.decoder(mean + deviation * layer.keep) ** 2).mean() + weight * divergence).backward()
-    for name, value in layer.named_parameters():
-        torch.testing.assert_close(found[name], value.grad)
+    return -0.5 * (1 + 2 * deviation.log() - mean**2 - deviation**2).sum(1).mean() / math.log(2)
+
+
+def as_written_out(weight: float) -> None:
+    """Hold what the layer brings to the loss with the divergence written out."""
+    found = []
+    for own in (weight, 0.0):
+        layer, x = made(own)
+        layer.keep = layer.draw((4,), torch.Generator().manual_seed(1))
+        loss = (layer(x) ** 2).mean()
+        (loss + (weight - own) * divergence_of(layer, x)).backward()
+        found.append([value.grad for value in layer.parameters()])
+    for value, expected in zip(*found, strict=True):
+        torch.testing.assert_close(value, expected)
 
 
 @pytest.mark.parametrize("weight", [0.0, 1e-3, 0.5])
@@ -89,13 +90,7 @@ def slope_of_slopes(written: bool) -> torch.Tensor:
     written: whether the divergence is written out in the loss, and the layer brings none.
     """
     layer, x = made(0.0 if written else 0.5)
-    x.requires_grad_(True)
-    loss = (layer(x) ** 2).mean()
-    if written:
-        mean, raw = layer.encoder(x).chunk(2, 1)
-        deviation = softplus(raw)
-        divergence = -0.5 * (1 + 2 * deviation.log() - mean**2 - deviation**2).sum(1).mean() / math.log(2)
-        loss = loss + 0.5 * divergence
+    loss = (layer(x.requires_grad_(True)) ** 2).mean() + 0.5 * written * divergence_of(layer, x)
     first = torch.autograd.grad(loss, list(layer.encoder.parameters()), create_graph=True)
     (second,) = torch.autograd.grad(sum((value.square().sum() for value in first), torch.zeros(())), x)
     return second
@@ -105,27 +100,24 @@ def test_the_divergence_s_gradient_has_the_gradient_of_what_is_written_out() -> 
     torch.testing.assert_close(slope_of_slopes(False), slope_of_slopes(True))
 
 
-def test_a_divergence_that_enters_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards the test of the gradient's gradient: each pass adds the divergence's gradient."""
+def faulty(sign: int) -> Any:
+    """Return a backward pass that adds the divergence each time, and whose 1/d has a sign."""
 
-    def twice(ctx: Any, of_mean: torch.Tensor, of_deviation: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def backward(ctx: Any, of_mean: torch.Tensor, of_deviation: torch.Tensor) -> tuple[torch.Tensor, ...]:
         mean, deviation = ctx.saved_tensors
         scale = ctx.weight / (math.log(2) * len(mean))
-        return of_mean + scale * mean, of_deviation + scale * (deviation - 1 / deviation), None
+        return of_mean + scale * mean, of_deviation + scale * (deviation - sign / deviation), None
 
-    monkeypatch.setattr(_Divergence, "backward", staticmethod(twice))
+    return staticmethod(backward)
+
+
+def test_a_divergence_that_enters_twice_or_with_another_sign_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Guards the tests of the gradient, and of the gradient's gradient."""
+    monkeypatch.setattr(_Divergence, "backward", faulty(1))
     with pytest.raises(AssertionError):
         torch.testing.assert_close(slope_of_slopes(False), slope_of_slopes(True))
-
-
-def test_a_divergence_of_another_sign_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards the test of the gradient: 1/d with another sign."""
-
-    def turned(ctx: Any, of_mean: torch.Tensor, of_deviation: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        mean, deviation = ctx.saved_tensors
-        scale = ctx.weight / (math.log(2) * len(mean))
-        return of_mean + scale * mean, of_deviation + scale * (deviation + 1 / deviation), None
-
-    monkeypatch.setattr(_Divergence, "backward", staticmethod(turned))
+    monkeypatch.setattr(_Divergence, "backward", faulty(-1))
     with pytest.raises(AssertionError):
         as_written_out(0.5)

@@ -28,83 +28,81 @@ def shapes(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, tuple[int
     return seen
 
 
-@pytest.mark.parametrize(("shape", "inputs"), [(MNIST, 784), (CIFAR10, 3072)])
-def test_table_1_layer_by_layer(shape: tuple[int, int, int], inputs: int) -> None:
-    model = victims.build("fcnn", shape, 10, {})
-    seen = shapes(model, shape)
-    wide = ("flatten", "dense1", "activation1", "dropout", "dense2", "dense3", "dense4")
-    assert [seen[name][1] for name in wide] == [inputs, 128, 128, 128, 128, 64, 10]
-    count = 128 * inputs + 128 + 128 * 128 + 128 + 64 * 128 + 64 + 10 * 64 + 10
-    assert sum(p.numel() for p in model.parameters()) == count
+def count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize(("shape", "pooled", "flat"), [(MNIST, 13, 5408), (CIFAR10, 15, 7200)])
-def test_table_2_layer_by_layer(shape: tuple[int, int, int], pooled: int, flat: int) -> None:
-    model = victims.build("cnn", shape, 10, {})
-    seen = shapes(model, shape)
-    assert seen["conv1"] == (2, 32, shape[0] - 2, shape[1] - 2)
-    assert seen["pool1"] == (2, 32, pooled, pooled)
-    assert [seen[name][1] for name in ("flatten", "dense1", "dense2", "dense3")] == [flat, 128, 64, 10]
-    count = 32 * shape[2] * 9 + 32 + 128 * flat + 128 + 64 * 128 + 64 + 10 * 64 + 10
-    assert sum(p.numel() for p in model.parameters()) == count
+MLP = 128 * 128 + 128 + 64 * 128 + 64 + 10 * 64 + 10
+IMAGENET = (224, 224, 3)
+# Network, its parameters, the images, and how many weights it has, by hand or as it was published. He et al.
+# print 0.27 M and 0.46 M for shortcuts without parameters; a projection is two 1×1 convolutions with norms.
+SIZES: list[tuple[str, dict[str, Any], tuple[int, int, int], int]] = [
+    ("fcnn", {}, MNIST, 128 * 784 + 128 + MLP),
+    ("fcnn", {"width": 256, "dropout": 0.5}, MNIST, 256 * 784 + 256 + 128 * 256 + 128 + 64 * 128 + 64 + 650),
+    ("fcnn", {}, CIFAR10, 128 * 3072 + 128 + MLP),
+    ("cnn", {}, MNIST, 32 * 9 + 32 + 128 * 5408 + 128 + 64 * 128 + 64 + 10 * 64 + 10),
+    ("cnn", {}, CIFAR10, 32 * 27 + 32 + 128 * 7200 + 128 + 64 * 128 + 64 + 10 * 64 + 10),
+    ("lenet-grnn", {}, CIFAR10, 6 * 76 + 16 * 151 + 120 * 401 + 84 * 121 + 10 * 85),
+    ("lenet-fedkl", {}, CIFAR10, 6 * 76 + 2 * 6 + 16 * 151 + 2 * 16 + 120 * 401 + 84 * 121 + 10 * 85),
+    ("cifar-resnet", {"depth": 20, "shortcut": "zero-padding"}, CIFAR10, 269_722),
+    ("cifar-resnet", {"depth": 32, "shortcut": "zero-padding"}, CIFAR10, 464_154),
+    ("cifar-resnet", {"depth": 20}, CIFAR10, 269_722 + 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64),
+    ("resnet", {"depth": 34}, IMAGENET, 21_797_672 - 990 * 513),
+    ("vgg", {"batch_norm": True}, IMAGENET, 138_365_992 - 990 * 4097),
+]
+
+
+@pytest.mark.parametrize(("module", "parameters", "shape", "size"), SIZES)
+def test_a_network_has_its_published_size(
+    module: str, parameters: dict[str, Any], shape: tuple[int, int, int], size: int
+) -> None:
+    with torch.device("meta"):
+        assert count(victims.build(module, shape, 10, parameters)) == size
 
 
 @pytest.mark.parametrize("module", ["fcnn", "cnn"])
 def test_only_the_named_activation_changes(module: str) -> None:
-    x = torch.rand(3, 1, 28, 28)
-    outcomes = {}
-    for name, function in {
-        "relu": torch.relu,
-        "sigmoid": torch.sigmoid,
-        "tanh": torch.tanh,
-        "linear": torch.clone,
-    }.items():
+    x, outcomes, states = torch.rand(3, 1, 28, 28), [], []
+    kinds = {"relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "linear": torch.clone}
+    for name, function in kinds.items():
         torch.manual_seed(0)
-        model = victims.build(module, MNIST, 10, {"activation": name}).eval()
-        layers = dict(model.named_children())
-        before: list[torch.Tensor] = []
-        layers["dense1"].register_forward_hook(lambda _, __, out, kept=before: kept.append(out))
-        after: list[torch.Tensor] = []
-        layers["activation1"].register_forward_hook(lambda _, __, out, kept=after: kept.append(out))
-        outcomes[name] = model(x)
-        assert torch.equal(after[0], function(before[0]))
+        model = victims.build(module, MNIST, 10, {"activation": name, "dropout": 0.5}).eval()
+        layers, kept = dict(model.named_children()), []
+        for layer in ("dense1", "activation1"):
+            layers[layer].register_forward_hook(lambda _, __, out, kept=kept: kept.append(out))
+        outcomes.append(model(x))
+        states.append(model.state_dict())
+        assert torch.equal(kept[1], function(kept[0]))
         assert isinstance(layers["activation2"], nn.ReLU)
-    pairs = list(outcomes.values())
-    assert not any(torch.equal(a, b) for i, a in enumerate(pairs) for b in pairs[:i])
+        rows = [row for row in describe(model) if row["layer"] == "dense"]
+        assert [row.get("activation") for row in rows[:2]] == [None if name == "linear" else name, "relu"]
+    assert not any(torch.equal(a, b) for i, a in enumerate(outcomes) for b in outcomes[:i])
+    # Victims of one seed share their weights, whatever their activation.
+    assert all(torch.equal(state[n], value) for state in states for n, value in states[0].items())
 
 
-def test_width_changes_the_first_layer_and_what_reads_it() -> None:
-    model = victims.build("fcnn", MNIST, 10, {"width": 256, "dropout": 0.5})
-    assert [tuple(layer.weight.shape) for layer in model.modules() if isinstance(layer, nn.Linear)] == [
-        (256, 784), (128, 256), (64, 128), (10, 64)
-    ]  # fmt: skip
-    assert model.get_submodule("dropout").width == 256
+FIDEL = {"fidel-mnist": ((32, 13, 13), MNIST), "fidel-cifar10": ((32, 15, 15), CIFAR10)}
 
 
-@pytest.mark.parametrize("module", ["fcnn", "cnn"])
+@pytest.mark.parametrize("module", ["fcnn", "cnn", *FIDEL])
 def test_weights_are_glorot_uniform_and_biases_zero(module: str) -> None:
     torch.manual_seed(1)
-    model = victims.build(module, CIFAR10, 10, {})
+    if module in FIDEL:
+        model = generators.build(module, *FIDEL[module], {}).eval()
+        out = model(100 * torch.randn(3, *FIDEL[module][0]))
+        assert 0 <= out.min() < out.max() <= 1
+    else:
+        model = victims.build(module, CIFAR10, 10, {})
     for layer in model.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d):
+        if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             area = layer.weight[0, 0].numel() if layer.weight.dim() == 4 else 1
             bound = sqrt(6 / (area * (layer.weight.shape[0] + layer.weight.shape[1])))
             weight = layer.weight.detach()
-            assert weight.abs().max() <= bound
             # The largest of n uniform draws lies within 10/n of the bound but for a chance of e^-10.
-            assert weight.abs().max() >= bound * (1 - 10 / weight.numel())
+            assert bound * (1 - 10 / weight.numel()) <= weight.abs().max() <= bound
             assert weight.mean().item() == pytest.approx(0, abs=5 * bound / sqrt(3 * weight.numel()))
             assert weight.var().item() == pytest.approx(bound**2 / 3, rel=5 / sqrt(weight.numel()))
             assert not layer.bias.any()
-
-
-def test_victims_of_one_seed_share_their_weights_whatever_their_activation_and_dropout() -> None:
-    states = []
-    for parameters in ({}, {"activation": "tanh"}, {"activation": "sigmoid", "dropout": 0.5}):
-        torch.manual_seed(3)
-        states.append(victims.build("fcnn", MNIST, 10, parameters).state_dict())
-    assert all(list(s) == list(states[0]) for s in states)
-    assert all(torch.equal(s[name], states[0][name]) for s in states for name in s)
 
 
 class Flattens(nn.Module):
@@ -183,51 +181,30 @@ def test_a_network_whose_flattened_input_nobody_sees_is_refused(model: nn.Module
 
 @pytest.mark.parametrize(("module", "expected"), [("fcnn", (1, 28, 28)), ("cnn", (32, 13, 13))])
 def test_dense_input_is_what_the_first_dense_layer_multiplies(module: str, expected: tuple[int, ...]) -> None:
-    model = victims.build(module, MNIST, 10, {}).eval()
-    x = torch.rand(4, 1, 28, 28)
+    model, x = victims.build(module, MNIST, 10, {}).eval(), torch.rand(4, 1, 28, 28)
     read: list[torch.Tensor] = []
     model.get_submodule("dense1").register_forward_hook(lambda _, inputs, __: read.append(inputs[0]))
     seen = dense_input(model, x)
     assert seen.shape == (4, *expected)
     assert torch.equal(seen.flatten(1), read[-1])
     assert not seen.requires_grad
-    count = len(read)
-    model(x)
-    assert len(read) == count + 1
-    assert not any(layer._forward_pre_hooks for layer in model.modules())
-
-
-def test_dense_input_leaves_no_hook_behind_an_error() -> None:
-    model = victims.build("cnn", MNIST, 10, {})
+    # No hook is left, not even behind an error.
     with pytest.raises(RuntimeError):
-        dense_input(model, torch.rand(1, 3, 28, 28))
-    assert not any(layer._forward_pre_hooks or layer._forward_hooks for layer in model.modules())
+        dense_input(model, torch.rand(1, 2, 29, 27))
+    assert not any(layer._forward_pre_hooks for layer in model.modules())
+    assert sum(len(layer._forward_hooks) for layer in model.modules()) == 1
+
+
+CELLS = ("layer", "size", "stride", "padding", "activation")
 
 
 def published(table: str) -> list[dict[str, str]]:
-    """Return the layers of one printed table, without the input row."""
+    """Return the layers of one printed table, without the input row and what is blank, softmax or none."""
     with (ROOT / "papers/fidel/tables/tables-1-4.csv").open() as file:
-        rows = [
-            row
-            for row in csv.DictReader(file)
-            if row["table"] == table and row["layer_index"] not in ("", "0")
-        ]
+        rows = [each for each in csv.DictReader(file) if each["table"] == table]
+    rows = [each for each in rows if each["layer_index"] not in ("", "0")]
     assert rows
-    return rows
-
-
-def as_printed(built: list[dict[str, str]], printed: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Keep of `built` the cells that the table prints: it leaves defaults blank and names softmax and
-    none."""
-    kept = []
-    for row, print_ in zip(built, printed, strict=True):
-        cells = ("layer", "size", "stride", "padding", "activation")
-        kept.append(
-            {cell: row.get(cell, "") for cell in cells if print_[cell] not in ("", "softmax", "none")}
-        )
-        if print_["activation"] in ("softmax", "none", ""):
-            assert "activation" not in row
-    return kept
+    return [{c: each[c] for c in CELLS if each[c] not in ("", "softmax", "none")} for each in rows]
 
 
 @pytest.mark.parametrize(
@@ -247,105 +224,75 @@ def test_layers_are_described_as_the_papers_tables_print_them(table: str, model:
         assert built.pop(0) == {"layer": "flatten"}
     if table == "table-3":
         assert built[-1] == {"layer": "reshape", "size": "28,28"}
-    cells = ("layer", "size", "stride", "padding", "activation")
-    expected = [{c: row[c] for c in cells if row[c] not in ("", "softmax", "none")} for row in printed]
-    assert as_printed(built, printed) == expected
+    for row, wanted in zip(built, printed, strict=True):
+        # The table leaves defaults blank.
+        assert {cell: row.get(cell, "") for cell in wanted} == wanted
+        assert "activation" in wanted or "activation" not in row
 
 
 def test_the_one_deviation_from_table_4_shows() -> None:
     built = describe(generators.build("fidel-cifar10", (32, 15, 15), CIFAR10, {}))
-    printed = published("table-4")
-    assert [r["padding"] for r in built if "padding" in r] == ["same", "same", "valid", "valid", "same"]
-    assert [r["padding"] for r in printed if r["padding"]] == ["same", "same", "same", "valid", "same"]
+    own, printed = (
+        [row["padding"] for row in rows if "padding" in row] for rows in (built, published("table-4"))
+    )
+    assert own == ["same", "same", "valid", "valid", "same"]
+    assert printed == ["same", "same", "same", "valid", "same"]
 
 
-def test_the_activation_under_test_is_described() -> None:
-    for activation in ("sigmoid", "tanh"):
-        rows = describe(victims.build("fcnn", MNIST, 10, {"activation": activation, "dropout": 0.5}))
-        assert rows[1] == {"layer": "dense", "size": "128", "activation": activation}
-        assert rows[2]["activation"] == "relu"
-    assert describe(victims.build("cnn", MNIST, 10, {"activation": "linear"}))[3] == {
-        "layer": "dense",
-        "size": "128",
-    }
-
-
-def test_the_lenet_of_grnns_code_layer_by_layer() -> None:
+def test_the_two_lenets_of_code_layer_by_layer() -> None:
     torch.manual_seed(0)
     model = victims.build("lenet-grnn", CIFAR10, 100, {})
     seen = shapes(model, CIFAR10)
-    assert seen["pool1"] == (2, 6, 14, 14)
-    assert seen["flatten"] == (2, 400)
-    assert [seen[name][1] for name in ("dense1", "dense2", "dense3")] == [120, 84, 100]
-    count = 6 * 76 + 16 * 151 + 120 * 401 + 84 * 121 + 100 * 85
-    assert sum(p.numel() for p in model.parameters()) == count
+    names = ("pool1", "flatten", "dense1", "dense2", "dense3")
+    assert [seen[name][1:] for name in names] == [(6, 14, 14), (400,), (120,), (84,), (100,)]
     every = torch.cat([p.detach().flatten() for p in model.parameters()])
     assert float(every.abs().max()) <= 0.5
     assert float(every.std()) == pytest.approx(0.5 / sqrt(3), rel=0.02)
-
-
-@pytest.mark.parametrize("statistics", ["running", "batch"])
-def test_the_second_lenet_of_fedkl_layer_by_layer(statistics: str) -> None:
-    model = victims.build("lenet-fedkl", CIFAR10, 100, {"statistics": statistics})
-    seen = shapes(model, CIFAR10)
-    assert seen["pool1"] == (2, 6, 14, 14)
-    assert seen["pool2"] == (2, 16, 5, 5)
-    assert seen["conv3"] == (2, 120, 1, 1)
-    assert [seen[name][1] for name in ("dense1", "dense2")] == [84, 100]
-    count = 6 * 76 + 2 * 6 + 16 * 151 + 2 * 16 + 120 * 401 + 84 * 121 + 100 * 85
-    assert sum(p.numel() for p in model.parameters()) == count
-    norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
-    assert len(norms) == 2
-    assert all((layer.running_mean is None) == (statistics == "batch") for layer in norms)
+    for statistics in ("running", "batch"):
+        model = victims.build("lenet-fedkl", CIFAR10, 100, {"statistics": statistics})
+        seen = shapes(model, CIFAR10)
+        names = ("pool1", "pool2", "conv3", "dense1", "dense2")
+        assert [seen[name][1:] for name in names] == [(6, 14, 14), (16, 5, 5), (120, 1, 1), (84,), (100,)]
+        norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+        assert [layer.running_mean is None for layer in norms] == [statistics == "batch"] * 2
     with pytest.raises(ValueError, match="smaller than 32×32"):
         victims.build("lenet-fedkl", MNIST, 10, {})
 
 
 def test_densenet_answers_as_torchvisions_does_and_overwrites_nothing() -> None:
-    from torchvision.models import densenet121
-
     torch.manual_seed(0)
-    model, plain = (
-        victims.build("densenet", CIFAR10, 40, {"momentum": 0.3}).eval(),
-        densenet121(num_classes=40).eval(),
-    )
+    model = victims.build("densenet", CIFAR10, 40, {"momentum": 0.3}).eval()
+    plain = torchvision.models.densenet121(num_classes=40).eval()
     plain.load_state_dict(model.state_dict())
     images = torch.rand(2, 3, 32, 32)
     with torch.no_grad():
         assert torch.equal(model(images), plain(images))
     assert not any(getattr(layer, "inplace", False) for layer in model.modules())
-    norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
-    assert len(norms) == 121
-    assert {layer.momentum for layer in norms} == {0.3}
+    for own, norms in ((model, 121), (victims.build("resnet", CIFAR10, 10, {"momentum": 0.3}), 20)):
+        momenta = [layer.momentum for layer in own.modules() if isinstance(layer, nn.BatchNorm2d)]
+        assert momenta == [0.3] * norms
     small = victims.build("densenet", CIFAR10, 40, {"stem": "small", "growth": 4})
-    seen = shapes(small.features, CIFAR10)
-    assert seen["denseblock1"] == (2, 8 + 6 * 4, 32, 32)
+    assert shapes(small.features, CIFAR10)["denseblock1"] == (2, 8 + 6 * 4, 32, 32)
     with pytest.raises(ValueError, match="three channels, not 1"):
         victims.build("densenet", MNIST, 10, {})
 
 
-def test_a_resnets_batch_norm_follows_its_momentum() -> None:
-    model = victims.build("resnet", CIFAR10, 10, {"momentum": 0.3})
-    assert {layer.momentum for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)} == {0.3}
-
-
 def test_the_resnet18_of_grnns_code_is_torchvisions_but_for_what_is_named() -> None:
     own = {"activation": "sigmoid", "stem": "small", "statistics": "batch", "bound": 0.5}
-    torch.manual_seed(0)
-    model = victims.build("resnet", CIFAR10, 100, own)
-    plain = victims.build("resnet", CIFAR10, 100, {})
-    differ = {
-        name for name, p in plain.named_parameters() if p.shape != dict(model.named_parameters())[name].shape
-    }
-    assert differ == {"conv1.weight"}
-    kinds = [type(layer) for layer in model.modules()]
-    assert nn.ReLU not in kinds
-    assert nn.MaxPool2d not in kinds
-    assert kinds.count(nn.Sigmoid) == [type(layer) for layer in plain.modules()].count(nn.ReLU)
+    model, plain = (victims.build("resnet", CIFAR10, 100, given) for given in (own, {}))
+    sizes, others = ({n: p.shape for n, p in each.named_parameters()} for each in (model, plain))
+    assert {name for name in sizes if sizes[name] != others[name]} == {"conv1.weight"}
+    kinds, plain_kinds = ([type(layer) for layer in each.modules()] for each in (model, plain))
+    assert not {nn.ReLU, nn.MaxPool2d} & set(kinds)
+    assert kinds.count(nn.Sigmoid) == plain_kinds.count(nn.ReLU)
     assert not any("running" in name for name in model.state_dict())
     assert all(float(p.abs().max()) <= 0.5 for p in model.parameters())
-    # The first stage sees every pixel.
-    seen: list[torch.Size] = []
-    model.layer1.register_forward_hook(lambda _, __, out: seen.append(out.shape))
+
+
+@pytest.mark.parametrize(("stem", "side"), [("large", 8), ("unpooled", 16), ("small", 32)])
+def test_a_stem_without_its_pool_has_four_times_the_area(stem: str, side: int) -> None:
+    model = victims.build("resnet", CIFAR10, 10, {"depth": 18, "stem": stem})
+    seen: list[torch.Tensor] = []
+    model.get_submodule("layer1").register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     model(torch.rand(2, 3, 32, 32))
-    assert seen == [(2, 64, 32, 32)]
+    assert seen[0].shape[-1] == side
