@@ -43,21 +43,32 @@ def entries() -> dict[str, Spec]:
 
 
 @cache
-def jobs() -> list[tuple[str, Spec]]:
-    """Return (golden cell, job) for every attack of a golden cell."""
-    return [(name, job) for name in names() for job in read(name)["jobs"] if job["verb"] == "attack"]
+def jobs() -> list[tuple[str, Spec, str]]:
+    """Return (golden cell, job, form of the capture) for every attack of a golden cell."""
+    found = []
+    for name in names():
+        cell = read(name)["jobs"]
+        for job in cell if any(job["verb"] == "capture" for job in cell) else ():
+            if job["verb"] == "attack":
+                played = next(each["spec"] for each in cell if each["verb"] == "capture")
+                form = [played["federation"][key] for key in ("clients", "update", "passes")]
+                found.append((name, job, repr([*form, played["victim"]["module"], job["in"]["generator"]])))
+    return found
 
 
 def likely(name: str) -> list[tuple[str, Spec]]:
-    """Return the attacks of golden cells in whose place this attack may work, the likeliest first."""
+    """Return attacks of golden cells in whose place this attack may work, the likeliest first: one for each
+    form of capture."""
     entry = entries()[name]
 
     def unlike(own: Spec) -> tuple[bool, ...]:
         sections = ("labels", "unknowns", "epochs")
         return own["module"] != entry["module"], *(own[key] != entry[key] for key in sections)
 
-    served = [(cell, job) for cell, job in jobs() if job["in"]["generator"] or not entry["generator"]]
-    return sorted(served, key=lambda each: unlike(each[1]["spec"]["attack"]))[:12]
+    served = [each for each in jobs() if each[1]["in"]["generator"] or not entry["generator"]]
+    order = sorted(served, key=lambda each: unlike(each[1]["spec"]["attack"]))
+    first = {form: (cell, job) for cell, job, form in reversed(order)}
+    return [(cell, job) for cell, job, form in order if first[form] == (cell, job)]
 
 
 @pytest.fixture(scope="module")

@@ -187,18 +187,7 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
     )
     write(capture, small())
     made = spec(tmp_path / "spec.json")
-    words = [
-        "attack",
-        "--capture",
-        capture,
-        "--spec",
-        tmp_path / "spec.json",
-        "--out",
-        out,
-        "--root",
-        tmp_path,
-    ]
-    call = [str(word) for word in words]
+    job = f"attack --capture {capture} --spec {tmp_path}/spec.json --out {out} --root {tmp_path}".split()
     with death.meets(1, 2):
         verb.attack(capture, made, out, None, None, None, scratch / "attack")
     (left,) = tmp_path.glob("scratch/attack/*/**/*.safetensors")
@@ -206,16 +195,16 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
     data[-1] ^= 1
     left.write_bytes(data)
     capfd.readouterr()
-    assert main(call) == 2
+    assert main(job) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert f"{left}: its bytes have sha256" in line
     assert f"set aside as {left.name}.damaged" in line
     assert not out.exists()
-    assert main(call) == 0
+    assert main(job) == 0
     assert list((scratch / "attack").iterdir()) == []
     found = out.read_bytes()
     out.unlink()
-    assert main(call) == 0
+    assert main(job) == 0
     assert out.read_bytes() == found
 
 

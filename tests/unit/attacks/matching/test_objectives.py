@@ -53,15 +53,9 @@ def epochs(updates: Any = "reshuffled", kind: Any = "model") -> Group:
     local = {"lr": LR, "batch_size": SIZE, "epochs": EPOCHS}
     observation = replace(of.observation, kind=kind, local=local)
     taken = taken_for(observation, N, updates)
-    return replace(
-        of,
-        observation=observation,
-        batch=N * taken.epochs,
-        labels=of.labels.repeat(1, taken.epochs),
-        steps=taken.steps,
-        epochs=taken.epochs,
-        stride=taken.stride,
-    )
+    own = {"steps": taken.steps, "epochs": taken.epochs, "stride": taken.stride}
+    labels = of.labels.repeat(1, taken.epochs)
+    return replace(of, observation=observation, batch=N * taken.epochs, labels=labels, **own)
 
 
 def simulated() -> Group:
