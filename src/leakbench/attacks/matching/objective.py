@@ -159,7 +159,7 @@ class Objective:
         group, distance = self.group, self.distance
         if group.precision != "float32":
             raise Unfit("attack: optimiser: cma-es takes precision: float32")
-        if distance.whole or group.steps or self._of(Entries) or self._of(Penalty):
+        if self.partial or self._of(Penalty) or distance.whole or group.steps:
             raise Unfit(
                 "attack: optimiser: cma-es takes distances of products and one batch (set objective: "
                 "[squares] and updates: one-batch)"

@@ -30,12 +30,12 @@ def moved(group: Group, rows: Tensor) -> Tensors:
 
 
 def surrogate_unknowns(
-    group: Group, images: Tensors, boxed: bool, place: float, share: float, reach: float | None = None
+    group: Group, images: Tensors, boxed: bool, place: float, share: float, reach: float = 0.0
 ) -> Unknowns:
     """Return unknowns that hold images and, beside them, what determines the surrogate weights.
 
-    Those are a place on the line from w_0 to w_T. With `reach`, they are a place on a curve and how the curve
-    is bent.
+    Those are a place on the line from w_0 to w_T. With `reach` above 0, they are a place on a curve and how
+    the curve is bent.
     """
     if group.observation.kind != "model":
         raise Unfit(
@@ -50,7 +50,7 @@ def surrogate_unknowns(
             "unknowns: dummies)"
         )
     sent = dict(group.model.named_parameters())
-    bent = [] if reach is None else list(sent)
+    bent = list(sent) if reach else []
     start = images | {PLACE: torch.full((group.trials,), place / share, device=group.device)}
     start |= {_BENT + name: sent[name].new_zeros(group.trials, *sent[name].shape) for name in bent}
 

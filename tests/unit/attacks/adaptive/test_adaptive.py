@@ -152,13 +152,14 @@ def test_a_shut_neuron_and_a_black_pixel_are_known_to_be_zero() -> None:
 @pytest.mark.parametrize(
     ("name", "observed", "found", "expected"),
     [
-        # As large as the smallest that was sent; and outside the range of what was sent.
+        # As large as the smallest that was sent; outside the range of what was sent; half a step away.
         ("prune", [3.0, 0.0, 0.0, -2.0], [1.0, 1.5, -2.5, 1.0], [1.0, 0.0, -0.5, 1.0]),
         ("dgp", [3.0, 0.0, 0.0, 0.0, -2.0], [1.0, 1.5, -2.25, 2.875, 9.0], [1.0, 0.0, -0.25, 0.125, 9.0]),
         ("dgp", [3.0, 0.0, 0.0, 0.0, -2.0], [0.0, 7.0, 0.0, -7.0, 0.0], [0.0] * 5),
+        ("quantise", [0.0, 0.5, 2.0, -1.0], [0.25, 1.0, 1.5, -1.0], [0.0, 0.75, 1.75, -1.0]),
     ],
 )
-def test_a_coordinate_that_was_not_sent_may_be_what_the_defence_drops(
+def test_a_coordinate_may_be_all_that_the_defence_leaves_open(
     name: str, observed: list[float], found: list[float], expected: list[float]
 ) -> None:
     of = known(name).mechanism({"a": torch.tensor([observed])})

@@ -133,6 +133,24 @@ def test_zlg_takes_the_statistics_of_the_models_that_steps_started_from() -> Non
     assert torch.bincount(infer("zlg", replace(layer, steps=1))[0]).tolist() != [3, 4, 3]
 
 
+def test_llg_star_measures_its_impact_as_backward_passes_would() -> None:
+    """The closed form is compared with gradients of dummies of one label after another."""
+    torch.manual_seed(0)
+    layer, dummies, batch, rows = torch.nn.Linear(6, 4), torch.rand(16, 6), 8, []
+    for label in range(4):
+        loss = torch.nn.functional.cross_entropy(layer(dummies), torch.full((16,), label))
+        rows.append(torch.autograd.grad(loss, layer.weight)[0].sum(1))
+    gradients = torch.stack(rows)
+    impact = gradients.diagonal().mean() / batch * (1 + 1 / 4)
+    offset = (gradients.sum(0) - gradients.diagonal()) / 3
+    # Rows of counts 1 to 3 exactly by this impact and offset.
+    weight = ((offset + impact * torch.tensor([1, 2, 3, 2]))[:, None] / 6).expand(4, 6)[None]
+    with torch.no_grad():
+        noise = Probe(lambda: Answers(dummies, layer(dummies)), lambda: pytest.fail("one gradient"))
+    found = infer("llg-star", LastLayer(weight, None, batch, noise, layer))
+    assert torch.bincount(found[0]).tolist() == [1, 2, 3, 2]
+
+
 def test_llg_reads_the_published_example_of_a_row_that_is_negative_twice_as_much() -> None:
     """Two negative rows, the one twice the other; three samples of four classes."""
     layer = by_hand(torch.tensor([-0.4, 0.05, -0.2, 0.05]), 3, biased=False)
@@ -158,7 +176,7 @@ def test_the_nearest_counts_have_the_right_sum_and_are_never_negative() -> None:
     assert len(set(found[3].tolist())) == 2
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(6))
 def test_rlu_moves_labels_from_logits_that_come_out_too_high(seed: int) -> None:
     """RLU over three local steps, written out for one update (Chen and Vikalo, ICML 2024)."""
     rng = torch.Generator().manual_seed(seed)
@@ -207,3 +225,34 @@ def test_rlu_moves_labels_from_logits_that_come_out_too_high(seed: int) -> None:
     layer = LastLayer(weight[None], bias[None], batch, probe, sent, steps, lr, probe)
     found = infer("rlu", layer)[0]
     assert torch.bincount(found, minlength=classes).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "start", "lr"),
+    [
+        ([2, 14, 4], [1.5, 0.0, 0.0], 0.05),
+        # The logit of a class without samples comes out too high, and the class has none to give away.
+        ([0, 9, 11], [0.0, -2.0, 2.0], 0.5),
+    ],
+)
+def test_rlu_simulates_the_logits_of_local_steps(counts: list[int], start: list[float], lr: float) -> None:
+    """Updates whose logits move exactly as RLU supposes: the mean confidence over the steps is found, which
+    that of the first model alone would miss."""
+    steps, batch = 10, 20
+    inputs, sent = torch.tensor([0.5, 2.0, 0.25]).double(), torch.tensor([start]).double()
+    shares = torch.tensor([counts]) / batch
+    logits, total = sent, torch.zeros_like(sent)
+    for _ in range(steps):
+        total = total + logits.softmax(1)
+        logits = logits - lr * inputs.square().sum() * (logits.softmax(1) - shares)
+    bias = total / steps - shares
+    own = Probe(
+        lambda: Answers(inputs.expand(3, 3), sent.expand(3, 3)),
+        lambda: Answers(inputs.expand(1, 3, 3), logits[:, None].expand(1, 3, 3)),
+        torch.arange(3),
+    )
+    layer = LastLayer(
+        bias[:, :, None] * inputs, bias, batch, own, torch.nn.Linear(3, 3), steps=steps, lr=lr, auxiliary=own
+    )
+    assert torch.bincount(infer("rlu", layer)[0], minlength=3).tolist() == counts
+    assert torch.bincount(infer("rlu", replace(layer, steps=1))[0], minlength=3).tolist() != counts

@@ -48,6 +48,8 @@ def near(
         (("lenet-dlg", {}), "squares", 2, ones, 0.0, False),
         # Max-pools keep their choice, as ReLUs do.
         (("convnet", {"width": 8, "normalise": "cifar10"}), "squares", 3, ones, 0.0, True),
+        # Convolutions that are unfolded.
+        pytest.param(("resnet", {"depth": 18}), "cosine", 1, ones, 0.0, True, marks=pytest.mark.nightly),
     ],
 )
 def test_differences_are_near_the_exact_derivative(
