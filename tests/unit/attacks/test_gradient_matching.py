@@ -18,21 +18,24 @@ FALLING = QUICK | {"optimiser": {"adam": {"lr": 0.1, "signed": True, "decay": Tr
 
 
 @pytest.mark.parametrize(
-    ("name", "labelling", "precision"),
-    [
-        ("idlg", "idlg", "float32"),
-        pytest.param("dlg", "joint", "float32", marks=pytest.mark.nightly),
-        pytest.param("invg", "oracle", "bfloat16", marks=pytest.mark.nightly),
-    ],
+    ("name", "labelling"), [pytest.param("dlg", "joint", marks=pytest.mark.nightly), ("idlg", "idlg")]
 )
-def test_a_single_image_is_recovered(name: str, labelling: Any, precision: str) -> None:
+def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> None:
     images, labels = photographs(2, 16)[1:, None], torch.tensor([[1]])
-    observation = replace(observe(images, labels), labelling=labelling)
-    more = {"iterations": 400 if name == "invg" else 40, "restarts": 1, "precision": precision}
-    found = run(observation, **configured(name) | more)
+    observation = replace(observe(images, labels), labelling=labelling, labels=None)
+    found = run(observation, **configured(name) | {"iterations": 40})
     assert found.images.shape == (1, 1, 1, 3, 16, 16)
     assert found.labels.item() == 1
-    assert psnr(found.images[:, 0, 0], images[:, 0])[0] > (20 if name == "invg" else 30)
+    assert psnr(found.images[:, 0, 0], images[:, 0])[0] > 30
+
+
+@pytest.mark.nightly
+def test_adam_with_cosine_recovers_a_small_image_in_bfloat16() -> None:
+    images = photographs(2, 8)[:, None]
+    observation, values = observe(images, torch.tensor([[1], [2]])), FALLING | {"precision": "bfloat16"}
+    start, end = (run(observation, **values | {"iterations": n}).images[:, 0, 0] for n in (1, 400))
+    for before, after in zip(psnr(start, images[:, 0]), psnr(end, images[:, 0]), strict=True):
+        assert after > before + 10
 
 
 def test_several_local_steps_are_approximated_or_simulated() -> None:
