@@ -5,7 +5,20 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from leakbench.federation import local_update
 from leakbench.observations.observation import Observation
+
+LOCAL: dict[str, Any] = {"lr": 0.1, "batch_size": None, "epochs": 1}
+
+
+def sent_by(
+    model: nn.Module, images: Tensor, labels: Tensor, kind: str = "gradient", local: dict[str, Any] = LOCAL,
+    **more: Any,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return what a client with images [rounds, k, …] sends, by the federation's own local training."""
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    given = {"masks": {}, "buffers": dict(model.named_buffers())} | LOCAL | local | {"kind": kind} | more
+    return local_update(model, weights, images, labels, **given)
 
 
 def seen_of(

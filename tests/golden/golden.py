@@ -105,16 +105,21 @@ def _run(job: Spec) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     if job["verb"] == "attack":
         # The command seals itself in a child process, into which nobody sees.
-        from leakbench.catalogue.spec import opened
-        from leakbench.jobs.attack import attack
-
-        given: Spec = dict.fromkeys(("capture", "out", "generator", "labels", "record"))
-        for option, value in (job["in"] | job["out"]).items():
-            paths = value if isinstance(value, list) else [value]
-            given[option] = Path(paths[0]) if paths else None
-        attack(**given, spec=opened("attack", spec), scratch=Path("scratch"))
+        attacked(job)
     elif code := cli.run(call):
         raise RuntimeError(f"{job['name']}: exit code {code}")
+
+
+def attacked(job: Spec, **how: Any) -> None:
+    """Run the job of an attack in the folder of its cell. how: further arguments of `jobs.attack.attack`."""
+    from leakbench.catalogue.spec import spec_of
+    from leakbench.jobs.attack import attack
+
+    given: dict[str, Path | None] = dict.fromkeys(("capture", "out", "generator", "labels", "record"))
+    for option, value in (job["in"] | job["out"]).items():
+        paths = value if isinstance(value, list) else [value]
+        given[option] = Path(paths[0]) if paths else None
+    attack(**given, spec=spec_of("attack", job["spec"], job["name"]), scratch=Path("scratch"), **how)
 
 
 def resting(cell: Spec, path: str) -> list[str]:
@@ -176,16 +181,10 @@ def write(cells: Mapping[str, Spec]) -> None:
     found = [_under(environment, cells) for environment in ({}, *OTHERS)]
     for name, cell in cells.items():
         own, *others = (each[name] for each in found)
-        cell["name"], cell["results"] = (
-            name,
-            {
-                path: {
-                    key: robust(value, [each[path].get(key) for each in others])
-                    for key, value in tensors.items()
-                }
-                for path, tensors in own.items()
-            },
-        )
+        cell["name"], cell["results"] = name, {}
+        for path, tensors in own.items():
+            same = {key: [each[path].get(key) for each in others] for key in tensors}
+            cell["results"][path] = {key: robust(value, same[key]) for key, value in tensors.items()}
         (CELLS / f"{name}.json").write_text(_text(cell))
 
 

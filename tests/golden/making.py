@@ -28,29 +28,16 @@ def made(flow: Workflow, experiment: str, sample: Sequence[str]) -> Spec:
     experiment: the experiment.
     sample: the path stems of cells that attack one capture, or that of a study.
     """
-    jobs = (
-        _of_study(flow, experiment, sample)
-        if _trains(flow, experiment)
-        else _of_attacks(flow, experiment, sample)
-    )
+    trains = bool(flow.plan.spec(f"table/{experiment}").get("studies"))
+    jobs = (_of_study if trains else _of_attacks)(flow, experiment, sample)
     for job in jobs:
         job["spec"] = shortened(job["spec"])
-    data: dict[str, Spec] = {}
-    for job in jobs:
-        for path in _listed(job["in"]):
-            if path.startswith("data/"):
-                name = Path(path).stem
-                data[name] = _form(flow, name)
-    for job in jobs:
         if "dataset" in job["spec"]:
             job["spec"]["dataset"] = _small(job["spec"]["dataset"])
-    return {
-        "run": flow.plan.run,
-        "experiment": experiment,
-        "sample": list(sample),
-        "data": data,
-        "jobs": jobs,
-    }
+    paths = [Path(path) for job in jobs for path in _listed(job["in"]) if path.startswith("data/")]
+    data = {path.stem: _form(flow, path.stem) for path in paths}
+    run = flow.plan.run
+    return {"run": run, "experiment": experiment, "sample": list(sample), "data": data, "jobs": jobs}
 
 
 def kinds() -> Iterator[Spec]:
@@ -76,7 +63,7 @@ def kinds() -> Iterator[Spec]:
                         yield cell
 
 
-_NAMES = (
+_NAMES = [
     "seed",
     "salt",
     "federation_name",
@@ -87,7 +74,7 @@ _NAMES = (
     "shares",
     "left_out",
     "scale",
-)
+]
 
 
 def _kind(cell: Spec, job: Spec) -> str:
@@ -124,14 +111,11 @@ def _listed(given: Spec) -> list[str]:
 def _form(flow: Workflow, name: str) -> Spec:
     entry = flow.plan.spec(f"fetch/{name}")
     if name == "lpips-backbones":
-        channels = {
-            "alex": {0: (64, 3, 11), 3: (192, 64, 5), 6: (384, 192, 3), 8: (256, 384, 3), 10: (256, 256, 3)}
-        }
+        channels = {0: (64, 3, 11), 3: (192, 64, 5), 6: (384, 192, 3), 8: (256, 384, 3), 10: (256, 256, 3)}
         weights = {}
-        for net, layers in channels.items():
-            for number, (out, into, side) in layers.items():
-                weights[f"{net}/features.{number}.weight"] = [out, into, side, side]
-                weights[f"{net}/features.{number}.bias"] = [out]
+        for number, (out, into, side) in channels.items():
+            weights[f"alex/features.{number}.weight"] = [out, into, side, side]
+            weights[f"alex/features.{number}.bias"] = [out]
         return {"weights": weights}
     classes = entry["classes"]
     per = max(IMAGES, 3 * min(classes, 120))
@@ -141,10 +125,6 @@ def _form(flow: Workflow, name: str) -> Spec:
 def _small(dataset: Spec) -> Spec:
     rows, columns, channels = dataset["shape"]
     return dataset | {"shape": [min(rows, 64), columns if rows == 1 else min(columns, 64), channels]}
-
-
-def _trains(flow: Workflow, experiment: str) -> bool:
-    return bool(flow.plan.spec(f"table/{experiment}").get("studies"))
 
 
 def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[Spec]:
@@ -171,13 +151,8 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
     networks = {}
     for name in (victim, *judges):
         networks[name] = f"victims/{dataset}/{name}.safetensors"
-        job(
-            "train",
-            f"train/{name}",
-            plan.spec(f"train/{dataset}/{name}/{seed}"),
-            {"data": data},
-            {"out": networks[name]},
-        )
+        spec = plan.spec(f"train/{dataset}/{name}/{seed}")
+        job("train", f"train/{name}", spec, {"data": data}, {"out": networks[name]})
     generators: dict[str, str] = {}
     for cell in cells:
         name = plan.generator(cell)
@@ -186,18 +161,12 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
             generators[name] = f"generators/{short.split('/')[-2]}.safetensors"
             served = [networks[victim]] if flow.served(short) else []
             given = {"data": flow.auxiliary(short), "further": flow.private(short), "victim": served}
-            job(
-                "train",
-                f"generator/{short.split('/')[-2]}",
-                plan.spec(name),
-                given,
-                {"out": generators[name]},
-            )
+            out = {"out": generators[name]}
+            job("train", f"generator/{short.split('/')[-2]}", plan.spec(name), given, out)
     files = {name: f"{name}.safetensors" for name in ("capture", "oracle", "truth")}
     out = {"out": files["capture"], "oracle": files["oracle"], "truth": files["truth"]}
-    job(
-        "capture", "capture", plan.spec(f"capture/{capture}"), {"data": data, "victim": networks[victim]}, out
-    )
+    given = {"data": data, "victim": networks[victim]}
+    job("capture", "capture", plan.spec(f"capture/{capture}"), given, out)
     guesses = {}
     for cell in cells:
         attack = cell.split("/")[-2]
@@ -208,10 +177,8 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
         job("attack", f"attack/{attack}", plan.spec(f"attack/{cell}"), given, {"out": guesses[attack]})
     given = {"guesses": [guesses[name] for name in attacks], "truth": files["truth"], "data": data}
     given |= {"victim": networks[victim], "judges": [networks[name] for name in judges]}
-    needs = (
-        flow.backbones(capture) if any("lpips" in m for e in attacks.values() for m in e["metrics"]) else []
-    )
-    given |= {"backbones": needs}
+    perceptual = any("lpips" in metric for each in attacks.values() for metric in each["metrics"])
+    given |= {"backbones": flow.backbones(capture) if perceptual else []}
     job("score", "score", score | {"attacks": attacks, "judges": judges}, given, {"out": "scores.parquet"})
     table = plan.spec(f"table/{experiment}") | {"cells": list(cells), "experiment": asked | {"exhibit": None}}
     job("table", "table", _bare(table, cells), {"scores": ["scores.parquet"]}, _tables())
@@ -232,20 +199,11 @@ def _of_study(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[Sp
     (stem,) = sample
     data = f"data/{stem.partition('/')[0]}.safetensors"
     given = {"data": data, "further": flow.further(stem)}
-    out = {"out": "study.parquet"}
-    study = {
-        "verb": "train",
-        "name": "study",
-        "spec": flow.plan.spec(f"study/{stem}"),
-        "in": given,
-        "out": out,
-    }
+    study = {"verb": "train", "name": "study", "spec": flow.plan.spec(f"study/{stem}"), "in": given}
     table = flow.plan.spec(f"table/{experiment}") | {"studies": [stem]}
     given = {"scores": ["study.parquet"], "costs": ["cost.json"]}
-    return [
-        study,
-        {"verb": "table", "name": "table", "spec": _bare(table, sample), "in": given, "out": _tables()},
-    ]
+    shown = {"verb": "table", "name": "table", "spec": _bare(table, sample), "in": given, "out": _tables()}
+    return [study | {"out": {"out": "study.parquet"}}, shown]
 
 
 def shortened(spec: Spec) -> Spec:
@@ -282,9 +240,8 @@ def shortened(spec: Spec) -> Spec:
     if "generator" in spec:
         generator = dict(spec["generator"])
         if generator["auxiliary"]:
-            generator["auxiliary"] = _part(
-                generator["auxiliary"], 100 if generator["module"] == "samples" else 48
-            )
+            most = 100 if generator["module"] == "samples" else 48
+            generator["auxiliary"] = _part(generator["auxiliary"], most)
         if generator["module"] == "samples":
             generator["parameters"] = generator["parameters"] | {"each": 4}
         spec["generator"] = generator
@@ -333,23 +290,20 @@ def _attack(attack: Spec) -> Spec:
             parameters["decay_over"] = max(round(parameters["decay_over"] / whole * ITERATIONS), 1)
         if "snapshots" in parameters:
             parameters["snapshots"] = min(parameters["snapshots"], 2)
-    for key, most in (
-        ("epochs", 2),
-        ("pairs", 24),
-        ("hidden", 40),
-        ("batch", 16),
-        ("starts", 12),
-        ("patience", 4),
-        ("samples", 64),
-    ):
+    longest = {
+        "epochs": 2,
+        "pairs": 24,
+        "hidden": 40,
+        "batch": 16,
+        "starts": 12,
+        "patience": 4,
+        "samples": 64,
+    }
+    for key, most in longest.items():
         if isinstance(parameters.get(key), int):
             parameters[key] = min(parameters[key], most)
     optimiser = dict(attack["optimiser"])
-    if "lbfgs" in optimiser:
-        optimiser["lbfgs"] = optimiser["lbfgs"] | {
-            "memory": min(optimiser["lbfgs"]["memory"], MEMORY),
-            "inner": min(optimiser["lbfgs"]["inner"], 5),
-        }
-    if "cma-es" in optimiser:
-        optimiser["cma-es"] = optimiser["cma-es"] | {"population": min(optimiser["cma-es"]["population"], 8)}
+    for name, most in (("lbfgs", {"memory": MEMORY, "inner": 5}), ("cma-es", {"population": 8})):
+        if name in optimiser:
+            optimiser[name] = optimiser[name] | {k: min(optimiser[name][k], v) for k, v in most.items()}
     return attack | {"parameters": parameters, "optimiser": optimiser}

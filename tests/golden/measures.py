@@ -28,13 +28,10 @@ def held(path: Path) -> dict[str, Any]:
 
     if path.suffix == ".safetensors":
         arrays, facts = read_tensors(path)
-        found = {name: measured(name, array) for name, array in arrays.items()}
-    elif path.suffix == ".parquet":
-        frame, facts = read_table(path)
-        found = {name: measured(name, frame[name].to_numpy()) for name in frame}
     else:
-        frame, facts = pd.read_csv(path), {}
-        found = {name: measured(name, frame[name].to_numpy()) for name in frame}
+        frame, facts = read_table(path) if path.suffix == ".parquet" else (pd.read_csv(path), {})
+        arrays = {name: frame[name].to_numpy() for name in frame}
+    found = {name: measured(name, array) for name, array in arrays.items()}
     if told := _told(facts):
         found["facts"] = {"text": json.dumps(told, sort_keys=True, default=str)}
     return found

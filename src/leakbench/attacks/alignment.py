@@ -9,7 +9,6 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from leakbench.base.errors import Unfit
-from leakbench.base.pixels import pixels
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -54,20 +53,17 @@ def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
     Raises Unfit where the observation holds no candidates, and where the gradient of a single sample is
     not defined: with hidden parameters, and where norms use the statistics of the batch.
     """
-    if observation.candidates is None:
-        raise Unfit("attack: alignment needs candidates (give the federation some: candidates)")
+    held = observation.held("alignment")
     if observation.hidden or observation.mode == "train":
         raise Unfit(
             "attack: alignment needs the gradient of each candidate alone, which hidden parameters and norms "
             "that go by the batch do not leave (attack it with membership)"
         )
-    held = pixels(torch.from_numpy(np.array(observation.candidates)))
     count, classes = len(held), observation.network["classes"]
     lead = observation.rounds, len(observation.clients)
     aligned = torch.empty(*lead, count * classes)
     sign = 1.0 if observation.kind == "gradient" else -1.0
-    for origin in np.unique(observation.origin).tolist():
-        rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
+    for origin, rounds in observation.by_model():
         updates = [observation.update(name)[rounds].flatten(2) for name in observation.updates]
         seen = torch.nn.functional.normalize(sign * torch.cat(updates, 2), dim=2)
         for pairs, directions in _directions(observation, origin, held):

@@ -60,29 +60,31 @@ def imprint(
     if f"{name}.bias" not in observation.updates:
         raise Unfit(f"attack: imprint needs a dense layer with a bias that reads samples ({name} does not)")
     clients, batch = len(observation.clients), max(observation.clients)
-    kept, places, alone = 0, {}, {}
-    for origin in sorted(set(observation.origin.tolist())):
-        alone[origin] = _own(observation, origin, name)
-        places[origin] = _blocks(observation, origin, name, alone[origin])
-        kept = min(batch, layer.out_features * len(places[origin]))
+    kept, layouts = 0, {}
+    for origin, _ in observation.by_model():
+        order, own, alike = _query(observation, origin, name)
+        blocks = _blocks(observation, origin, name, own)
+        if not alike:
+            raise Unfit(f"attack: imprint needs neurons that ask one query, and those of {name} ask several")
+        layouts[origin] = order, own, blocks
+        kept = min(batch, layer.out_features * len(blocks))
     found = torch.zeros(observation.rounds, clients, kept, *pixels)
     usable = torch.zeros(found.shape[:3], dtype=torch.bool)
     mean, deviation = normalisation(model, channels)
     for number, origin in enumerate(observation.origin.tolist()):
-        order = _order(observation, origin, name)
+        order, own, blocks = layouts[origin]
         one = slice(number, number + 1)
         slope, offset = (
             observation.update(f"{name}.{part}", one)[0][:, order].double() for part in ("weight", "bias")
         )
-        own = alone[origin]
-        mixed = own or len(places[origin]) > clients
+        mixed = own or len(blocks) > clients
         if mixed and (mean.any() or (deviation != 1).any()):
             raise Unfit(
                 "attack: imprint knows samples of a sum up to a factor, and the network normalises them"
             )
         for client in range(clients):
             ratios, sizes = [], []
-            for block in places[origin]:
+            for block in blocks:
                 steps = slope[client][:, block] if own else _steps(slope[client][:, block])
                 # A mixed gradient of a bias cannot give the scale.
                 ratio, full = divide(steps, _steps(0 * offset[client] if mixed else offset[client]))
@@ -101,22 +103,14 @@ def _steps(values: Tensor) -> Tensor:
     return torch.diff(values, dim=0, prepend=torch.zeros_like(values[:1]))
 
 
-def _order(observation: Observation, origin: int, name: str) -> Tensor:
-    """Return the neurons of the layer `name` in the order of their biases."""
-    weight, bias = (
-        torch.from_numpy(np.array(observation.weights[f"{name}.{part}"][origin]))
-        for part in ("weight", "bias")
-    )
-    unit = weight.double() / weight.double().norm(dim=1, keepdim=True)
-    if (unit @ unit[0] < 1 - ALIKE).any():
-        raise Unfit(f"attack: imprint needs neurons that ask one query, and those of {name} ask several")
-    return bias.argsort()
-
-
-def _own(observation: Observation, origin: int, name: str) -> bool:
-    """Return whether each neuron of the layer `name` has a bin of its own."""
-    length = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double().norm(dim=1)
-    return bool((length / length[0] - 1).abs().amax() > ALIKE)
+def _query(observation: Observation, origin: int, name: str) -> tuple[Tensor, bool, bool]:
+    """Return the neurons of a layer in the order of their biases, whether each has a bin of its own, and
+    whether all ask one query."""
+    weight, bias = (observation.sent(f"{name}.{part}", origin) for part in ("weight", "bias"))
+    length = weight.double().norm(dim=1)
+    unit = weight.double() / length[:, None]
+    own = bool((length / length[0] - 1).abs().amax() > ALIKE)
+    return bias.argsort(), own, not bool((unit @ unit[0] < 1 - ALIKE).any())
 
 
 def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> list[Tensor]:

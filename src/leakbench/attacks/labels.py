@@ -1,6 +1,5 @@
 """Label inference on its own: which labels were in each batch, without images."""
 
-import numpy as np
 import torch
 
 from leakbench.attacks import capable
@@ -24,9 +23,8 @@ def labels(observation: Observation, rng: torch.Generator) -> Reconstruction:
         observation.rounds, len(observation.clients), max(observation.clients), dtype=torch.bool
     )
     found = torch.full(usable.shape, -1)
-    for origin in np.unique(observation.origin):
-        rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
-        model = observation.model(int(origin)).to(observation.work.device)
+    for origin, rounds in observation.by_model():
+        model = observation.model(origin).to(observation.work.device)
         for client, batch in enumerate(observation.clients):
             known = known_labels(observation, client, rounds, model)
             assert known is not None

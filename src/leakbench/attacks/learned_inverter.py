@@ -68,7 +68,7 @@ def learned_inverter(
     """
     images, labels = _samples(observation)
     acting = known_defence(observation, defence)
-    origins, sizes = np.unique(observation.origin).tolist(), sorted(set(observation.clients))
+    origins, sizes = list(observation.by_model()), sorted(set(observation.clients))
     if sizes[-1] > LARGEST:
         raise Unfit(f"attack: learned-inverter: {sizes[-1]} samples in an update are more than {LARGEST}")
     if len(origins) > MODELS:
@@ -80,8 +80,7 @@ def learned_inverter(
     found = Reconstruction(torch.zeros(*lead, *images.shape[1:]), torch.zeros(lead, dtype=torch.bool))
     fitting = Fitting(hidden, epochs, rate, batch)
     with one_thread():
-        for origin in origins:
-            rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
+        for origin, rounds in origins:
             for size in sizes:
                 chance = int(torch.randint(2**62, (), generator=rng))
                 played = rehearsal(observation, origin, size, acting)

@@ -1,11 +1,8 @@
 """Span membership: which of the images that a server holds were in a batch."""
 
-import numpy as np
 import torch
 
 from leakbench.attacks.exact.membership import distances, spans, within
-from leakbench.base.errors import Unfit
-from leakbench.base.pixels import pixels
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -22,9 +19,7 @@ def membership(observation: Observation, rng: torch.Generator) -> Reconstruction
 
     Raises Unfit where the observation holds no candidates, and where `exact.membership.spans` does.
     """
-    if observation.candidates is None:
-        raise Unfit("attack: membership needs candidates (give the federation some: candidates)")
-    held = pixels(torch.from_numpy(np.array(observation.candidates)))
+    held = observation.held("membership")
     lead = observation.rounds, len(observation.clients), len(held)
     distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
     may_be = observation.adaptation.alternatives

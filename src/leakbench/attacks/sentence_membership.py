@@ -1,12 +1,9 @@
 """Span membership of text: which of the sentences that a server holds were in a batch."""
 
-import numpy as np
 import torch
 
 from leakbench.attacks import capable
 from leakbench.attacks.exact.attention import heard
-from leakbench.base.errors import Unfit
-from leakbench.base.pixels import pixels
 from leakbench.networks.layers import tokens
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -27,9 +24,7 @@ def sentence_membership(observation: Observation, rng: torch.Generator) -> Recon
 
     Raises Unfit where the observation holds no candidates, and where `exact.attention.heard` does.
     """
-    if observation.candidates is None:
-        raise Unfit("attack: sentence-membership needs candidates (give the federation some: candidates)")
-    held = tokens(pixels(torch.from_numpy(np.array(observation.candidates))), observation.network["classes"])
+    held = tokens(observation.held("sentence-membership"), observation.network["classes"])
     lead = observation.rounds, len(observation.clients), len(held)
     distance, private = torch.zeros(lead, dtype=torch.float64), torch.ones(lead, dtype=torch.bool)
     for one in heard(observation, "sentence-membership"):

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,7 +46,7 @@ def tokens(
     lead = observation.rounds, len(observation.clients), observation.network["classes"]
     distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
     for number, origin in enumerate(observation.origin.tolist()):
-        sent = torch.from_numpy(np.array(observation.weights[name][origin])).double()
+        sent = observation.sent(name, origin).double()
         updates = observation.update(name, slice(number, number + 1))[0].double()
         for client, update in enumerate(updates):
             decays = observation.kind == "model" and bool(observation.local.get("weight_decay"))

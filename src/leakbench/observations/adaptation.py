@@ -15,6 +15,11 @@ from leakbench.base.tensors import Tensors
 Mechanism = Callable[[Tensors, Tensors], Tensors]
 
 
+def by_parameter(change: Callable[[str, Tensor], Tensor]) -> Mechanism:
+    """Return the mechanism that changes each gradient [trials, *shape] by itself, given its name."""
+    return lambda found, dummies: {name: change(name, value) for name, value in found.items()}
+
+
 @dataclass(frozen=True)
 class Nuisance:
     """What a defence leaves unknown in a group's trials, beside images and labels; by default nothing.

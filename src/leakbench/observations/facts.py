@@ -53,14 +53,19 @@ def _parameter(value: Any) -> bool:
     return value is None or isinstance(value, bool | str) or _number(value)
 
 
+def _mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+_VALUES: tuple[str, Check] = (
+    f"a mapping of texts and of numbers up to {MOST}",
+    lambda v: isinstance(v, dict) and all(map(_parameter, v.values())),
+)
 # Fact → (what its value must be, in words; the check of a value). A dotted fact lies within another.
 _FACTS: dict[str, tuple[str, Check]] = {
-    "network": ("a mapping", lambda v: isinstance(v, dict)),
+    "network": ("a mapping", _mapping),
     "network.module": ("the name of a victim", _part),
-    "network.parameters": (
-        f"a mapping of texts and of numbers up to {MOST}",
-        lambda v: isinstance(v, dict) and all(map(_parameter, v.values())),
-    ),
+    "network.parameters": _VALUES,
     "network.shape": (
         "rows, columns, channels",
         lambda v: isinstance(v, list) and len(v) == 3 and all(map(_whole, v)) and math.prod(v) <= PIXELS,
@@ -73,14 +78,14 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "kind": ("model or gradient", lambda v: v in ("model", "gradient")),
     "mode": ("train or eval", lambda v: v in ("train", "eval")),
     "dropout": ("true or false", _truth),
-    "local": ("a mapping", lambda v: isinstance(v, dict)),
+    "local": ("a mapping", _mapping),
     "local.lr": (f"a number above 0 and up to {MOST}", lambda v: _number(v) and v > 0),
     "local.batch_size": ("a whole number or null", lambda v: v is None or _whole(v)),
     "local.epochs": (f"a whole number up to {MOST}", _whole),
     "local.weight_decay": (f"a number from 0 to {MOST}", lambda v: _number(v) and v >= 0),
     "local.reshuffled": ("true or false", _truth),
     "local.optimiser": ("sgd, adam or adamw", lambda v: v in ("sgd", "adam", "adamw")),
-    "knows": ("a mapping", lambda v: isinstance(v, dict)),
+    "knows": ("a mapping", _mapping),
     "knows.observer": (" or ".join(OBSERVERS), lambda v: v in OBSERVERS),
     "knows.shared": (f"a line of at most {LONGEST} letters", _text),
     **{
@@ -91,16 +96,13 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "knows.malicious": ("the name of a server, or null", lambda v: v is None or _part(v)),
     "knows.letter": ("F, G, H or null", lambda v: v in (None, *get_args(Letter))),
     "knows.source": (f"a line of at most {LONGEST} letters, or null", lambda v: v is None or _text(v)),
-    "hidden": ("a mapping", lambda v: isinstance(v, dict)),
+    "hidden": ("a mapping", _mapping),
 }
 _HIDDEN: dict[str, tuple[str, Check]] = {
     "hidden.layers": ("a list of layers", lambda v: _names(v) and bool(v)),
     "hidden.shown": ("a list of names", _names),
     "hidden.sent": ("a list of names", _names),
-    "hidden.about": (
-        f"a mapping of texts and of numbers up to {MOST}",
-        lambda v: isinstance(v, dict) and all(map(_parameter, v.values())),
-    ),
+    "hidden.about": _VALUES,
 }
 
 
@@ -110,13 +112,8 @@ def _see(what: str) -> str:
 
 def told(facts: Facts, where: str) -> Facts:
     """Return the `facts` of the observation file `where`, with defaults for those that may be left out."""
-    filled: dict[str, Any] = {
-        "local": LOCAL,
-        "mode": "eval",
-        "dropout": False,
-        "knows": {},
-        "hidden": {},
-    } | facts
+    filled: dict[str, Any] = {"local": LOCAL, "mode": "eval", "dropout": False, "knows": {}, "hidden": {}}
+    filled |= facts
     if isinstance(filled["local"], dict):
         for name in filled["local"]:
             if name not in LOCAL.keys() | PLAIN:

@@ -1,5 +1,6 @@
 """What the attacker saw: the models that were sent out, the updates that came back, and the threat model."""
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from leakbench.base.errors import Unfit
+from leakbench.base.pixels import pixels
 from leakbench.base.processes.workers import Work
 from leakbench.networks import victims
 from leakbench.networks.per_trial import HiddenNorm, hide
@@ -98,9 +101,7 @@ class Observation:
             else victims.build(network["module"], network["shape"], network["classes"], network["parameters"])
         )
         hide(model, self.hidden.get("layers", []))
-        model.load_state_dict(
-            {name: torch.from_numpy(np.array(v[origin])) for name, v in self.weights.items()}
-        )
+        model.load_state_dict({name: self.sent(name, origin) for name in self.weights})
         if self.mode == "train":
             for layer in model.modules():
                 if isinstance(layer, _NormBase | HiddenNorm):
@@ -111,6 +112,21 @@ class Observation:
     def update(self, name: str, rounds: slice = slice(None)) -> Tensor:
         """Return one parameter's updates [rounds, clients, *shape], in the precision of the clients."""
         return torch.from_numpy(np.array(self.updates[name][rounds]))
+
+    def sent(self, name: str, origin: int) -> Tensor:
+        """Return a parameter or buffer of the model number `origin` that was sent out."""
+        return torch.from_numpy(np.array(self.weights[name][origin]))
+
+    def by_model(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the number of each model that rounds started from, and these rounds."""
+        for origin in np.unique(self.origin).tolist():
+            yield origin, torch.from_numpy(np.flatnonzero(self.origin == origin))
+
+    def held(self, attack: str) -> Tensor:
+        """Return the candidates as pixels. Raises Unfit, which names the attack, where there are none."""
+        if self.candidates is None:
+            raise Unfit(f"attack: {attack} needs candidates (give the federation some: candidates)")
+        return pixels(torch.from_numpy(np.array(self.candidates)))
 
     def part(self, rounds: slice) -> "Observation":
         labels = None if self.labels is None else [each[rounds] for each in self.labels]

@@ -7,7 +7,7 @@ import numpy as np
 import skimage.data
 import torch
 import yaml
-from observing import seen_of
+from observing import seen_of, sent_by
 from skimage.transform import resize
 from torch import Tensor
 
@@ -15,7 +15,6 @@ from leakbench import attacks
 from leakbench.attacks.matching.terms import Weights
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.sections import named
-from leakbench.federation import local_update
 from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -60,11 +59,7 @@ def observe(
     torch.manual_seed(seed)
     shape = (images.shape[3], images.shape[4], images.shape[2])
     model = victims.build(victim, shape, classes, parameters or {}).eval()
-    weights = {name: p.detach() for name, p in model.named_parameters()}
-    update = local_update(
-        model, weights, images, labels, {}, local["lr"], local["batch_size"], local["epochs"], kind,
-        dict(model.named_buffers()),
-    )  # fmt: skip
+    update = sent_by(model, images, labels, kind, local)
     network = {"module": victim, "parameters": parameters or {}, "shape": shape, "classes": classes}
     known = {"local": dict(local), "labelling": "oracle", "labels": [labels.numpy()]}
     return seen_of(model, network, update, images.shape[1], kind=kind, **known)

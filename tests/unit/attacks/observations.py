@@ -1,18 +1,14 @@
 """Observations of one server, made by the federation's own local training."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from observing import seen_of
+from observing import seen_of, sent_by
 from torch import Tensor, nn
 
-from leakbench.federation import local_update
 from leakbench.networks import victims
 from leakbench.networks.layers import by_batch, draw_masks
 from leakbench.observations.observation import Observation
-
-Make = Callable[..., tuple[Observation, Tensor]]
 
 
 def observe(
@@ -23,7 +19,6 @@ def observe(
     seed: int = 0,
     kind: str = "gradient",
     generator: nn.Module | None = None,
-    change: Callable[[nn.Module], None] | None = None,
     levels: int | None = None,
     **parameters: Any,
 ) -> tuple[Observation, Tensor]:
@@ -31,29 +26,22 @@ def observe(
     W]. levels: the steps between black and white that pixels are stored in; black and white are there."""
     torch.manual_seed(seed)
     model = victims.build(module, shape, 10, parameters)
-    if change is not None:
-        with torch.no_grad():
-            change(model)
     images = torch.rand(rounds, k, shape[2], shape[0], shape[1])
     if levels is not None:
         images[:, 0, :, 0, 0], images[:, 0, :, 0, 1] = 0, 1
         images = (images * levels).round() / levels
     labels = torch.randint(0, 10, (rounds, k))
-    weights = {name: p.detach() for name, p in model.named_parameters()}
     masks = draw_masks(model, (1, rounds, k), torch.Generator().manual_seed(seed))
-    update = local_update(model, weights, images, labels, masks, 0.01, None, 1, kind)
+    update = sent_by(model, images, labels, kind, {"lr": 0.01}, masks=masks, buffers=None)
     network = {"module": module, "parameters": parameters, "shape": shape}
     mode = "train" if by_batch(model) else "eval"
     return seen_of(model, network, update, k, kind=kind, generator=generator, mode=mode), images
 
 
 def observe_passes(
-    module: str = "lenet-dlg",
-    shape: tuple[int, int, int] = (8, 8, 1),
     k: int = 1,
     updates: int = 3,
     passes: int = 2,
-    seed: int = 0,
     shuffled: bool = True,
     labels: Tensor | None = None,
 ) -> tuple[Observation, Tensor, Tensor]:
@@ -62,29 +50,29 @@ def observe_passes(
     The model moves by 0.1 of the mean gradient after each pass. Returns the images [samples, C, H, W] and
     which of them each update was made of [rounds, k].
     """
-    rng = torch.Generator().manual_seed(seed)
-    torch.manual_seed(seed)
-    model = victims.build(module, shape, 10, {})
-    images = torch.rand(updates * k, shape[2], shape[0], shape[1], generator=rng)
+    rng, network = torch.Generator().manual_seed(0), {"module": "lenet-dlg", "shape": (8, 8, 1)}
+    torch.manual_seed(0)
+    model = victims.build("lenet-dlg", (8, 8, 1), 10, {})
+    images = torch.rand(updates * k, 1, 8, 8, generator=rng)
     labels = torch.randint(0, 10, (updates * k,), generator=rng) if labels is None else labels
     orders = [
         torch.randperm(updates * k, generator=rng) if shuffled and turn else torch.arange(updates * k)
         for turn in range(passes)
     ]
     index = torch.stack([order.view(updates, k) for order in orders])
-    weights = {name: p.detach() for name, p in model.named_parameters()}
     sent, seen = [], []
     for turn in index:
-        sent.append(weights)
-        seen.append(local_update(model, weights, images[turn], labels[turn], {}, 0.01, None, 1, "gradient"))
-        weights = {name: value - 0.1 * seen[-1][name].mean(0) for name, value in weights.items()}
-    observation = Observation(
-        network={"module": module, "parameters": {}, "shape": list(shape), "classes": 10},
-        weights={name: torch.stack([each[name] for each in sent]).numpy() for name in weights},
-        updates={name: torch.cat([each[name] for each in seen])[:, None].numpy() for name in weights},
+        sent.append({name: value.detach().clone() for name, value in model.named_parameters()})
+        seen.append(sent_by(model, images[turn], labels[turn]))
+        for name, value in model.named_parameters():
+            value.data -= 0.1 * seen[-1][name].mean(0)
+    observation = seen_of(
+        model,
+        network,
+        {name: torch.cat([each[name] for each in seen]) for name in sent[0]},
+        k,
+        weights={name: torch.stack([each[name] for each in sent]).numpy() for name in sent[0]},
         origin=torch.arange(passes).repeat_interleave(updates).numpy(),
-        clients=[k],
-        kind="gradient",
         labelling="oracle",
         labels=[labels[index.flatten(0, 1)].numpy()],
     )

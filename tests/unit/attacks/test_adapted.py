@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 from matching_observations import BOXED, entry, observe, photographs, run
+from torch import Tensor
 
 from leakbench import attacks, defences
+from leakbench.base.tensors import Tensors, over
 from leakbench.federation import Private, play
 from leakbench.observations.adaptation import Adaptation, Mechanism, Nuisance
 from leakbench.observations.observation import Observation
@@ -32,11 +34,7 @@ def correlation(observation: Observation, **parameters: Any) -> float:
 def locked(**parameters: Any) -> Observation:
     """Return what the server sees of one client behind a lock, with an image of its own in each round."""
     images = (photographs(ROUNDS, SIZE) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
-    plain = observe(
-        photographs(ROUNDS, SIZE)[:, None],
-        torch.tensor([[1], [2]]),
-        parameters={"norm": "batch", "statistics": "batch"},
-    )
+    plain = seen(parameters={"norm": "batch", "statistics": "batch"})
     model, defence = plain.model(), defences.build("key-lock", parameters)
     updates: dict[str, Any] = {}
     shown: dict[str, Any] = {}
@@ -59,6 +57,10 @@ def locked(**parameters: Any) -> Observation:
     )
 
 
+def seen(**options: Any) -> Observation:
+    return observe(photographs(ROUNDS, SIZE)[:, None], torch.tensor([[1], [2]]), **options)
+
+
 def test_a_lock_holds_against_a_guess_and_falls_to_who_seeks_its_scale_and_shift() -> None:
     observation = locked()
     plain, adapted = (correlation(observation, adaptive=adaptive) for adaptive in (False, True))
@@ -77,46 +79,34 @@ def test_with_key_and_weights_nothing_is_left_to_seek() -> None:
 
 @pytest.mark.parametrize(("name", "parameters"), [("quantise", {"bits": 2}), ("sign", {})])
 def test_an_attacker_who_knows_the_rounding_reads_more(name: str, parameters: dict[str, Any]) -> None:
-    plain = observe(photographs(ROUNDS, SIZE)[:, None], torch.tensor([[1], [2]]))
-    rng = torch.Generator().manual_seed(0)
-    sent = defences.build(name, parameters).update(
-        {each: torch.from_numpy(value[:, 0]) for each, value in plain.updates.items()}, rng
-    )
-    observation = replace(
-        plain,
-        updates={each: value[:, None].numpy() for each, value in sent.items()},
-        knows=ThreatModel(defence=name),
-    )
+    plain, rng = seen(), torch.Generator().manual_seed(0)
+    true = {each: torch.from_numpy(value[:, 0]) for each, value in plain.updates.items()}
+    sent = {n: v[:, None].numpy() for n, v in defences.build(name, parameters).update(true, rng).items()}
+    observation = replace(plain, updates=sent, knows=ThreatModel(defence=name))
     assert correlation(observation, adaptive=True) > correlation(observation)
 
 
 @pytest.mark.parametrize("unknowns", ["dummies", "generator"])
 def test_what_a_defence_leaves_unknown_is_sought_with_the_images(unknowns: str) -> None:
     """A client that sends its update times a secret: the mechanism reads it off an unknown like any other."""
-    plain = observe(photographs(ROUNDS, SIZE)[:, None], torch.tensor([[1], [2]]))
-    sent = {name: 0.3 * value for name, value in plain.updates.items()}
-    found = []
+    plain, found = seen(), list[Tensor]()
 
-    def mechanism(observed: dict[str, torch.Tensor]) -> Mechanism:
-        def scaled(
-            made: dict[str, torch.Tensor], dummies: dict[str, torch.Tensor]
-        ) -> dict[str, torch.Tensor]:
+    def mechanism(observed: Tensors) -> Mechanism:
+        def scaled(made: Tensors, dummies: Tensors) -> Tensors:
             found.append(dummies["share"].detach().clone())
-            share = dummies["share"]
-            return {name: value * share.view(-1, *[1] * (value.dim() - 1)) for name, value in made.items()}
+            return {name: value * over(dummies["share"], value) for name, value in made.items()}
 
         return scaled
 
-    def nuisance(
-        observation: Observation, client: int, rounds: torch.Tensor, rng: torch.Generator
-    ) -> Nuisance:
+    def nuisance(observation: Observation, client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:
         return Nuisance(start={"share": torch.ones(len(rounds))})
 
     attack = attacks.composed(
         entry(objective="squares", unknowns=unknowns, optimiser={"adam": {"lr": 0.02}}, iterations=150)
     )
-    observation = replace(plain, updates=sent, adaptation=Adaptation(mechanism=mechanism, nuisance=nuisance))
-    attack(observation, torch.Generator().manual_seed(0))
+    sent = {name: 0.3 * value for name, value in plain.updates.items()}
+    known = Adaptation(mechanism=mechanism, nuisance=nuisance)
+    attack(replace(plain, updates=sent, adaptation=known), torch.Generator().manual_seed(0))
     assert (found[0] == 1).all()
     # Nearer to the secret than to where it began.
     assert (found[-1] - 0.3).abs().max() < 0.35

@@ -16,11 +16,13 @@ from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.peel import peeled
 
 SHAPE = (8, 8, 3)
+Doubled = tuple[Any, Tensor, Tensor]
+Dropped = tuple[FirstLayer, Span, Tensor, Tensor]
 HALF = {"hidden": [300, 40], "normalise": "half"}
 
 
 @pytest.fixture
-def doubled() -> tuple[Any, Tensor, Tensor]:
+def doubled() -> Doubled:
     """Give a first layer whose gradient is in double precision, its samples and their labels."""
     observation, images = observe("mlp", SHAPE, 5, 1, **HALF)
     _, _, layer = next(first_layers(observation, "test"))
@@ -28,11 +30,10 @@ def doubled() -> tuple[Any, Tensor, Tensor]:
     samples = (images[0].double().flatten(1) - 0.5) / 0.5
     labels = torch.randint(0, 10, (5,))
     caused = layer.caused(samples)[torch.arange(5), labels]
-    exact = {"slope": caused.T @ samples, "offset": caused.sum(0)}
-    return type(layer)(**vars(layer) | exact), samples, labels
+    return replace(layer, slope=caused.T @ samples, offset=caused.sum(0)), samples, labels
 
 
-def test_a_near_miss_is_not_proven(doubled: tuple[Any, Tensor, Tensor]) -> None:
+def test_a_near_miss_is_not_proven(doubled: Doubled) -> None:
     layer, samples, labels = doubled
     seen = span(layer.slope, layer.batch)
     exact = torch.zeros(5, dtype=torch.float64)
@@ -62,7 +63,7 @@ def hidden_by_dropout(layer: FirstLayer, samples: Tensor, caused: Tensor) -> tup
 
 
 @pytest.fixture
-def dropped(doubled: tuple[Any, Tensor, Tensor]) -> tuple[FirstLayer, Span, Tensor, Tensor]:
+def dropped(doubled: Doubled) -> Dropped:
     """Give a layer behind dropout of one half, its span, the samples and their columns [n, rank]."""
     layer, samples, labels = doubled
     kept = torch.rand(5, 300, generator=torch.Generator().manual_seed(1)) < 0.5
@@ -71,7 +72,7 @@ def dropped(doubled: tuple[Any, Tensor, Tensor]) -> tuple[FirstLayer, Span, Tens
     return hidden, seen, samples, columns
 
 
-def test_near_misses_behind_dropout_are_not_proven(dropped: tuple[FirstLayer, Span, Tensor, Tensor]) -> None:
+def test_near_misses_behind_dropout_are_not_proven(dropped: Dropped) -> None:
     hidden, seen, samples, _ = dropped
     twice = torch.full((5,), 2)
     assert read_twice(hidden, seen, samples, twice)[1].all()
@@ -85,10 +86,8 @@ def test_near_misses_behind_dropout_are_not_proven(dropped: tuple[FirstLayer, Sp
     assert not read_twice(hidden, seen, torch.cat(misses), torch.full((15,), 2))[1].any()
 
 
-@pytest.mark.parametrize("share", [1e-6, 1e-3, 0.02, 0.5])
-def test_mixed_columns_prove_no_sample_behind_dropout(
-    dropped: tuple[FirstLayer, Span, Tensor, Tensor], share: float
-) -> None:
+@pytest.mark.parametrize("share", [1e-6, 0.02, 0.5])
+def test_mixed_columns_prove_no_sample_behind_dropout(dropped: Dropped, share: float) -> None:
     hidden, seen, samples, columns = dropped
     found = samples_of(hidden, seen, columns)
     assert torch.cdist(found.samples, samples).amin(0).max() < 1e-6
@@ -101,7 +100,7 @@ def test_mixed_columns_prove_no_sample_behind_dropout(
 
 
 def test_a_sample_beside_one_that_opens_fewer_neurons_is_not_proven_behind_dropout(
-    doubled: tuple[Any, Tensor, Tensor],
+    doubled: Doubled,
 ) -> None:
     """Every mixture of both is zero where the first is closed."""
     layer, samples, labels = doubled
@@ -113,7 +112,7 @@ def test_a_sample_beside_one_that_opens_fewer_neurons_is_not_proven_behind_dropo
     assert not len(samples_of(hidden, seen, columns).samples)
 
 
-def test_few_noisy_neurons_tell_no_column(dropped: tuple[FirstLayer, Span, Tensor, Tensor]) -> None:
+def test_few_noisy_neurons_tell_no_column(dropped: Dropped) -> None:
     hidden, seen, samples, columns = dropped
     outputs = hidden.weight @ samples[0] + hidden.bias
     length = seen.left.norm(dim=1) * (outputs < -0.01 * outputs.abs().max())
@@ -125,7 +124,7 @@ def test_few_noisy_neurons_tell_no_column(dropped: tuple[FirstLayer, Span, Tenso
         assert alone(hidden, less, samples[:1], columns[:1]).proven.tolist() == [told]
 
 
-def test_a_sample_that_is_twice_in_the_batch_is_peeled_once(doubled: tuple[Any, Tensor, Tensor]) -> None:
+def test_a_sample_that_is_twice_in_the_batch_is_peeled_once(doubled: Doubled) -> None:
     layer, samples, labels = doubled
     six = replace(layer, batch=6)
     caused = six.caused(samples)[torch.arange(5), labels]
@@ -137,7 +136,7 @@ def test_a_sample_that_is_twice_in_the_batch_is_peeled_once(doubled: tuple[Any, 
     assert torch.cdist(found.samples, samples).amin(0).max() < 1e-6
 
 
-def test_the_last_column_follows_from_the_others(doubled: tuple[Any, Tensor, Tensor]) -> None:
+def test_the_last_column_follows_from_the_others(doubled: Doubled) -> None:
     layer, samples, _ = doubled
     seen = span(layer.slope, layer.batch)
     columns, proven = columns_of(layer, seen, samples)

@@ -55,20 +55,6 @@ def test_an_image_of_the_generators_own_is_found_again_and_none_in_noise() -> No
     assert max(psnr(noise.images[:, 0, 0], images)) < reached[1] - 20
 
 
-def test_adam_through_the_generator_finds_it_too() -> None:
-    observation, images = seen()
-    values = configured("ggl") | {"optimiser": "adam", "iterations": 150}
-    assert sum(value > 25 for value in psnr(run(observation, **values).images[:, 0, 0], images)) >= 2
-
-
-def test_one_round_is_worse_than_many() -> None:
-    observation, _ = seen()
-    first, last = (run(observation, **configured("ggl") | FEW | {"iterations": n}) for n in (1, 30))
-    assert (last.gap < first.gap).all()
-    again = run(observation, **configured("ggl") | FEW | {"iterations": 1})
-    assert torch.equal(again.images, first.images)
-
-
 def test_the_class_mean_looks_at_the_label_alone() -> None:
     observation, _ = seen()
     found = run(observation, "class-mean", samples=50)

@@ -1,7 +1,7 @@
 """Gradient matching as a job: what it refuses, what it writes, and how it resumes."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,22 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from matching_observations import (
-    QUICK,
-    entry,
-    run,
-    small,
-)
+from deaths import Death
+from matching_observations import QUICK, entry, run, small
 
 from leakbench import attacks
 from leakbench.attacks import gradient_matching
-from leakbench.attacks.matching import loop
 from leakbench.attacks.matching.objective import Objective
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.base.processes.workers import Work
 from leakbench.catalogue.spec import opened
-from leakbench.jobs.attack import attack
+from leakbench.jobs import attack as verb
 from leakbench.jobs.cli import main
 from leakbench.observations.observation import Observation
 from leakbench.observations.reading import read_observation
@@ -34,41 +29,10 @@ def write(path: Path, observation: Observation) -> None:
     """Write the observation as `capture` does."""
     tensors = {f"global/{name}": value for name, value in observation.weights.items()}
     tensors |= {f"updates/{name}": value for name, value in observation.updates.items()}
-    facts = {
-        "network": observation.network,
-        "clients": observation.clients,
-        "kind": observation.kind,
-        "local": observation.local,
-        "knows": {"defence": observation.knows.defence},
-        # Every output tells what made it.
-        "spec": "of the capture",
-        "code": "of the capture",
-        "seed": 0,
-    }
+    facts = {key: getattr(observation, key) for key in ("network", "clients", "kind", "local")}
+    # Every output tells what made it.
+    facts |= {"knows": {"defence": observation.knows.defence}, "spec": "made", "code": "made", "seed": 0}
     write_tensors(path, tensors | {"origin": observation.origin}, facts)
-
-
-def no_number() -> Observation:
-    seen = small()
-    seen.updates["conv1.bias"][0, 0, 0] = np.nan
-    return seen
-
-
-# An observation, changes of the attack, and what is said; test_observation has what else a file may lack.
-BAD: dict[str, tuple[Callable[[], Observation], dict[str, Any], list[str]]] = {
-    "nan": (no_number, {}, ["updates/conv1.bias holds NaN or Inf"]),
-    "no labels": (
-        small,
-        {"labels": "oracle"},
-        ["labels: oracle", "gives no labels/0", "set labels: counted"],
-    ),
-    "classes": (
-        lambda: small(k=4, classes=3),
-        {"labels": "row-minimum"},
-        ["row-minimum", "4 images", "not 3", "use counted"],
-    ),
-    "idlg": (lambda: small(k=2), {"labels": "idlg"}, ["idlg reads one label", "2 images"]),
-}
 
 
 def spec(path: Path, **changes: Any) -> Any:
@@ -78,30 +42,50 @@ def spec(path: Path, **changes: Any) -> Any:
     return opened("attack", path)
 
 
-def attacked(folder: Path, made: Any, out: str = "out.safetensors", **more: Any) -> Path:
-    """Run the job on the capture of a folder, and return its output."""
-    capture, labels, scratch = folder / "capture.safetensors", more.pop("labels", None), folder / "scratch"
-    attack(capture, made, folder / out, None, labels, None, scratch, **more)
+def attacked(
+    folder: Path, seen: Observation | None = None, out: str = "out.safetensors", **more: Any
+) -> Path:
+    """Run the job on a capture in a folder, with changes of the attack, and return its output."""
+    if seen is not None:
+        write(folder / "capture.safetensors", seen)
+    options = {key: more.pop(key) for key in ("workers", "device") if key in more}
+    labels = more.pop("oracle", None)
+    made = spec(folder / "spec.json", **more)
+    verb.attack(
+        folder / "capture.safetensors", made, folder / out, None, labels, None, folder / "scratch", **options
+    )
     return folder / out
 
 
-class Killed(BaseException):
-    pass
+def no_number() -> Observation:
+    seen = small()
+    seen.updates["conv1.bias"][0, 0, 0] = np.nan
+    return seen
+
+
+# An observation, the attack's labels, and what is said; test_observation has what else a file may lack.
+BAD: dict[str, tuple[Callable[[], Observation], str, list[str]]] = {
+    "nan": (no_number, "counted", ["updates/conv1.bias holds NaN or Inf"]),
+    "no labels": (small, "oracle", ["labels: oracle", "gives no labels/0", "set labels: counted"]),
+    "classes": (
+        lambda: small(k=4, classes=3), "row-minimum", ["row-minimum", "4 images", "not 3", "use counted"],
+    ),
+    "idlg": (lambda: small(k=2), "idlg", ["idlg reads one label", "2 images"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", sorted(BAD))
 def test_what_does_not_fit_is_one_line_that_names_it_and_marks_the_cell(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen, changes, says = BAD[case]
-    write(tmp_path / "capture.safetensors", seen())
-    tensors, facts = read_tensors(attacked(tmp_path, spec(tmp_path / "spec.json", **changes)))
+    seen, labels, says = BAD[case]
+    tensors, facts = read_tensors(attacked(tmp_path, seen(), labels=labels))
     assert tensors == {}
     for part in says:
         assert part in facts["absent"], facts["absent"]
     assert "\n" not in facts["absent"]
     assert capsys.readouterr().err == f"leakbench attack: {facts['absent']}\n"
-    assert not (tmp_path / "scratch").exists() or list((tmp_path / "scratch").iterdir()) == []
+    assert not list(tmp_path.glob("scratch/*"))
 
 
 @pytest.mark.parametrize(
@@ -117,29 +101,32 @@ def test_what_does_not_fit_is_one_line_that_names_it_and_marks_the_cell(
 def test_an_oracle_that_does_not_fit_is_a_mistake(
     labels: dict[str, np.ndarray], says: str, tmp_path: Path
 ) -> None:
-    write(tmp_path / "capture.safetensors", small())
-    write_tensors(tmp_path / "oracle.safetensors", labels, {})
+    capture, oracle = (tmp_path / f"{name}.safetensors" for name in ("capture", "oracle"))
+    write(capture, small())
+    write_tensors(oracle, labels, {})
     with pytest.raises(UserError) as problem:
-        read_observation(tmp_path / "capture.safetensors", labels=tmp_path / "oracle.safetensors")
+        read_observation(capture, labels=oracle)
     assert says in str(problem.value)
-    assert str(tmp_path / "oracle.safetensors") in str(problem.value)
+    assert str(oracle) in str(problem.value)
     assert "\n" not in str(problem.value)
 
 
-WORDS = {"oracle": "given", "counted": "inferred", "joint": "joint"}
-
-
-@pytest.mark.parametrize("labelling", sorted(WORDS))
-def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, tmp_path: Path) -> None:
-    seen = small(rounds=5)
-    write(tmp_path / "capture.safetensors", seen)
-    write_tensors(tmp_path / "oracle.safetensors", {"labels/0": seen.labels[0]}, {})
-    labels = tmp_path / "oracle.safetensors" if labelling == "oracle" else None
-    made = spec(tmp_path / "spec.json", labels=labelling)
-    one, two = (attacked(tmp_path, made, name, labels=labels) for name in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
+@pytest.mark.parametrize(
+    ("labelling", "word"), [("oracle", "given"), ("counted", "inferred"), ("joint", "joint")]
+)
+def test_the_verb_writes_what_was_found_and_the_null_beside_it(
+    labelling: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bytes again, however many workers there are."""
+    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns: 2)
+    seen, oracle = small(rounds=5), tmp_path / "oracle.safetensors"
+    write_tensors(oracle, {"labels/0": seen.labels[0]}, {})
+    given = {"labels": labelling, "oracle": oracle if labelling == "oracle" else None}
+    one, two, three = (attacked(tmp_path, seen, f"{n}", workers=n, **given) for n in (1, 2, 3))
+    assert one.read_bytes() == two.read_bytes() == three.read_bytes()
+    assert list((tmp_path / "scratch").iterdir()) == []
     tensors, facts = read_tensors(two)
-    assert facts["knows"]["labels"] == WORDS[labelling]
+    assert facts["knows"]["labels"] == word
     assert tensors["images"].shape == (5, 1, 1, 3, 8, 8)
     assert tensors["labels"].tolist() == [[[n]] for n in range(5)] or labelling == "joint"
     # At most a quarter of the rounds are played on noise.
@@ -150,121 +137,81 @@ def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, t
 @pytest.mark.parametrize(("adaptive", "told"), [(True, "gaussian"), (False, "none")])
 def test_only_an_attack_that_adapts_knows_the_defence(adaptive: bool, told: str, tmp_path: Path) -> None:
     seen = small()
-    write(tmp_path / "capture.safetensors", replace(seen, knows=replace(seen.knows, defence="gaussian")))
-    out = attacked(tmp_path, spec(tmp_path / "spec.json", adaptive=adaptive))
+    out = attacked(tmp_path, replace(seen, knows=replace(seen.knows, defence="gaussian")), adaptive=adaptive)
     assert read_facts(out)["knows"]["defence"] == told
 
 
 def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, death: Death
 ) -> None:
     """Two models of one size: the second's work must not be taken for the first's."""
-    monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
     one = small(rounds=4)
-    seen = replace(
-        one,
-        weights={n: np.concatenate([v, 0.5 * v]) for n, v in one.weights.items()},
-        origin=np.array([0, 0, 1, 1]),
-    )
+    twice = {n: np.concatenate([v, 0.5 * v]) for n, v in one.weights.items()}
+    seen = replace(one, weights=twice, origin=np.array([0, 0, 1, 1]))
     whole = run(seen, **QUICK)
     seen = replace(seen, work=Work(scratch=tmp_path))
-    begun: list[str] = []
-
-    def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
-        begun.append(label)
-        for item in items:
-            if len(begun) == 2 and item == 3:
-                raise Killed
-            yield item, True
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "track", track)
-        with pytest.raises(Killed):
-            run(seen, **QUICK)
+    with death.meets(2, 3):
+        run(seen, **QUICK)
     left = {path.parent.name: read_facts(path)["iteration"] for path in tmp_path.glob("*/0.safetensors")}
     assert left == {"match-client-0-model-0": 4, "match-client-0-model-1": 2}
     assert torch.equal(run(seen, **QUICK).images, whole.images)
 
 
 def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, death: Death
 ) -> None:
-    begun: list[str] = []
-
-    def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
-        begun.append(label)
-        for item in items:
-            if dying and len(begun) == 2 and item == 2:
-                raise Killed
-            yield item, True
-
-    monkeypatch.setattr(loop, "track", track)
     # As an attack whose rounds see each other, which is run on noise by itself.
     monkeypatch.delitem(attacks._CAPABILITIES, gradient_matching.gradient_matching)
-    write(tmp_path / "capture.safetensors", replace(small(), labels=None))
-    made, scratch, dying = spec(tmp_path / "spec.json"), tmp_path / "scratch", False
-    out = attacked(tmp_path, made)
+    out = attacked(tmp_path, small())
     whole = out.read_bytes()
     out.unlink()
-    assert list(scratch.iterdir()) == []
-    dying = True
-    begun.clear()
-    with pytest.raises(Killed):
-        attacked(tmp_path, made)
+    assert list((tmp_path / "scratch").iterdir()) == []
+    with death.meets(2, 2):
+        attacked(tmp_path)
     assert not out.exists()
-    begun.clear()
-    dying = False
+    death.begun.clear()
     # Only the run on noise goes on; the attack itself is read from what it left.
-    assert attacked(tmp_path, made).read_bytes() == whole
-    assert len(begun) == 1
-    assert list(scratch.iterdir()) == []
+    assert attacked(tmp_path).read_bytes() == whole
+    assert len(death.begun) == 1
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, death: Death, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """By the sealed process that finds it."""
-
-    def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
-        for item in items:
-            if item == 2:
-                raise Killed
-            yield item, True
-
-    capture, out = tmp_path / "capture.safetensors", tmp_path / "out.safetensors"
-    write(capture, replace(small(), labels=None))
+    capture, out, scratch = (
+        tmp_path / "capture.safetensors",
+        tmp_path / "out.safetensors",
+        tmp_path / "scratch",
+    )
+    write(capture, small())
     made = spec(tmp_path / "spec.json")
-    words = [
-        "attack", "--capture", str(capture), "--spec", str(tmp_path / "spec.json"), "--out", str(out),
-        "--root", str(tmp_path),
-    ]  # fmt: skip
-    assert main(words) == 0
-    whole = out.read_bytes()
-    out.unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "track", track)
-        with pytest.raises(Killed):
-            attack(capture, made, out, None, None, None, tmp_path / "scratch/attack")
+    job = f"attack --capture {capture} --spec {tmp_path}/spec.json --out {out} --root {tmp_path}".split()
+    with death.meets(1, 2):
+        verb.attack(capture, made, out, None, None, None, scratch / "attack")
     (left,) = tmp_path.glob("scratch/attack/*/**/*.safetensors")
     data = bytearray(left.read_bytes())
     data[-1] ^= 1
     left.write_bytes(data)
     capfd.readouterr()
-    assert main(words) == 2
+    assert main(job) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert f"{left}: its bytes have sha256" in line
     assert f"set aside as {left.name}.damaged" in line
     assert not out.exists()
-    assert main(words) == 0
-    assert out.read_bytes() == whole
-    assert list((tmp_path / "scratch/attack").iterdir()) == []
+    assert main(job) == 0
+    assert list((scratch / "attack").iterdir()) == []
+    found = out.read_bytes()
+    out.unlink()
+    assert main(job) == 0
+    assert out.read_bytes() == found
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
 def test_a_device_that_is_absent_is_refused_before_any_work(tmp_path: Path) -> None:
-    write(tmp_path / "capture.safetensors", replace(small(), labels=None))
     with pytest.raises(UserError, match="--device cuda:1: torch finds no CUDA device"):
-        attacked(tmp_path, spec(tmp_path / "spec.json"), device="cuda:1")
+        attacked(tmp_path, small(), device="cuda:1")
     assert not (tmp_path / "out.safetensors").exists()
 
 
@@ -273,33 +220,13 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
 ) -> None:
     """The capture's facts are named as the attack's, and are the same for victims that differ in training
     alone."""
-    from leakbench.jobs import attack as verb
-
+    folders: list[Any] = []
     resuming = verb.resuming
-
-    one = replace(small(), labels=None)
+    monkeypatch.setattr(verb, "resuming", lambda *a, **o: (folders.append(resuming(*a, **o)), folders[-1])[1])
+    one = small()
     other = replace(one, weights={name: 2 * value for name, value in one.weights.items()})
-    folders = []
-
-    def noted(*args: Any, **options: Any) -> Any:
-        folders.append(resuming(*args, **options))
-        return folders[-1]
-
-    monkeypatch.setattr(verb, "resuming", noted)
     for lr, seen in ((0.1, one), (0.2, one), (0.1, one), (0.1, other)):
         # Written anew: what counts is what is in it.
-        write(tmp_path / "capture.safetensors", seen)
-        attacked(tmp_path, spec(tmp_path / "spec.json", optimiser={"adam": {"lr": lr}}))
+        attacked(tmp_path, seen, optimiser={"adam": {"lr": lr}})
     assert folders[0] == folders[2]
     assert len({*folders}) == 3
-
-
-def test_workers_change_no_byte_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns: 2)
-    write(tmp_path / "capture.safetensors", replace(small(rounds=5), labels=None))
-    made = spec(tmp_path / "spec.json")
-    one, two, three = (
-        attacked(tmp_path, made, str(workers), workers=workers).read_bytes() for workers in (1, 2, 3)
-    )
-    assert list((tmp_path / "scratch").iterdir()) == []
-    assert one == two == three

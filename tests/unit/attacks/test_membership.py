@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 from observations import observe
-from observing import seen_of
+from observing import seen_of, sent_by
 from torch import Tensor
 
 from leakbench.attacks import run
 from leakbench.attacks.exact.membership import certified, distances, spans, within
 from leakbench.attacks.exact.span import span
 from leakbench.base.errors import Unfit
-from leakbench.federation import local_update
 from leakbench.metrics.membership import membership_auc, tpr_at_fpr_0
 from leakbench.networks import victims
 from leakbench.observations.observation import Observation
@@ -41,27 +40,20 @@ def held(
     parameters = {"hidden": [64, 20], "activation": activation} if module == "mlp" else parameters
     model = victims.build(module, SHAPE, 10, parameters)
     stored = torch.randint(0, 256, (clients * K + OTHERS, *SHAPE), dtype=torch.uint8)
-    pixels = stored.permute(0, 3, 1, 2) / 255
-    weights = {name: p.detach() for name, p in model.named_parameters()}
+    images = (stored.permute(0, 3, 1, 2) / 255)[: clients * K].unflatten(0, (clients, K))
     kind = "model" if local else "gradient"
-    trained = (local or {"lr": 1.0, "batch_size": None, "epochs": 1}) | {"kind": kind}
-    updates = []
-    for client in range(clients):
-        own = slice(client * K, (client + 1) * K)
-        labels = torch.randint(0, 10, (1, K))
-        updates.append(local_update(model, weights, pixels[None, own], labels, {}, **trained))
+    updates = sent_by(model, images, torch.randint(0, 10, (clients, K)), kind, local or {})
+    total = {name: value.sum(0, keepdim=True) for name, value in updates.items()}
     order = torch.randperm(len(stored))
-    total = {name: sum(u[name] for u in updates) for name in weights}
     network = {"module": module, "parameters": parameters, "shape": SHAPE}
-    known = {"local": local} if local else {}
-    observation = seen_of(
-        model, network, total, clients * K, kind=kind, candidates=stored[order].numpy(), **known
-    )
-    return observation, (order < clients * K).numpy()
+    more = {"candidates": stored[order].numpy()} | ({"local": local} if local else {})
+    return seen_of(model, network, total, clients * K, kind=kind, **more), (order < clients * K).numpy()
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
-@pytest.mark.parametrize(("clients", "local"), [(1, None), (1, LOCAL), (3, LOCAL), (3, LOCAL | DECAY)])
+@pytest.mark.parametrize(
+    ("activation", "clients", "local"),
+    [("relu", 1, None), ("tanh", 1, LOCAL), ("sigmoid", 3, LOCAL), ("relu", 3, LOCAL | DECAY)],
+)
 def test_members_are_found(activation: str, clients: int, local: dict[str, Any] | None) -> None:
     observation, members = held(activation, clients, local)
     found = attacked(observation)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from observations import Make
+from observations import observe
 from torch import nn
 
 from leakbench.attacks.fidel import fidel
@@ -25,10 +25,10 @@ from leakbench.observations.threat_model import ThreatModel
 Tensors = dict[str, np.ndarray]
 
 
-def test_the_null_observation_keeps_each_tensors_spread(make: Make) -> None:
-    observation, _ = make(k=3, rounds=4)
+def test_the_null_observation_keeps_each_tensors_spread() -> None:
+    observation, _ = observe(k=3, rounds=4)
     observation.updates["dense2.bias"][1] = 0
-    null = observation.randomised(3, torch.Generator().manual_seed(0))
+    null, again, other = (observation.randomised(3, torch.Generator().manual_seed(s)) for s in (0, 0, 1))
     assert (null.rounds, observation.rounds) == (3, 4)
     for name, noise in null.updates.items():
         true = observation.updates[name][:3]
@@ -37,12 +37,14 @@ def test_the_null_observation_keeps_each_tensors_spread(make: Make) -> None:
         ratio = [n.std() / t.std() for n, t in zip(noise[[0, 2]], true[[0, 2]], strict=True)]
         assert ratio == pytest.approx([1, 1], abs=5 / np.sqrt(2 * true[0].size))
         assert not np.array_equal(noise, true)
+        assert np.array_equal(noise, again.updates[name])
+        assert not np.array_equal(noise, other.updates[name]) or not noise.any()
     assert not null.updates["dense2.bias"][1].any()
     assert null.weights is observation.weights
 
 
-def test_the_null_observation_reveals_nothing(make: Make) -> None:
-    observation, images = make(k=5, rounds=2)
+def test_the_null_observation_reveals_nothing() -> None:
+    observation, images = observe(k=5, rounds=2)
     true, null = (
         fidel(observation, torch.Generator()),
         fidel(observation.randomised(2, torch.Generator().manual_seed(1)), torch.Generator()),
@@ -54,19 +56,10 @@ def test_the_null_observation_reveals_nothing(make: Make) -> None:
     assert abs(found[1]) < 6 / 28
 
 
-def test_noise_comes_from_the_generator(make: Make) -> None:
-    observation, _ = make("fcnn", (4, 4, 1))
-    one, same, other = (
-        observation.randomised(1, torch.Generator().manual_seed(s)).updates for s in (1, 1, 2)
-    )
-    assert np.array_equal(one["dense1.bias"], same["dense1.bias"])
-    assert not np.array_equal(one["dense1.bias"], other["dense1.bias"])
-
-
-def test_each_sent_model_can_be_rebuilt(make: Make) -> None:
-    observation, _ = make("fcnn", (4, 4, 1))
+def test_each_sent_model_can_be_rebuilt() -> None:
+    observation, _ = observe("fcnn", (4, 4, 1))
     weights = {n: np.concatenate([v, v + 1]) for n, v in observation.weights.items()}
-    both = Observation(**{**vars(observation), "weights": weights})
+    both = replace(observation, weights=weights)
     for origin in (0, 1):
         model = both.model(origin)
         assert not model.training
@@ -110,35 +103,28 @@ def content(observation: Observation) -> tuple[Tensors, dict[str, Any]]:
     return tensors, facts | {"knows": {"labels_known": True}}
 
 
-def test_a_whole_file_comes_back(tmp_path: Path, make: Make) -> None:
-    observation, _ = make("fcnn", (4, 4, 1), k=2, rounds=3)
+def test_a_whole_file_comes_back(tmp_path: Path) -> None:
+    observation, _ = observe("fcnn", (4, 4, 1), k=2, rounds=3)
     tensors, facts = content(observation)
     write_tensors(tmp_path / "c.safetensors", tensors, facts)
     found, read = read_observation(tmp_path / "c.safetensors")
     assert read == facts
-    assert (found.clients, found.kind, found.knows, found.rounds) == (
-        [2],
-        "gradient",
-        ThreatModel(labels_known=True, local_known=False),
-        3,
-    )
+    knows = ThreatModel(labels_known=True, local_known=False)
+    assert (found.clients, found.kind, found.knows, found.rounds) == ([2], "gradient", knows, 3)
     assert found.mode == "eval"
-    write_tensors(tmp_path / "trained.safetensors", tensors, facts | {"mode": "train"})
-    assert read_observation(tmp_path / "trained.safetensors")[0].mode == "train"
     for name, value in observation.updates.items():
         assert np.array_equal(found.updates[name], value)
         assert torch.equal(found.update(name, slice(1, 2)), torch.from_numpy(value[1:2]))
     assert set(found.updates) == set(found.weights) == set(observation.weights)
+    # The models that rounds start from may be numbered by bytes.
+    numbered = tensors | {"origin": tensors["origin"].astype(np.uint8)}
+    write_tensors(tmp_path / "other.safetensors", numbered, facts | {"mode": "train"})
+    other = read_observation(tmp_path / "other.safetensors")[0]
+    assert (other.mode, other.origin.tolist()) == ("train", [0, 0, 0])
 
 
-def test_the_models_that_rounds_start_from_may_be_numbered_by_bytes(tmp_path: Path, make: Make) -> None:
-    tensors, facts = content(make("fcnn", (4, 4, 1), k=2, rounds=3)[0])
-    write_tensors(tmp_path / "c.safetensors", tensors | {"origin": tensors["origin"].astype(np.uint8)}, facts)
-    assert read_observation(tmp_path / "c.safetensors")[0].origin.tolist() == [0, 0, 0]
-
-
-def test_the_words_follow_from_the_fields(make: Make) -> None:
-    observation, _ = make("fcnn", (4, 4, 1))
+def test_the_words_follow_from_the_fields() -> None:
+    observation, _ = observe("fcnn", (4, 4, 1))
     words = observation.in_words()
     assert words["threat model"] == "honest-but-curious server"
     assert (words["labels"], words["defence"], words["buffers"]) == ("unknown", "none", "none")
@@ -152,12 +138,19 @@ def test_the_words_follow_from_the_fields(make: Make) -> None:
     assert (words["secret"], words["shared of the secret"]) == ("weight and bias of norm1", "norm1.key")
 
 
-def drop(name: str) -> Callable[[Tensors, dict[str, Any]], None]:
-    return lambda tensors, facts: (tensors.pop(name, None), facts.pop(name, None))[1]
+Change = Callable[[Tensors, dict[str, Any]], object]
 
 
-def put(name: str, value: Callable[[np.ndarray], np.ndarray]) -> Callable[[Tensors, dict[str, Any]], None]:
+def drop(name: str) -> Change:
+    return lambda tensors, facts: (tensors.pop(name, None), facts.pop(name, None))
+
+
+def put(name: str, value: Callable[[np.ndarray], np.ndarray]) -> Change:
     return lambda tensors, _: tensors.update({name: value(tensors[name])})
+
+
+def say(**facts: Any) -> Change:
+    return lambda _, own: own.update(facts)
 
 
 def spoil(value: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -169,7 +162,9 @@ def spoil(value: float) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
-def network(**changes: Any) -> Callable[[Tensors, dict[str, Any]], None]:
+def network(**changes: Any) -> Change:
+    """Change the network's facts; one that is None is left out."""
+
     def change(_: Tensors, facts: dict[str, Any]) -> None:
         facts["network"] = {k: v for k, v in (facts["network"] | changes).items() if v is not None}
 
@@ -208,32 +203,32 @@ MALFORMED = {
     "origin is no number of a model": (put("origin", lambda a: a - 1), "origin is int64"),
     "origin is not whole": (put("origin", lambda a: a.astype(np.float32)), "origin is float32"),
     "the mode is none": (
-        lambda _, facts: facts.update(mode="training"), "mode is not train or eval .*docs/observation.md"
+        say(mode="training"), "mode is not train or eval .*docs/observation.md"
     ),
     "the threat model is an older file's": (
-        lambda _, facts: facts.update(knows={"local set": "the same every round"}),
+        say(knows={"local set": "the same every round"}),
         "knows.'local set' is no field .*capture again",
     ),
-    "nobody is that observer": (lambda _, facts: facts.update(knows={"observer": "god"}), "server or client"),
+    "nobody is that observer": (say(knows={"observer": "god"}), "server or client"),
     "a field is a sentence": (
-        lambda _, facts: facts.update(knows={"labels_known": "unknown"}), "knows.labels_known is not true or"
+        say(knows={"labels_known": "unknown"}), "knows.labels_known is not true or"
     ),
     "a defence is a path": (
-        lambda _, facts: facts.update(knows={"defence": "../x"}), "knows.defence is not the name of a defence"
+        say(knows={"defence": "../x"}), "knows.defence is not the name of a defence"
     ),
-    "a line is many": (lambda _, facts: facts.update(knows={"shared": "a\nb"}), "knows.shared is not a line"),
-    "dropout is a word": (lambda _, facts: facts.update(dropout="drawn"), "dropout is not true or false"),
-    "nothing is hidden": (lambda _, facts: facts.update(hidden={"about": {}}), "'layers' is missing"),
+    "a line is many": (say(knows={"shared": "a\nb"}), "knows.shared is not a line"),
+    "dropout is a word": (say(dropout="drawn"), "dropout is not true or false"),
+    "nothing is hidden": (say(hidden={"about": {}}), "'layers' is missing"),
     "a tensor is nobody's": (
         lambda tensors, _: tensors.update({"updates/x": np.zeros((3, 1, 4), np.float32)}),
         "updates/x belongs to no layer of the victim",
     ),
     "the rate is more than a machine's whole number": (
-        lambda _, facts: facts.update(local={"lr": 10**20, "batch_size": None, "epochs": 1}),
+        say(local={"lr": 10**20, "batch_size": None, "epochs": 1}),
         "local.lr is not a number above 0 and up to 100000",
     ),
     "local training has a fact that nobody knows": (
-        lambda _, facts: facts.update(local={"lr": 0.1, "batch_size": None, "optimizer": "adam"}),
+        say(local={"lr": 0.1, "batch_size": None, "optimizer": "adam"}),
         "local.'optimizer' is no fact of local training .*docs/observation.md",
     ),
     "no such victim": (network(module="no-such-network"), "network is not a victim"),
@@ -246,9 +241,9 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_observation_is_refused_in_one_line(tmp_path: Path, make: Make, name: str) -> None:
+def test_a_malformed_observation_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
     change, message = MALFORMED[name]
-    tensors, facts = content(make("fcnn", (4, 4, 1), k=2, rounds=3)[0])
+    tensors, facts = content(observe("fcnn", (4, 4, 1), k=2, rounds=3)[0])
     change(tensors, facts)
     path = tmp_path / "made elsewhere.safetensors"
     write_tensors(path, tensors, facts)
@@ -267,8 +262,8 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         read_observation(path)
 
 
-def test_a_generator_is_read_with_its_weights_or_refused(tmp_path: Path, make: Make) -> None:
-    observation, _ = make("cnn")
+def test_a_generator_is_read_with_its_weights_or_refused(tmp_path: Path) -> None:
+    observation, _ = observe("cnn")
     tensors, facts = content(observation)
     capture, path = tmp_path / "c.safetensors", tmp_path / "g.safetensors"
     write_tensors(capture, tensors, facts)

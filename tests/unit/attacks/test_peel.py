@@ -1,5 +1,7 @@
 """Peeling carries the error of what it has subtracted, and has the published rule beside its own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -36,7 +38,7 @@ def sent(seed: int, side: int, neurons: int, batch: int) -> tuple[FirstLayer, Te
         weight, nothing, weight, nothing, batch, *ends, logits=lambda output: output.relu() @ last
     )
     caused = layer.caused(images)[torch.arange(batch), labels]
-    return type(layer)(**vars(layer) | {"slope": caused.T @ images, "offset": caused.sum(0)}), images, labels
+    return replace(layer, slope=caused.T @ images, offset=caused.sum(0)), images, labels
 
 
 def test_rounding_of_early_samples_stops_no_later_ones() -> None:
@@ -72,7 +74,7 @@ def test_the_carried_error_is_that_of_samples_that_are_off(hidden: bool) -> None
     if hidden:
         # Behind dropout the column is known, and its scale follows from the sample.
         near = true / ((off @ seen.right.T) * (true @ seen.left) / seen.values).sum(1, keepdim=True)
-        layer = type(layer)(**vars(layer) | {"logits": None})
+        layer = replace(layer, logits=None)
     left = near.T @ off - true.T @ images
     measured = left.norm(dim=1) / length.mean()
     told = _carried(layer, seen, off, near, share)

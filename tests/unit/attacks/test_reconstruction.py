@@ -1,5 +1,6 @@
 """What a reconstruction must be when it is made, and what a fault in an attack's own code does."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 from matching_observations import small
-from test_gradient_matching_verb import spec, write
+from test_gradient_matching_verb import attacked
 
 from leakbench import attacks
 from leakbench.base.artefacts import read_facts
 from leakbench.base.errors import Altered, Unfit, Unwritable, UserError
 from leakbench.base.processes.process import Stopped
-from leakbench.jobs.attack import attack
 from leakbench.observations.reconstruction import Reconstruction
 
 
@@ -111,6 +111,20 @@ def test_labels_without_a_word_on_divergence_mean_that_nothing_diverged() -> Non
     assert not found.diverged.any()
 
 
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Path]:
+    """What runs a job whose attack is a function, and returns its output."""
+    own = attacks.part
+
+    def run(function: Any) -> Path:
+        monkeypatch.setattr(
+            attacks, "part", lambda room, name: function if room == "attacks" else own(room, name)
+        )
+        return attacked(tmp_path, small(rounds=4))
+
+    return run
+
+
 @pytest.mark.parametrize(
     "lack",
     [
@@ -126,33 +140,24 @@ def test_labels_without_a_word_on_divergence_mean_that_nothing_diverged() -> Non
     ],
 )
 def test_what_the_machine_lacks_or_a_person_ends_is_no_fault_of_an_attack(
-    lack: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lack: BaseException, tmp_path: Path, job: Callable[[Any], Path]
 ) -> None:
     """A later try may succeed, so nothing is written and the job fails."""
 
     def starved(observation: Any, rng: torch.Generator, **sections: Any) -> Reconstruction:
         raise lack
 
-    own = attacks.part
-    monkeypatch.setattr(attacks, "part", lambda room, name: starved if room == "attacks" else own(room, name))
-    write(tmp_path / "capture.safetensors", small())
-    out = tmp_path / "out.safetensors"
-    where = tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), out
     with pytest.raises(type(lack)):
-        attack(*where, None, None, None, tmp_path / "scratch")
-    assert not out.exists()
+        job(starved)
+    assert not (tmp_path / "out.safetensors").exists()
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [0, 2])
 @pytest.mark.parametrize(
     "problem", [KeyError("odd"), OSError("odd"), UserError("odd"), SystemExit("odd"), StopIteration("odd")]
 )
 def test_a_fault_in_an_attack_marks_its_own_cell(
-    problem: BaseException,
-    late: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    problem: BaseException, late: int, job: Callable[[Any], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whether it comes at once or in a later piece, when a part of the file is written."""
     calls = []
@@ -160,17 +165,11 @@ def test_a_fault_in_an_attack_marks_its_own_cell(
     @attacks.capable(rounds_at_once=1)
     def faulty(observation: Any, rng: torch.Generator, **sections: Any) -> Reconstruction:
         calls.append(observation.rounds)
-        if len(calls) > (2 if late else 0):
+        if len(calls) > late:
             raise problem
         return made(images=torch.zeros(1, 1, 3, 3, 8, 8), usable=torch.ones(1, 1, 3, dtype=torch.bool))
 
-    own = attacks.part
-    monkeypatch.setattr(attacks, "part", lambda room, name: faulty if room == "attacks" else own(room, name))
-    write(tmp_path / "capture.safetensors", small(rounds=4))
-    out = tmp_path / "out.safetensors"
-    where = tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), out
-    attack(*where, None, None, None, tmp_path / "scratch")
-    reason = read_facts(out)["absent"]
+    reason = read_facts(job(faulty))["absent"]
     assert "module gradient-matching ended with a fault of its own (" in reason
     assert "odd" in reason or isinstance(problem, StopIteration)
     assert "\n" not in reason

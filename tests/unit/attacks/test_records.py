@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from observing import seen_of
-from torch import Tensor
+from observing import seen_of, sent_by
 
 from leakbench.attacks import run
 from leakbench.datasets.columns import columns_of, decode, encode
-from leakbench.federation import local_update
 from leakbench.metrics import measure
 from leakbench.metrics.matching import best
 from leakbench.metrics.pearson import pearson_matrix
@@ -44,9 +42,7 @@ def seen(table: pd.DataFrame, **parameters: Any) -> tuple[Observation, np.ndarra
             layer.measure(torch.from_numpy(encode(people(1000, 1), COLUMNS))[:, None, None])
     records = encode(table, COLUMNS)
     x = torch.from_numpy(records)[None, :, None, None]
-    labels = torch.arange(len(table))[None] % 2
-    weights: dict[str, Tensor] = {name: p.detach() for name, p in model.named_parameters()}
-    update = local_update(model, weights, x, labels, {}, 0.1, None, 1, "gradient")
+    update = sent_by(model, x, torch.arange(len(table))[None] % 2)
     held = encode(pd.concat([people(50, 2), table]), COLUMNS)[:, None, :, None]
     network = {"module": "mlp", "parameters": parameters, "shape": SHAPE, "classes": 2}
     knows = ThreatModel(candidates_known=True)

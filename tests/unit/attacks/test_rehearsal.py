@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from observations import Make
+from observations import observe
+from observing import sent_by
 from torch import Tensor
 
 from leakbench import defences
 from leakbench.attacks.rehearsal import known_defence, rehearsal
 from leakbench.base.errors import Unfit
 from leakbench.defences import Batch, Defence, Update, View
-from leakbench.federation import local_update
 from leakbench.observations.observation import Observation
 from leakbench.observations.threat_model import ThreatModel
 
@@ -27,25 +27,22 @@ def samples(count: int, batch: int) -> tuple[Tensor, Tensor]:
     return torch.rand(count, batch, 1, 8, 8, generator=rng), labels
 
 
-def sent_by_clients(seen: Observation, images: Tensor, labels: Tensor, **local: Any) -> Tensor:
+def clients(seen: Observation, images: Tensor, labels: Tensor, **local: Any) -> Tensor:
     """Return the updates that the federation's own clients make, [n, coordinates]."""
-    model = seen.model()
-    weights = {name: value.detach() for name, value in model.named_parameters()}
-    given = {"lr": 0.1, "batch_size": None, "epochs": 1, "kind": seen.kind} | local
-    update = local_update(model, weights, images, labels, {}, **given)
-    return torch.cat([update[name].flatten(1) for name in weights], 1)
+    sent = sent_by(seen.model(), images, labels, seen.kind, local)
+    return torch.cat([value.flatten(1) for value in sent.values()], 1)
 
 
 @pytest.mark.parametrize("kind", ["gradient", "model"])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_updates_are_those_of_the_clients(make: Make, kind: str, batch: int) -> None:
-    seen, _ = make(**LENET, k=batch, kind=kind)
+def test_updates_are_those_of_the_clients(kind: str, batch: int) -> None:
+    seen, _ = observe(**LENET, k=batch, kind=kind)
     local = {"lr": 0.1, "batch_size": None, "epochs": 1, "weight_decay": 0.01 * (kind == "model")}
     seen = replace(seen, local=local)
     images, labels = samples(70, batch)
     played = rehearsal(seen, 0, batch, Defence())
     found = played.updates(images, labels, torch.Generator())
-    wanted = sent_by_clients(seen, images, labels, weight_decay=local["weight_decay"])
+    wanted = clients(seen, images, labels, weight_decay=local["weight_decay"])
     assert found.shape == (70, played.size)
     assert torch.allclose(found, wanted, atol=1e-6)
 
@@ -54,8 +51,8 @@ def test_updates_are_those_of_the_clients(make: Make, kind: str, batch: int) -> 
     ("module", "parameters"),
     [("sign", {}), ("prune", {"share": 0.01}), ("quantise", {"bits": 2}), ("clip", {"norm": 0.1})],
 )
-def test_the_defence_is_applied_to_each_update(make: Make, module: str, parameters: dict[str, Any]) -> None:
-    seen, _ = make(**LENET, k=2, kind="gradient")
+def test_the_defence_is_applied_to_each_update(module: str, parameters: dict[str, Any]) -> None:
+    seen, _ = observe(**LENET, k=2, kind="gradient")
     images, labels = samples(5, 2)
     defence = known_defence(seen, {"module": module, "parameters": parameters})
     found = rehearsal(seen, 0, 2, defence).updates(images, labels, torch.Generator())
@@ -69,8 +66,8 @@ def test_the_defence_is_applied_to_each_update(make: Make, module: str, paramete
         assert not torch.allclose(one, bare, atol=1e-3)
 
 
-def test_noise_is_drawn_anew_for_each_client_and_each_time(make: Make) -> None:
-    seen, _ = make(**LENET)
+def test_noise_is_drawn_anew_for_each_client_and_each_time() -> None:
+    seen, _ = observe(**LENET)
     images, labels = (value.expand(2, *value.shape[1:]) for value in samples(1, 1))
     played = rehearsal(seen, 0, 1, known_defence(seen, {"module": "gaussian", "parameters": {"scale": 1.0}}))
     bare = rehearsal(seen, 0, 1, Defence()).updates(images, labels, torch.Generator())
@@ -80,9 +77,9 @@ def test_noise_is_drawn_anew_for_each_client_and_each_time(make: Make) -> None:
     assert torch.corrcoef(noise).fill_diagonal_(0).abs().max() < 0.1
 
 
-def test_a_defence_of_examples_and_of_inputs_is_played(make: Make) -> None:
+def test_a_defence_of_examples_and_of_inputs_is_played() -> None:
     """The first sees its own batch; the second is what the gradient is of."""
-    seen, _ = make(**LENET, k=2)
+    seen, _ = observe(**LENET, k=2)
     images, labels = samples(4, 2)
 
     def doubled(batch: Batch, rng: torch.Generator) -> Update:
@@ -93,13 +90,13 @@ def test_a_defence_of_examples_and_of_inputs_is_played(make: Make) -> None:
 
     played = rehearsal(seen, 0, 2, Defence(examples=doubled, inputs=black))
     found = played.updates(images, labels, torch.Generator())
-    wanted = 2 * sent_by_clients(seen, 0 * images, labels)
+    wanted = 2 * clients(seen, 0 * images, labels)
     assert torch.allclose(found, wanted, atol=1e-6)
 
 
-def test_what_a_client_draws_is_drawn(make: Make) -> None:
+def test_what_a_client_draws_is_drawn() -> None:
     """PRECODE's clients draw numbers in each step; the same sample gives other updates."""
-    seen, _ = make("precode", (8, 8, 1), network="lenet-dlg", width=8)
+    seen, _ = observe("precode", (8, 8, 1), network="lenet-dlg", width=8)
     images, labels = samples(1, 1)
     played = rehearsal(seen, 0, 1, Defence())
     rng = torch.Generator().manual_seed(0)
@@ -107,48 +104,60 @@ def test_what_a_client_draws_is_drawn(make: Make) -> None:
     assert not torch.allclose(one, other, atol=1e-4)
 
 
-def test_a_defence_is_the_one_of_the_observation_where_none_is_given(make: Make) -> None:
-    seen, _ = make(**LENET)
+def test_a_defence_is_the_one_of_the_observation_where_none_is_given() -> None:
+    seen, _ = observe(**LENET)
     images, labels = samples(2, 1)
     named = replace(seen, knows=ThreatModel(defence="sign"))
     found = rehearsal(seen, 0, 1, known_defence(named, None)).updates(images, labels, torch.Generator())
     first = found[0, : 12 * 25].abs()
     assert first.min() == first.max() > 0
-    with pytest.raises(Unfit, match="parameters of defence prune are not known"):
-        known_defence(replace(seen, knows=ThreatModel(defence="prune")), None)
-    for odd in ({}, {"modul": "sign"}, {"module": "sign", "share": 0.1}):
-        with pytest.raises(Unfit, match="defence: has the keys"):
-            known_defence(named, odd)
-    for parameters in ({"share": 0.1}, "all"):
-        with pytest.raises(Unfit, match="parameters of defence sign are not known"):
-            known_defence(named, {"module": "sign", "parameters": parameters})
-    with pytest.raises(Unfit, match="parameters of defence nowhere are not known"):
-        known_defence(replace(seen, knows=ThreatModel(defence="nowhere")), None)
 
 
-def test_what_cannot_be_played_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, _ = make(**LENET, k=4, kind="model")
-    for local in ({"batch_size": 2, "epochs": 1}, {"batch_size": None, "epochs": 2}):
-        with pytest.raises(Unfit, match="2 local steps"):
-            rehearsal(replace(seen, local={"lr": 0.1} | local), 0, 4, Defence())
-    local = {"lr": 0.1, "batch_size": None, "epochs": 1, "optimiser": "adam"}
-    with pytest.raises(Unfit, match="by adam"):
-        rehearsal(replace(seen, local=local), 0, 4, Defence())
-    with pytest.raises(Unfit, match="hide parameters"):
-        rehearsal(replace(seen, hidden={"layers": ["norm1"]}), 0, 4, Defence())
-    with pytest.raises(Unfit, match="which parameters clients train"):
-        rehearsal(replace(seen, updates={"other": np.zeros((1, 1, 1))}), 0, 4, Defence())
-    with pytest.raises(Unfit, match="no update of a single client"):
-        known_defence(seen, {"module": "aggregated", "parameters": {}})
-
-    def mixed(clients: Sequence[int]) -> View:
-        return View([], lambda updates, rng: updates, {})
-
-    for odd, message in ((Defence(view=mixed), "single client"), (Defence(rounds=_kept), "earlier rounds")):
-        monkeypatch.setattr(defences, "build", lambda module, parameters, odd=odd: odd)
-        with pytest.raises(Unfit, match=message):
-            known_defence(seen, {"module": "odd"})
+def mixed(clients: Sequence[int]) -> View:
+    return View([], lambda updates, rng: updates, {})
 
 
-def _kept(update: Update, memory: Update, rng: torch.Generator) -> Update:
-    return update
+@pytest.mark.parametrize(
+    ("known", "given", "says"),
+    [
+        ("prune", None, "parameters of defence prune are not known"),
+        ("nowhere", None, "parameters of defence nowhere are not known"),
+        *(
+            ("sign", odd, "defence: has the keys")
+            for odd in ({}, {"modul": "sign"}, {"module": "sign", "x": 1})
+        ),
+        (
+            "sign",
+            {"module": "sign", "parameters": {"share": 0.1}},
+            "parameters of defence sign are not known",
+        ),
+        ("sign", {"module": "sign", "parameters": "all"}, "parameters of defence sign are not known"),
+        ("none", {"module": "aggregated", "parameters": {}}, "no update of a single client"),
+        ("none", Defence(view=mixed), "single client"),
+        ("none", Defence(rounds=lambda update, memory, rng: update), "earlier rounds"),
+    ],
+)
+def test_a_defence_that_is_not_known_or_cannot_be_played_is_refused(
+    known: str, given: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(given, Defence):
+        monkeypatch.setattr(defences, "build", lambda *_, own=given: own)
+        given = {"module": "odd"}
+    with pytest.raises(Unfit, match=says):
+        known_defence(replace(observe(**LENET)[0], knows=ThreatModel(defence=known)), given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"local": {"lr": 0.1, "batch_size": 2, "epochs": 1}}, "2 local steps"),
+        ({"local": {"lr": 0.1, "batch_size": None, "epochs": 2}}, "2 local steps"),
+        ({"local": {"lr": 0.1, "batch_size": None, "epochs": 1, "optimiser": "adam"}}, "by adam"),
+        ({"hidden": {"layers": ["norm1"]}}, "hide parameters"),
+        ({"updates": {"other": np.zeros((1, 1, 1))}}, "which parameters clients train"),
+    ],
+)
+def test_clients_that_cannot_be_played_are_refused(changes: dict[str, Any], says: str) -> None:
+    seen, _ = observe(**LENET, k=4, kind="model")
+    with pytest.raises(Unfit, match=says):
+        rehearsal(replace(seen, **changes), 0, 4, Defence())

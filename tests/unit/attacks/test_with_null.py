@@ -7,26 +7,19 @@ import torch
 from matching_observations import QUICK, entry, run, small
 
 from leakbench import attacks
-from leakbench.observations.reconstruction import Reconstruction
 
 
 def rng(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def both(**parameters: object) -> tuple[Reconstruction, Reconstruction]:
-    seen = small()
-    noise = seen.randomised(1, rng(9))
-    own, null = attacks.with_null(entry(**QUICK | parameters), seen, noise, (rng(0), rng(1)))
-    ((rounds, found),), ((null_rounds, none),) = own, null
-    assert rounds is ...
-    assert null_rounds is ...
-    return found, none
-
-
 def test_the_attack_finds_what_it_finds_alone() -> None:
-    found, none = both(snapshots=2)
-    alone = run(small(), **QUICK, snapshots=2)
+    seen, values = small(), QUICK | {"snapshots": 2}
+    ((rounds, found),), ((null_rounds, none),) = attacks.with_null(
+        entry(**values), seen, seen.randomised(1, rng(9)), (rng(0), rng(1))
+    )
+    assert rounds is null_rounds is ...
+    alone = run(small(), **values)
     for name, value in alone.tensors().items():
         torch.testing.assert_close(found.tensors()[name], value, rtol=1e-4, atol=1e-5, equal_nan=True)
     assert none.images.shape[0] == 1
@@ -55,13 +48,8 @@ def test_rounds_are_read_from_where_they_are() -> None:
 
 def test_an_attack_whose_rounds_see_each_other_is_run_on_noise_alone() -> None:
     seen = replace(small(), labels=None, labelling="counted")
-    noise = seen.randomised(1, rng(9))
-    own, null = attacks.with_null(
-        entry(**QUICK | {"iterations": 2, "epochs": {"joint": {"pre_iterations": 2}}}),
-        seen,
-        noise,
-        (rng(0), rng(1)),
-    )
+    joint = entry(**QUICK | {"iterations": 2, "epochs": {"joint": {"pre_iterations": 2}}})
+    own, null = attacks.with_null(joint, seen, seen.randomised(1, rng(9)), (rng(0), rng(1)))
     assert next(own)[1].images.shape[0] == seen.rounds
     assert next(null)[1].images.shape[0] == 1
 

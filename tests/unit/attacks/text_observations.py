@@ -3,9 +3,9 @@
 from typing import Any
 
 import torch
+from observing import seen_of, sent_by
 from torch import Tensor
 
-from leakbench.federation import local_update
 from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 
@@ -30,27 +30,15 @@ def observe_text(
     sentences = torch.randint(0, VOCABULARY, (clients * k, LENGTH))
     images = (sentences / VOCABULARY)[:, None, None].unflatten(0, (clients, k))
     labels = sentences[:, 1:].unflatten(0, (clients, k))
-    state = {name: value.detach() for name, value in model.state_dict().items()}
-    trained = {name: state[name] for name, _ in model.named_parameters()}
-    fixed = {name: value for name, value in state.items() if name not in trained}
-    update = local_update(
-        model, trained, images, labels, {}, lr, None, epochs, kind, fixed, decay, optimiser=optimiser
-    )
-    mean = {name: value.mean(0) for name, value in update.items()}
+    local: dict[str, Any] = {"lr": lr, "batch_size": None, "epochs": epochs, "weight_decay": decay}
+    local |= {"optimiser": optimiser}
+    update = sent_by(model, images, labels, kind, local)
+    mean = {name: value.mean(0, keepdim=True) for name, value in update.items()}
     held = None
     if candidates:
         others = torch.randint(0, VOCABULARY, (candidates, LENGTH))
         held = (torch.cat([sentences, others]) / VOCABULARY)[:, None, :, None].numpy()
-    local: dict[str, Any] = {"lr": lr, "batch_size": None, "epochs": epochs, "weight_decay": decay}
-    seen = Observation(
-        network={"module": "transformer", "parameters": settings, "shape": [1, LENGTH, 1],
-                 "classes": VOCABULARY},
-        weights={name: value.numpy()[None] for name, value in state.items()},
-        updates={name: (v + noise * torch.randn_like(v)).numpy()[None, None] for name, v in mean.items()},
-        origin=torch.zeros(1, dtype=torch.int64).numpy(),
-        clients=[clients * k],
-        kind="gradient" if kind == "gradient" else "model",
-        local=local | {"optimiser": optimiser},
-        candidates=held,
-    )  # fmt: skip
-    return seen, sentences
+    network = {"module": "transformer", "parameters": settings, "shape": [1, LENGTH, 1],
+               "classes": VOCABULARY}  # fmt: skip
+    sent = {name: value + noise * torch.randn_like(value) for name, value in mean.items()}
+    return seen_of(model, network, sent, clients * k, kind=kind, local=local, candidates=held), sentences

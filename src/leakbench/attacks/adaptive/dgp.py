@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from leakbench.base.tensors import Tensors, over
-from leakbench.observations.adaptation import Adaptation, Mechanism
+from leakbench.observations.adaptation import Adaptation, Mechanism, by_parameter
 
 
 def dgp() -> Adaptation:
@@ -36,6 +36,6 @@ def dgp() -> Adaptation:
             inside = torch.minimum(size - least, most - size).clamp_min(0)
             return torch.where(observed[name] != 0, value, inside * value.sign())
 
-        return lambda found, dummies: {name: dropped(name, value) for name, value in found.items()}
+        return by_parameter(dropped)
 
     return Adaptation(pooled=arrived, mechanism=mechanism)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from leakbench.base.tensors import Tensors
-from leakbench.observations.adaptation import Adaptation, Mechanism
+from leakbench.observations.adaptation import Adaptation, Mechanism, by_parameter
 
 # Rounds whose shares of zeros differ by at most this are alike. A protected tensor is mostly zeros, but a
 # gradient behind ReLUs may have some too.
@@ -20,8 +20,6 @@ def outpost() -> Adaptation:
 
     def mechanism(observed: Tensors) -> Mechanism:
         sent = {name: value != 0 for name, value in observed.items()}
-        return lambda found, dummies: {
-            name: torch.where(sent[name], value, 0) for name, value in found.items()
-        }
+        return by_parameter(lambda name, value: torch.where(sent[name], value, 0))
 
     return Adaptation(pooled=pooled, mechanism=mechanism)

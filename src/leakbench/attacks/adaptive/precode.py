@@ -16,15 +16,12 @@ def precode() -> Adaptation:
     """
 
     def nuisance(observation: Observation, client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:
-        layers = {
-            name: layer
-            for name, layer in observation.model(0).named_modules()
-            if isinstance(layer, Bottleneck)
-        }
         batch = observation.clients[client]
         return Nuisance(
             start={
-                f"{name}.keep": torch.zeros(len(rounds), batch, each.width) for name, each in layers.items()
+                f"{name}.keep": torch.zeros(len(rounds), batch, layer.width)
+                for name, layer in observation.model(0).named_modules()
+                if isinstance(layer, Bottleneck)
             }
         )
 

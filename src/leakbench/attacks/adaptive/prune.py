@@ -1,9 +1,10 @@
 """Against pruning: a pruned coordinate is smaller than every one that was sent."""
 
 import torch
+from torch import Tensor
 
 from leakbench.base.tensors import Tensors, over
-from leakbench.observations.adaptation import Adaptation, Mechanism
+from leakbench.observations.adaptation import Adaptation, Mechanism, by_parameter
 
 
 def prune() -> Adaptation:
@@ -15,12 +16,9 @@ def prune() -> Adaptation:
             sizes = torch.where(value == 0, torch.inf, value.abs()).flatten(1).amin(1)
             least[name] = over(sizes, value)
 
-        def pruned(found: Tensors, dummies: Tensors) -> Tensors:
-            return {
-                name: torch.where(observed[name] != 0, value, value - value.clamp(-least[name], least[name]))
-                for name, value in found.items()
-            }
+        def pruned(name: str, value: Tensor) -> Tensor:
+            return torch.where(observed[name] != 0, value, value - value.clamp(-least[name], least[name]))
 
-        return pruned
+        return by_parameter(pruned)
 
     return Adaptation(mechanism=mechanism)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from leakbench.base.tensors import Tensors, over
-from leakbench.observations.adaptation import Adaptation, Mechanism
+from leakbench.observations.adaptation import Adaptation, Mechanism, by_parameter
 
 
 def step_of(observed: Tensor) -> Tensor:
@@ -25,13 +25,10 @@ def quantise() -> Adaptation:
     def mechanism(observed: Tensors) -> Mechanism:
         half = {name: step_of(value) / 2 for name, value in observed.items()}
 
-        def rounded(found: Tensors, dummies: Tensors) -> Tensors:
-            out = {}
-            for name, value in found.items():
-                apart = value - observed[name]
-                out[name] = observed[name] + apart - apart.clamp(-half[name], half[name])
-            return out
+        def rounded(name: str, value: Tensor) -> Tensor:
+            apart = value - observed[name]
+            return observed[name] + apart - apart.clamp(-half[name], half[name])
 
-        return rounded
+        return by_parameter(rounded)
 
     return Adaptation(mechanism=mechanism)

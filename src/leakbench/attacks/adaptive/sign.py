@@ -1,9 +1,10 @@
 """Against signs: compare with the dummies' signs, softened so that they have a slope."""
 
 import torch
+from torch import Tensor
 
-from leakbench.base.tensors import Tensors, over
-from leakbench.observations.adaptation import Adaptation, Mechanism
+from leakbench.base.tensors import over
+from leakbench.observations.adaptation import Adaptation, by_parameter
 
 # The magnitude, in mean magnitudes, at which a sign is half decided. The mean magnitude itself is sent with
 # the signs.
@@ -16,14 +17,8 @@ def sign() -> Adaptation:
     The client does the same with a hard sign.
     """
 
-    def mechanism(observed: Tensors) -> Mechanism:
-        def softened(found: Tensors, dummies: Tensors) -> Tensors:
-            out = {}
-            for name, value in found.items():
-                mean = over(value.abs().flatten(1).mean(1).clamp_min(1e-30), value)
-                out[name] = torch.tanh(value / (SOFT * mean)) * mean
-            return out
+    def softened(name: str, value: Tensor) -> Tensor:
+        mean = over(value.abs().flatten(1).mean(1).clamp_min(1e-30), value)
+        return torch.tanh(value / (SOFT * mean)) * mean
 
-        return softened
-
-    return Adaptation(mechanism=mechanism)
+    return Adaptation(mechanism=lambda observed: by_parameter(softened))

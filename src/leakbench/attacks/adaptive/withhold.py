@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from leakbench.base.tensors import Tensors
-from leakbench.observations.adaptation import Adaptation, Mechanism
+from leakbench.observations.adaptation import Adaptation, Mechanism, by_parameter
 
 
 def arrived(observed: Tensor) -> Tensor:
@@ -34,8 +34,6 @@ def withhold() -> Adaptation:
 
     def mechanism(observed: Tensors) -> Mechanism:
         there = {name: arrived(value) for name, value in observed.items()}
-        return lambda found, dummies: {
-            name: torch.where(there[name], value, 0) for name, value in found.items()
-        }
+        return by_parameter(lambda name, value: torch.where(there[name], value, 0))
 
     return Adaptation(pooled=gathered, mechanism=mechanism)

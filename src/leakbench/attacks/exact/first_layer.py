@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.received import as_gradient, local_steps, noise_images
+from leakbench.attacks.matching.received import NOISE, as_gradient, local_steps, noise_images
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import Drawn, first_dense, normalisation
 from leakbench.observations.observation import Observation
@@ -99,6 +99,17 @@ class FirstLayer:
         return logits.detach(), torch.stack(rows, 1)
 
 
+def first_read(observation: Observation, model: nn.Module, count: int) -> tuple[str, Tensor, Tensor, bool]:
+    """Return the name of the first dense layer, some noise, what the layer reads of it, and whether that is
+    the noise's (normalised) pixels."""
+    rows, columns, channels = observation.network["shape"]
+    noise = noise_images((channels, rows, columns))[:count].double()
+    mean, deviation = (value.double() for value in normalisation(model, channels))
+    name, read = first_dense(model, noise)
+    plain = read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation)
+    return name, noise, read, plain
+
+
 def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, int, FirstLayer]]:
     """Yield round, client and first layer of every update.
 
@@ -111,9 +122,7 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
     for number in range(observation.rounds):
         model = observation.model(int(observation.origin[number])).double()
         mean, deviation = (value.double() for value in normalisation(model, channels))
-        noise = noise_images((channels, rows, columns)).double()
-        name, read = first_dense(model, noise)
-        plain = read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation)
+        name, noise, read, plain = first_read(observation, model, NOISE)
         of_batch = not plain and observation.mode == "train" and _scaled(read, noise)
         if not plain and not of_batch:
             raise Unfit(f"attack: {attack} needs a first layer that is dense ({name} reads features)")
@@ -131,28 +140,15 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
         for client, batch in enumerate(observation.clients):
             if observation.kind == "model" and len(local_steps(observation, batch)) > 1:
                 raise Unfit(f"attack: {attack} reads one gradient, and client {client} took several steps")
+            one = slice(number, number + 1)
             slope, offset = (
-                as_gradient(
-                    observation, observation.update(f"{name}.{part}", slice(number, number + 1)), batch
-                )[0, client].double()
+                as_gradient(observation, observation.update(f"{name}.{part}", one), batch)[0, client].double()
                 for part in ("weight", "bias")
             )
-            yield (
-                number,
-                client,
-                FirstLayer(
-                    weight=layer.weight.detach(),
-                    bias=layer.bias.detach(),
-                    slope=slope,
-                    offset=offset,
-                    batch=batch,
-                    low=low,
-                    high=high,
-                    logits=None if masked else _behind(model, layer, noise),
-                    of_batch=of_batch,
-                    plain=observation.plain,
-                ),
-            )
+            logits = None if masked else _behind(model, layer, noise)
+            weight, bias = layer.weight.detach(), layer.bias.detach()
+            found = FirstLayer(weight, bias, slope, offset, batch, low, high, logits, of_batch, observation.plain)
+            yield number, client, found
 
 
 def _scaled(read: Tensor, pixels: Tensor) -> bool:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leakbench.attacks.exact.first_layer import first_read
 from leakbench.attacks.exact.span import Span, span
-from leakbench.attacks.matching.received import local_steps, noise_images
+from leakbench.attacks.matching.received import local_steps
 from leakbench.base.errors import Unfit
-from leakbench.networks.layers import Drawn, dense_input, first_dense, normalisation
+from leakbench.networks.layers import Drawn, dense_input, normalisation
 from leakbench.networks.per_trial import hidden
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -90,7 +90,7 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
                             "steps move")  # fmt: skip
             update = updates[client]
             if observation.kind == "model" and observation.local.get("weight_decay"):
-                sent = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double()
+                sent = observation.sent(f"{name}.weight", origin).double()
                 update = without_decay(update, sent, batch)
             yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0))
 
@@ -119,11 +119,8 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
 
 def _first(model: nn.Module, observation: Observation, attack: str) -> tuple[str, bool]:
     """Return the name of the first dense layer, and whether it reads (normalised) pixels."""
-    rows, columns, channels = observation.network["shape"]
-    noise = noise_images((channels, rows, columns))[:2].double()
-    name, read = first_dense(model, noise)
-    mean, deviation = (value.double() for value in normalisation(model, channels))
-    if read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation):
+    name, _, _, plain = first_read(observation, model, 2)
+    if plain:
         return name, True
     drawn = any(isinstance(layer, Drawn) and layer.active for layer in model.modules())
     if drawn or hidden(model) or observation.mode == "train":

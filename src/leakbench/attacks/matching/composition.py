@@ -10,7 +10,6 @@ import torch
 from leakbench.attacks.matching.engines.agreement import agrees
 from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
-from leakbench.attacks.matching.gap import gradient_gap
 from leakbench.attacks.matching.local_epochs import Updates
 from leakbench.attacks.matching.loop import Schedule, match
 from leakbench.attacks.matching.objective import Objective
@@ -53,9 +52,8 @@ class Composition:
         group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
-        plain = not group.steps and not hidden(group.model) and mechanism is None and not weighs
-        plain = plain and not group.nuisance.start
-        plain = plain and objective.distance.whole is None and not objective.partial
+        plain = not (group.steps or hidden(group.model) or mechanism or weighs or group.nuisance.start)
+        plain = plain and not (objective.distance.whole or objective.partial)
         engine: type[FrozenDifference] | type[SharedWeights] | None = None
         if plain and self.precision == "bfloat16":
             batched = group.device == "cpu" and fits(group.model, group.shape)
@@ -111,7 +109,7 @@ class Composition:
                 observation.work.part(f"match client {group.client}, model {group.origin}"),
                 sought.dummies,
             )
-            collected.add(group, outcome, partial(gradient_gap, group, chunk=chunk))
+            collected.add(group, outcome, partial(group.gap, chunk=chunk))
         return collected.found
 
 

@@ -4,9 +4,11 @@ from typing import Literal, NamedTuple
 
 import torch
 from scipy.optimize import linear_sum_assignment
-from torch import Tensor
+from torch import Tensor, nn
 
+from leakbench.attacks.matching.engines.gradients import gradients
 from leakbench.attacks.matching.received import local_steps
+from leakbench.base.tensors import Tensors
 from leakbench.observations.observation import Observation
 
 Updates = Literal["one-batch", "simulated", "shuffled", "reshuffled", "epochs"]
@@ -44,6 +46,24 @@ def taken_for(observation: Observation, samples: int, updates: Updates) -> Taken
     starts = [samples * (number // of_epoch) for number in range(len(every))]
     own = [slice(part.start + start, part.stop + start) for part, start in zip(every, starts, strict=True)]
     return Taken(own, epochs, shuffled=True)
+
+
+def simulated_update(
+    model: nn.Module, images: Tensor, labels: Tensor, steps: list[slice], lr: float
+) -> Tensors:
+    """Simulate a client's local steps of plain SGD on dummy images (InvG, section 4.3).
+
+    From the second step on each trial has weights of its own, so the trials run one after another.
+    """
+    found: list[Tensors] = []
+    for x, y in zip(images.split(1), labels.split(1), strict=True):
+        start: Tensors = dict(model.named_parameters())
+        weights = start
+        for part in steps:
+            gradient, _ = gradients(model, x[:, part], y[:, part], weights=weights)
+            weights = {name: weights[name] - lr * value[0] for name, value in gradient.items()}
+        found.append({name: weights[name] - start[name] for name in start})
+    return {name: torch.stack([each[name] for each in found]) for name in found[0]}
 
 
 def merged(images: Tensor, epochs: int) -> Tensor:

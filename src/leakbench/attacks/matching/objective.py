@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from leakbench.base.tensors import Tensors
 from leakbench.networks.per_trial import lent
 from leakbench.observations.adaptation import Mechanism
 
+_Kind = TypeVar("_Kind")
 # Small enough that most of what a backward pass reads again is still in the processor's cache.
 WORKING_BYTES = 200_000_000
 # The share of a GPU's memory that trials may take together. The measured memory leaves out that of a backward
@@ -84,14 +86,17 @@ class Objective:
                 "choice of entries alike"
             )
 
+    def _of(self, kind: type[_Kind]) -> list[_Kind]:
+        return [term for term in self.terms if isinstance(term, kind)]
+
     @cached_property
     def distance(self) -> Distance:
-        return added([term for term in self.terms if isinstance(term, Distance)])
+        return added(self._of(Distance))
 
     @cached_property
     def weigh(self) -> Callable[[Tensors], Tensors] | None:
         """A function from observed gradients to the weight [trials] of each parameter, if there is one."""
-        return self._weights[0].of(self.group) if self._weights else None
+        return next((term.of(self.group) for term in self._of(Weights)), None)
 
     @cached_property
     def priors(self) -> list[tuple[float, Valued]]:
@@ -100,16 +105,12 @@ class Objective:
     @property
     def partial(self) -> bool:
         """Whether the distances compare only some entries of the gradients."""
-        return any(isinstance(term, Entries) for term in self.terms)
-
-    @property
-    def _weights(self) -> list[Weights]:
-        return [term for term in self.terms if isinstance(term, Weights)]
+        return bool(self._of(Entries))
 
     def _penalised(self, matched: Evaluate) -> Evaluate:
         """Return `matched` with the penalties, and with the priors of the images."""
-        for term in self.terms:
-            matched = term.of(matched) if isinstance(term, Penalty) else matched
+        for term in self._of(Penalty):
+            matched = term.of(matched)
         return regularised(matched, self.priors)
 
     def evaluate(self, rows: Tensor) -> Evaluate:
@@ -122,7 +123,7 @@ class Objective:
             ones = torch.ones(len(rows), device=group.device)
             each = torch.stack([ones if weights is None else weights[name] for name in observed], 1)
             return self._penalised(self.engine(group, distance, observed, labels, each))
-        chosen = next((term.of(observed) for term in self.terms if isinstance(term, Entries)), None)
+        chosen = next((term.of(observed) for term in self._of(Entries)), None)
         observed = {name: laid_out(value) for name, value in observed.items()}
         made = None if self.mechanism is None else self.mechanism(observed)
         observed = _kept(observed, chosen)
@@ -158,7 +159,7 @@ class Objective:
         group, distance = self.group, self.distance
         if group.precision != "float32":
             raise Unfit("attack: optimiser: cma-es takes precision: float32")
-        if distance.whole or group.steps or any(isinstance(t, Entries | Penalty) for t in self.terms):
+        if self.partial or self._of(Penalty) or distance.whole or group.steps:
             raise Unfit(
                 "attack: optimiser: cma-es takes distances of products and one batch (set objective: "
                 "[squares] and updates: one-batch)"

@@ -6,22 +6,18 @@ gradient of the client's samples points along the whole update more closely than
 own, so the trials run one after another.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from leakbench.attacks.matching.parameterisation import Unknowns, free
+from leakbench.attacks.matching.parameterisation import Unknowns
 from leakbench.attacks.matching.received import received
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.errors import Unfit
 from leakbench.base.tensors import Tensors, over
 from leakbench.networks.per_trial import hidden
 
-# The name of the unknown for the place between w_0 (0) and w_T (1).
-PLACE = "place"
-# A function that puts unknowns back into their range, in place.
-Project = Callable[[Tensors], None]
+# The unknowns beside the images: the place between w_0 (0) and w_T (1), and how a curve is bent.
+PLACE, _BENT = "place", "bent."
 
 
 def moved(group: Group, rows: Tensor) -> Tensors:
@@ -34,14 +30,13 @@ def moved(group: Group, rows: Tensor) -> Tensors:
 
 
 def surrogate_unknowns(
-    group: Group,
-    images: Tensors,
-    way: Tensors,
-    weights: Callable[[Tensors, Tensor], Tensors],
-    boxed: bool,
-    project: Project,
+    group: Group, images: Tensors, boxed: bool, place: float, share: float, reach: float = 0.0
 ) -> Unknowns:
-    """Return unknowns that hold images and, beside them, what determines the surrogate weights."""
+    """Return unknowns that hold images and, beside them, what determines the surrogate weights.
+
+    Those are a place on the line from w_0 to w_T. With `reach` above 0, they are a place on a curve and how
+    the curve is bent.
+    """
     if group.observation.kind != "model":
         raise Unfit(
             "attack: unknowns: surrogate weights lie on the way to a client's new weights, and it sent a "
@@ -54,30 +49,31 @@ def surrogate_unknowns(
             "attack: unknowns: surrogate weights need all that a client returned, and some are hidden (set "
             "unknowns: dummies)"
         )
-    if boxed:
-        group.clip(images)
+    sent = dict(group.model.named_parameters())
+    bent = list(sent) if reach else []
+    start = images | {PLACE: torch.full((group.trials,), place / share, device=group.device)}
+    start |= {_BENT + name: sent[name].new_zeros(group.trials, *sent[name].shape) for name in bent}
 
     def dummies(unknowns: Tensors, rows: Tensor) -> Tensors:
-        return {name: unknowns[name] for name in images} | weights(unknowns, rows)
-
-    def back(unknowns: Tensors) -> None:
-        for move in (group.clip if boxed else free, project):
-            move(unknowns)
-
-    return Unknowns(images | way, dummies, project=back, weighs=True)
-
-
-def on_line(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> tuple[Tensor, Tensors]:
-    """Return each trial's place on the line from w_0 to w_T, and the weights there."""
-    place = unknowns[PLACE] * share
-    sent = dict(group.model.named_parameters())
-    return place, {name: sent[name] + over(place, by) * by for name, by in moved(group, rows).items()}
-
-
-def placed(group: Group, place: float, share: float) -> tuple[Tensors, Project]:
-    """Return the first unknown of the place, and a function that keeps it between w_0 and w_T."""
+        way, t = moved(group, rows), unknowns[PLACE] * share
+        weights = {name: sent[name] + over(t, by) * by for name, by in way.items()}
+        away = 2 * t * (1 - t) * share
+        for name in bent:
+            weights[name] = weights[name] + over(away * _size(way[name]), way[name]) * unknowns[_BENT + name]
+        return {name: unknowns[name] for name in images} | weights
 
     def project(unknowns: Tensors) -> None:
+        if boxed:
+            group.clip(unknowns)
         unknowns[PLACE].clamp_(0, 1 / share)
+        for name in bent:
+            own = unknowns[_BENT + name]
+            own.mul_(over((reach / (_size(own) * share)).clamp_max(1), own))
 
-    return {PLACE: torch.full((group.trials,), place / share, device=group.device)}, project
+    if boxed:
+        group.clip(images)
+    return Unknowns(start, dummies, project=project, weighs=True)
+
+
+def _size(value: Tensor) -> Tensor:
+    return value.flatten(1).square().mean(1).sqrt()

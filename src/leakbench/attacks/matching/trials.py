@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from leakbench.attacks.matching.engines.fixed_convolution import fix_convolutions
 from leakbench.attacks.matching.engines.gradients import engines_fit, gradients, gradients_at
 from leakbench.attacks.matching.labelling import known_labels
-from leakbench.attacks.matching.local_epochs import Updates, merged, taken_for
+from leakbench.attacks.matching.local_epochs import Updates, merged, simulated_update, taken_for
 from leakbench.attacks.matching.loop import DIVERGED, Outcome, Schedule, traced
 from leakbench.attacks.matching.received import as_gradient, noise_images, received
-from leakbench.attacks.matching.simulation import simulated_update
 from leakbench.base.errors import Unfit
 from leakbench.base.tensors import Tensors
 from leakbench.networks.layers import normalisation
@@ -137,15 +135,11 @@ class Group:
     def observed(self, trials: Tensor) -> Tensors:
         """Read what was observed for `trials` [n]: parameter → [n, *shape]."""
         rounds = self.rounds[trials // self.restarts]
-        found = {
-            name: received(self.observation, name, rounds, self.client).to(self.device)
-            for name in [*self.names, *self.nuisance.beside]
-        }
-        return (
-            found
-            if self.steps
-            else {n: as_gradient(self.observation, v, self.batch) for n, v in found.items()}
-        )
+        found = {}
+        for name in [*self.names, *self.nuisance.beside]:
+            value = received(self.observation, name, rounds, self.client).to(self.device)
+            found[name] = value if self.steps else as_gradient(self.observation, value, self.batch)
+        return found
 
     def caused(self, images: Tensor, labels: Tensor, trials: Tensor, dummies: Tensors) -> Tensors:
         """Return what `observed` would be if the dummies were the private images."""
@@ -160,6 +154,23 @@ class Group:
         found = {name: value.to(images.dtype) for name, value in found.items()}
         slopes = {name: found.pop(name) for name in hidden(self.model)}
         return found | self.nuisance.gradients(trials, dummies, slopes)
+
+    def gap(self, dummies: Tensors, chunk: int) -> Tensor:
+        """Return the mean squared difference between the gradients that dummies cause and those observed.
+
+        The measure is the same for all attacks, whatever they minimise. chunk: how many trials run together.
+        """
+        found = []
+        for rows in torch.arange(self.trials).split(chunk):
+            own = {name: value[rows].to(self.device) for name, value in dummies.items()}
+            images = self.to_pixels(own["images"]).requires_grad_()
+            labels = own["labels"].softmax(2) if self.labels is None else self.labels[rows]
+            mine = self.caused(images, labels, rows, own)
+            squares = [
+                (mine[name].detach() - o).square().flatten(1) for name, o in self.observed(rows).items()
+            ]
+            found.append(torch.cat(squares, 1).mean(1).cpu())
+        return torch.cat(found)
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Draw the first images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
@@ -204,15 +215,14 @@ def groups(
     """Yield the groups of an observation. Each (round, client) is in one of them."""
     shape = observation.network["shape"]
     first: nn.Module | None = None
-    for origin in np.unique(observation.origin):
-        model = observation.model(int(origin)).requires_grad_(False)
+    for origin, rounds in observation.by_model():
+        model = observation.model(origin).requires_grad_(False)
         model = model.to(observation.work.device).to(memory_format=torch.channels_last)
         fix_convolutions(model)
         batch = max(observation.clients)
         engines_fit(model, torch.Size([batch, shape[2], shape[0], shape[1]]), like=first)
         first = first or model
         mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
-        rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
         for client, batch in enumerate(observation.clients):
             known = known_labels(observation, client, rounds, model)
             taken = taken_for(observation, batch, updates)
@@ -225,7 +235,7 @@ def groups(
                 observation=observation,
                 model=model,
                 client=client,
-                origin=int(origin),
+                origin=origin,
                 rounds=rounds,
                 restarts=restarts,
                 labels=known,
@@ -244,44 +254,47 @@ class Collected:
     """The reconstruction of an observation, filled group by group."""
 
     def __init__(self, observation: Observation, schedule: Schedule) -> None:
-        shape = observation.network["shape"]
+        rows, columns, channels = observation.network["shape"]
         lead = (observation.rounds, len(observation.clients))
-        count, points = max(observation.clients), traced(schedule.iterations)
-        images = torch.zeros(*lead, count, shape[2], shape[0], shape[1])
-        self.found = Reconstruction(
-            images=images,
-            usable=torch.zeros(*lead, count, dtype=torch.bool),
-            iterations=schedule.iterations,
-            labels=torch.full((*lead, count), -1),
-            diverged=torch.zeros(lead, dtype=torch.bool),
-            losses=torch.full((*lead, len(points)), torch.nan),
-            traced=torch.tensor(points),
-            snapshots=images.new_zeros(len(schedule.kept), *images.shape),
-            snapshot_iterations=torch.tensor(schedule.kept, dtype=torch.int64),
-            gap=torch.full(lead, torch.nan),
-            snapshot_gaps=torch.full((len(schedule.kept), *lead), torch.nan),
+        every = (*lead, max(observation.clients))
+        self.schedule, self.points = schedule, torch.tensor(traced(schedule.iterations))
+        self.images = torch.zeros(*every, channels, rows, columns)
+        self.usable, self.labels = torch.zeros(every, dtype=torch.bool), torch.full(every, -1)
+        self.diverged, self.gap = torch.zeros(lead, dtype=torch.bool), torch.full(lead, torch.nan)
+        self.losses = torch.full((*lead, len(self.points)), torch.nan)
+        self.snapshots = self.images.new_zeros(len(schedule.kept), *self.images.shape)
+        self.snapshot_gaps = torch.full((len(schedule.kept), *lead), torch.nan)
+
+    @property
+    def found(self) -> Reconstruction:
+        return Reconstruction(
+            images=self.images,
+            usable=self.usable,
+            iterations=self.schedule.iterations,
+            labels=self.labels,
+            diverged=self.diverged,
+            losses=self.losses,
+            traced=self.points,
+            snapshots=self.snapshots,
+            snapshot_iterations=torch.tensor(self.schedule.kept, dtype=torch.int64),
+            gap=self.gap,
+            snapshot_gaps=self.snapshot_gaps,
         )
 
     def add(self, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
         """Keep, of each update's restarts, the one with the lowest final loss."""
-        found, part = self.found, (group.rounds, group.client)
-        assert found.labels is not None
-        assert found.diverged is not None
-        assert found.losses is not None
-        assert found.snapshots is not None
-        assert found.gap is not None
-        assert found.snapshot_gaps is not None
+        part = (group.rounds, group.client)
+        own = (*part, slice(0, group.samples))
         final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
         best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
-        own = (*part, slice(0, group.samples))
-        found.images[own] = merged(group.shown(outcome.unknowns["images"][best]), group.epochs)
-        found.usable[own] = True
-        found.diverged[part] = outcome.status[best] == DIVERGED
+        self.images[own] = merged(group.shown(outcome.unknowns["images"][best]), group.epochs)
+        self.usable[own] = True
+        self.diverged[part] = outcome.status[best] == DIVERGED
         known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
-        found.labels[own] = known.cpu()[best, : group.samples]
-        found.gap[part] = gap(outcome.unknowns)[best]
-        for place in range(len(found.snapshots)):
+        self.labels[own] = known.cpu()[best, : group.samples]
+        self.gap[part] = gap(outcome.unknowns)[best]
+        for place in range(len(self.snapshots)):
             kept = {name: value[place] for name, value in outcome.snapshots.items()}
-            found.snapshots[(place, *own)] = merged(group.shown(kept["images"][best]), group.epochs)
-            found.snapshot_gaps[(place, *part)] = gap(kept)[best]
-        found.losses[part] = outcome.losses[:, best].T
+            self.snapshots[(place, *own)] = merged(group.shown(kept["images"][best]), group.epochs)
+            self.snapshot_gaps[(place, *part)] = gap(kept)[best]
+        self.losses[part] = outcome.losses[:, best].T

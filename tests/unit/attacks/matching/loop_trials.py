@@ -2,17 +2,17 @@
 bit."""
 
 from collections.abc import Callable
+from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from trial_networks import CLASSES, group, ones, terms
 
-from leakbench.attacks.matching import loop
-from leakbench.attacks.matching.loop import Outcome
+from leakbench.attacks.matching.loop import Outcome, Schedule, match
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
 from leakbench.attacks.matching.optimisers.adam import Adam
+from leakbench.base.processes.workers import Work
 from leakbench.networks import victims
 
 TRIALS = 5
@@ -22,19 +22,19 @@ def nothing(unknowns: dict[str, Tensor]) -> None:
     pass
 
 
-def bowls(broken: dict[int, int] | None = None) -> Callable[[Tensor], Evaluate]:
-    """Return bowls, trial t's around t; `broken` maps a trial to the distance from its start where the loss
-    ends."""
+def bowls(lost: dict[int, int] | None = None, value: float = torch.nan) -> Callable[[Tensor], Evaluate]:
+    """Return bowls, trial t's around t; `lost` maps a trial to the distance from its start, in steps, from
+    which on its loss is `value`."""
     targets = torch.arange(TRIALS, dtype=torch.float64)
 
     def evaluate(rows: Tensor) -> Evaluate:
         def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             away = unknowns["x"] - targets[rows][:, None]
-            losses = away.square().sum(1)
-            for trial, distance in (broken or {}).items():
-                lost = (rows == trial) & (unknowns["x"] + 1).abs().amax(1).gt(distance / 10 - 0.01)
-                losses = torch.where(lost, torch.nan, losses)
-            return losses, {"x": 2 * away}
+            losses, moves = away.square().sum(1), 2 * away
+            for trial, distance in (lost or {}).items():
+                gone = (rows == trial) & (unknowns["x"] + 1).abs().amax(1).gt(distance / 10 - 0.01)
+                losses, moves = torch.where(gone, value, losses), torch.where(gone[:, None], torch.nan, moves)
+            return losses, {"x": moves}
 
         return evaluated
 
@@ -48,6 +48,14 @@ def start() -> dict[str, Tensor]:
 def steady() -> Optimiser:
     """Return an optimiser that moves every coordinate by a tenth of one towards its end."""
     return Adam(0.1, 1000, True, False)
+
+
+def matched(
+    schedule: Schedule, chunk: int = TRIALS, evaluate: Callable[[Tensor], Evaluate] | None = None,
+    project: Callable[[dict[str, Tensor]], None] = nothing, work: Work | None = None, **more: Any,
+) -> Outcome:  # fmt: skip
+    """Return what becomes of five trials in bowls, by steady steps."""
+    return match(start(), evaluate or bowls(), steady, project, schedule, chunk, work, **more)
 
 
 def same(one: Outcome, two: Outcome) -> None:
@@ -67,24 +75,14 @@ def lenet(known: bool = False, dtype: torch.dtype = torch.float32) -> tuple[dict
     images = torch.rand(TRIALS, 1, 3, 16, 16, dtype=dtype)
     of = group(model, images, torch.randint(0, CLASSES, (TRIALS, 1)), known)
     drawn = of.draw("normal", torch.Generator().manual_seed(1))
-    return {name: value.to(dtype) for name, value in drawn.items()}, Objective(
-        of, terms("squares", ones, 0.01)
-    )
+    objective = Objective(of, terms("squares", ones, 0.01))
+    return {name: value.to(dtype) for name, value in drawn.items()}, objective
 
 
-class Killed(Exception):
-    pass
-
-
-def due_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
-
-
-def killing(
-    evaluate: Callable[[Tensor], Evaluate], after: int
-) -> tuple[Callable[[Tensor], Evaluate], list[int]]:
-    """Return `evaluate` that raises Killed after `after` calls, and the list of its calls."""
-    calls: list[int] = []
+def counted(
+    evaluate: Callable[[Tensor], Evaluate], calls: list[int], after: int = 10**9, fault: type = Exception
+) -> Callable[[Tensor], Evaluate]:
+    """Return `evaluate` that notes the size of each of its calls, and raises a fault after some of them."""
 
     def made(rows: Tensor) -> Evaluate:
         inner = evaluate(rows)
@@ -92,9 +90,9 @@ def killing(
         def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             calls.append(len(rows))
             if len(calls) > after:
-                raise Killed
+                raise fault
             return inner(unknowns)
 
         return evaluated
 
-    return made, calls
+    return made

@@ -1,28 +1,32 @@
-"""Engines that take whole derivatives are compared with plain autograd before an attack trusts them."""
+"""Engines that take whole derivatives are chosen where they pay, and compared with plain autograd first."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from trial_networks import CLASSES, SHAPE, group, network, ones, terms
+from trial_networks import CLASSES, SHAPE, group, met, network, ones, terms
 
 from leakbench.attacks.matching.composition import Composition
 from leakbench.attacks.matching.engines import gradients
-from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.engines.layers import RULES
 from leakbench.attacks.matching.engines.own_gradient import OwnGradient
-from leakbench.attacks.matching.engines.shared_weights import SharedWeights
+from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
 from leakbench.attacks.matching.trials import Group
+from leakbench.base.processes.workers import Work
 
-RESNET = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
+RESNET: tuple[str, dict[str, Any]] = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
 FROZEN, BATCHED = {"derivative": "frozen"}, {"precision": "bfloat16"}
 
 
-def trials() -> Group:
+def trials(known: bool = True) -> Group:
+    """Return two trials on a small ResNet, whose gradients are known to be autograd's or not."""
+    model = met(*RESNET) if known else network(*RESNET)
     images = torch.rand(2, 1, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    return group(network(*RESNET), images, torch.zeros(2, 1, dtype=torch.int64))
+    return group(model, images, torch.zeros(2, 1, dtype=torch.int64))
 
 
 def engine(of: Group, how: dict[str, Any]) -> Any:
@@ -30,41 +34,52 @@ def engine(of: Group, how: dict[str, Any]) -> Any:
     return composed.objective_of(of).engine
 
 
-@pytest.mark.parametrize(("how", "expected"), [(FROZEN, FrozenDifference), (BATCHED, SharedWeights)])
+@pytest.mark.parametrize(
+    ("how", "device", "expected"),
+    [
+        (FROZEN, "cpu", FrozenDifference),
+        (BATCHED, "cpu", SharedWeights),
+        ({}, "cpu", None),
+        # A GPU takes batches in place of differences.
+        (FROZEN, "cuda:0", SharedWeights),
+        ({}, "cuda:0", None),
+    ],
+)
 def test_an_engine_that_agrees_is_used_and_draws_on_nobodys_chance(
-    how: dict[str, Any], expected: type, capsys: pytest.CaptureFixture[str]
+    how: dict[str, Any], device: str, expected: type | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of, before = trials(), torch.get_rng_state()
+    of = replace(of, observation=replace(of.observation, work=Work(device=device)))
     assert engine(of, how) is expected
     assert torch.equal(torch.get_rng_state(), before)
     assert not capsys.readouterr().err
 
 
+def more(value: Any) -> Any:
+    """Return tensors that are a tenth larger."""
+    if isinstance(value, dict):
+        return {name: more(each) for name, each in value.items()}
+    return 1.1 * value if isinstance(value, Tensor) else value
+
+
 @pytest.mark.parametrize(
-    ("how", "where"),
+    ("how", "where", "wrong"),
     [
-        (FROZEN, (FrozenDifference, "one")),
-        (BATCHED, (SharedWeights, "rates")),
-        (BATCHED, (OwnGradient, "back")),
+        (FROZEN, (FrozenDifference, "one"), lambda found: (found[0], more(found[1]))),
+        (BATCHED, (SharedWeights, "rates"), lambda found: (more(found[0]), found[1])),
+        (BATCHED, (OwnGradient, "back"), more),
     ],
 )
 def test_an_engine_that_is_off_is_left_with_one_line(
     how: dict[str, Any],
     where: tuple[type, str],
+    wrong: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     right = getattr(*where)
-
-    def more(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return 1.1 * value
-        if isinstance(value, dict):
-            return {name: more(each) for name, each in value.items()}
-        return (value[0], more(value[1])) if where[1] == "one" else (more(value[0]), value[1])
-
-    monkeypatch.setattr(*where, lambda *given: more(right(*given)))
-    of = trials()
+    monkeypatch.setattr(*where, lambda *given: wrong(right(*given)))
+    of = trials(known=False)
     assert engine(of, how) is None
     assert engine(of, how) is None
     assert capsys.readouterr().err.count("exact derivatives without") == 1
@@ -72,66 +87,86 @@ def test_an_engine_that_is_off_is_left_with_one_line(
 
 def test_an_engine_that_is_off_only_without_zeros_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """No gradient passes a last layer of zeros, so an error in the layers before it does not show."""
-    of, right, stir = trials(), SharedWeights.rates, gradients._stir
+    of, right, stir = trials(known=False), SharedWeights.rates, gradients._stir
     moved: list[nn.Module] = []
     nn.init.zeros_(list(of.model.parameters())[-2])
-
-    def stirred(model: nn.Module) -> None:
-        moved.append(model)
-        stir(model)
 
     def off(*given: Any) -> tuple[Tensor, Any]:
         rate, others = right(*given)
         return (1.1 if moved else 1) * rate, others
 
-    monkeypatch.setattr(gradients, "_stir", stirred)
+    monkeypatch.setattr(gradients, "_stir", lambda model: (moved.append(model), stir(model)))
     monkeypatch.setattr(SharedWeights, "rates", off)
     assert engine(of, BATCHED) is None
     assert list(of.model.parameters())[-2].eq(0).all()
 
 
-def test_the_derivative_of_the_loss_in_the_images_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Differences take it back through the first layer, which gradients alone do not."""
-    known = RULES[nn.Conv2d]
-    assert known.link
-    right = known.link.backward
-
-    def off(layer: nn.Conv2d, kept: Any, read: torch.Size, slope: Tensor) -> Tensor:
-        return right(layer, kept, read, slope) * (1.1 if layer.in_channels == SHAPE[1] else 1)
-
-    monkeypatch.setitem(RULES, nn.Conv2d, known._replace(link=known.link._replace(backward=off)))
-    assert not engines_fit(network("lenet_dlg", {}), SHAPE)
+def slope_of_images(right: Any) -> Any:
+    """Return a rule's way back with an error in the first layer alone, which gradients do not show."""
+    return lambda layer, kept, read, slope: (
+        right(layer, kept, read, slope) * (1.1 if getattr(layer, "in_channels", 0) == SHAPE[1] else 1)
+    )
 
 
-@pytest.mark.parametrize("layer", [nn.Conv2d, nn.Linear])
-def test_the_two_factors_of_a_weight_gradient_are_compared_too(
-    layer: type, monkeypatch: pytest.MonkeyPatch
+def first_factor(right: Any) -> Any:
+    return lambda *given: (1.1 * right(*given)[0], right(*given)[1])
+
+
+@pytest.mark.parametrize(
+    ("layer", "part", "off"),
+    [
+        (nn.Conv2d, "backward", slope_of_images),
+        (nn.Conv2d, "operands", first_factor),
+        (nn.Linear, "operands", first_factor),
+    ],
+)
+def test_what_differences_and_products_take_beside_gradients_is_compared_too(
+    layer: type, part: str, off: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = RULES[layer]
-    assert known.operands
-    right = known.operands
-
-    def off(*given: Any) -> tuple[Tensor, Tensor]:
-        x, slope = right(*given)
-        return 1.1 * x, slope
-
-    monkeypatch.setitem(RULES, layer, known._replace(operands=off))
+    where = known.link if part == "backward" else known
+    assert where is not None
+    changed: Any = where._replace(**{part: off(getattr(where, part))})
+    monkeypatch.setitem(RULES, layer, known._replace(link=changed) if part == "backward" else changed)
     assert not engines_fit(network("lenet_dlg", {}), SHAPE)
 
 
-def test_norms_of_the_batch_are_compared_trial_by_trial() -> None:
+def test_norms_of_the_batch_are_compared_trial_by_trial_and_lie_in_no_batch() -> None:
     torch.manual_seed(0)
     norms = (nn.BatchNorm2d(3, track_running_stats=False) for _ in range(10))
     blocks = (nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), norm, nn.ReLU()) for norm in norms)
     model = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(3 * 64, CLASSES)).double().eval()
     of = group(model, torch.rand(2, 2, 3, 8, 8, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.int64))
     assert engine(of, FROZEN) is FrozenDifference
+    assert not fits(model, of.shape)
 
 
-@torch.no_grad()
-def test_a_network_is_met_where_nothing_else_is_differentiated() -> None:
-    model = network("lenet_dlg", {}).requires_grad_(False)
-    assert engines_fit(model, torch.Size([1, 3, 32, 32]))
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [([nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)], True), ([nn.Conv2d(3, 4, 2, dilation=2)], False)],
+)
+def test_dilated_convolutions_lie_in_no_batch(layers: list[nn.Module], expected: bool) -> None:
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(4 * 36, CLASSES)).eval()
+    assert fits(model, torch.Size([2, 3, 8, 8])) == expected
+
+
+class Absolute(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.abs())
+
+
+@pytest.mark.parametrize(
+    ("kind", "rectify", "right"),
+    [(nn.Sequential, nn.ReLU, True), (nn.Sequential, nn.ReLU6, False), (Absolute, nn.ReLU, False)],
+)
+def test_differences_serve_where_every_kink_is_seen(
+    kind: type[nn.Sequential], rectify: Any, right: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), rectify()) for _ in range(10)]
+    model = kind(nn.Conv2d(3, 4, 3), *layers, nn.Flatten(), nn.Linear(4 * 36, 3)).requires_grad_(False)
+    assert pays(model, torch.Size([1, 3, 8, 8])) == right
+    assert ("exact second derivatives" in capsys.readouterr().err) != right
 
 
 class Twice(nn.Module):
@@ -147,17 +182,16 @@ class Twice(nn.Module):
         return self.head(x.flatten(1))
 
 
-def test_a_last_layer_of_zeros_does_not_hide_that_an_engine_is_wrong() -> None:
+# Also where nothing else is differentiated.
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("make", "fit"), [(Twice, False), (lambda: network("lenet_dlg", {}), True)], ids=["twice", "lenet"]
+)
+def test_a_last_layer_of_zeros_hides_no_error_and_does_no_harm(make: Any, fit: bool) -> None:
     """All other gradients are zero then, until a step of the client has moved the last layer."""
     torch.manual_seed(0)
-    model = Twice().double()
-    nn.init.zeros_(model.head.weight)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert not engines_fit(model, SHAPE)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_a_last_layer_of_zeros_does_no_harm() -> None:
-    model = network("lenet_dlg", {})
+    model = make().double()
     nn.init.zeros_(list(model.parameters())[-2])
-    assert engines_fit(model, SHAPE)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert engines_fit(model, SHAPE) == fit
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

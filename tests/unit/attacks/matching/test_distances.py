@@ -36,26 +36,20 @@ def flat(tensors: dict[str, Tensor], trial: int) -> np.ndarray:
 WEIGHTS = torch.tensor([[1.0, 1.0, 1.0], [1.0, 5.0, 0.0], [0.5, 2.0, 9.0]], dtype=torch.float64)
 
 
-def by_coordinate(trial: int) -> np.ndarray:
+def test_distances_are_numpys_and_scipys_with_weights_and_terms_are_added() -> None:
+    found, observed = drawn(0), drawn(1)
+    got = {name: value(name, found, observed, WEIGHTS) for name in NAMES}
     sizes = [int(np.prod(shape)) for shape in SHAPES.values()]
-    return np.repeat(WEIGHTS[trial].numpy(), sizes)
-
-
-def test_squares_are_the_weighted_sum_of_squared_differences() -> None:
-    found, observed = drawn(0), drawn(1)
-    got = value("squares", found, observed, WEIGHTS)
     for trial in range(TRIALS):
-        gap = flat(found, trial) - flat(observed, trial)
-        assert float(got[trial]) == pytest.approx(float((by_coordinate(trial) * gap**2).sum()), rel=1e-12)
-
-
-def test_norm_is_the_root_of_squares_and_terms_are_added() -> None:
-    found, observed = drawn(0), drawn(1)
-    squares, norm, both = (
-        value(name, found, observed, WEIGHTS) for name in ("squares", "norm", "squares+norm")
-    )
-    torch.testing.assert_close(norm, squares.sqrt(), rtol=1e-12, atol=0)
-    torch.testing.assert_close(both, squares + norm, rtol=1e-12, atol=0)
+        weights, mine, theirs = (
+            np.repeat(WEIGHTS[trial].numpy(), sizes),
+            flat(found, trial),
+            flat(observed, trial),
+        )
+        squares = float((weights * (mine - theirs) ** 2).sum())
+        expected = {"squares": squares, "norm": squares**0.5, "cosine": cosine(mine, theirs, weights)}
+        for name, each in got.items():
+            assert float(each[trial]) == pytest.approx(sum(expected[n] for n in name.split("+")), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +74,7 @@ def test_the_norm_has_no_slope_where_gradients_are_equal() -> None:
     assert all(each.grad is not None and not each.grad.any() for each in found.values())
 
 
-def test_sliced_wasserstein_sees_points_and_not_their_order() -> None:
+def test_sliced_wasserstein_sees_points_and_not_their_order_and_in_one_dimension_sorted_values() -> None:
     found, observed = drawn(0), drawn(1)
     shuffled = {name: each[:, torch.randperm(each.shape[1])] for name, each in observed.items()}
     distance = distance_of("wasserstein")
@@ -88,14 +82,9 @@ def test_sliced_wasserstein_sees_points_and_not_their_order() -> None:
     torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
     assert distance.whole(observed, shuffled).abs().max() < 1e-14
     assert (one > 0.1).all()
-
-
-def test_sliced_wasserstein_in_one_dimension_is_scipys_over_sorted_values() -> None:
-    one, other = torch.randn(1, 50, dtype=torch.float64), torch.randn(1, 50, dtype=torch.float64)
-    distance = distance_of("wasserstein")
-    found = float(distance.whole({"bias": one}, {"bias": other}))
-    gaps = np.sort(one[0].numpy()) - np.sort(other[0].numpy())
-    assert found == pytest.approx(float(np.sqrt((gaps**2).sum())), rel=1e-12)
+    mine, theirs = (np.sort(each["bias"][0].numpy()) for each in (found, observed))
+    line = float(distance.whole(*({"bias": each["bias"][:1]} for each in (found, observed))))
+    assert line == pytest.approx(float(np.sqrt(((mine - theirs) ** 2).sum())), rel=1e-12)
 
 
 def test_sliced_wasserstein_of_single_points_is_their_distance_on_average() -> None:
@@ -118,14 +107,6 @@ def test_the_derivative_of_sliced_wasserstein_passes_gradcheck() -> None:
     expected = torch.autograd.grad(loss(*leaves).sum(), leaves)
     for slope, other in zip(slopes.values(), expected, strict=True):
         torch.testing.assert_close(slope, other, rtol=1e-12, atol=0)
-
-
-def test_cosine_is_scipys_with_weights() -> None:
-    found, observed = drawn(0), drawn(1)
-    got = value("cosine", found, observed, WEIGHTS)
-    for trial in range(TRIALS):
-        expected = cosine(flat(found, trial), flat(observed, trial), by_coordinate(trial))
-        assert float(got[trial]) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,11 +15,14 @@ from torch.nn.functional import cross_entropy
 from trial_networks import SHAPE, VICTIMS, distance_of, group, met, network
 
 from leakbench.attacks.matching.engines import gradients as module
+from leakbench.attacks.matching.engines import own_gradient
 from leakbench.attacks.matching.engines.chain import chain
 from leakbench.attacks.matching.engines.fixed_convolution import fix_convolutions
 from leakbench.attacks.matching.engines.frozen import FrozenDifference
 from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
 from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
+from leakbench.attacks.matching.engines.layers import RULES
+from leakbench.attacks.matching.engines.layers.rule import Link
 from leakbench.attacks.matching.engines.own_gradient import OwnGradient
 from leakbench.attacks.matching.engines.own_products import OwnProducts
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
@@ -47,45 +50,63 @@ def expected(model: nn.Module, images: Tensor, labels: Tensor) -> Tensors:
     return dict(zip(own, found, strict=True))
 
 
+def apart(distance: str, g: Tensors, o: Tensors, weights: Tensors) -> Tensor:
+    """Return the distance of a gradient g from the observed one, with a weight for each parameter."""
+
+    def product(a: Tensors, b: Tensors) -> Tensor:
+        return torch.stack([w * (a[name] * b[name]).sum() for name, w in weights.items()]).sum()
+
+    if distance == "squares":
+        gap = {name: g[name] - o[name] for name in o}
+        return product(gap, gap)
+    return 1 - product(g, o) / (product(g, g) * product(o, o)).sqrt()
+
+
 def agree(found: Tensor, wanted: Tensor, scale: float, tolerance: float, what: str) -> None:
     assert found.shape == wanted.shape
-    apart, whole = (float(value.norm().detach()) for value in (found - wanted, wanted))
+    off, whole = (float(value.norm().detach()) for value in (found - wanted, wanted))
     # Where no gradient comes through, all that is compared is zero.
-    assert apart <= tolerance * max(whole, NOTHING * scale), f"{what}: {apart:.2g} of {whole:.2g}"
+    assert off <= tolerance * max(whole, NOTHING * scale), f"{what}: {off:.2g} of {whole:.2g}"
 
 
 def holds(
-    model: nn.Module, images: Tensor, labels: Tensor, tolerance: float = 1e-7, plain: nn.Module | None = None
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    distance: str = "cosine",
+    tolerance: float = 1e-7,
+    plain: nn.Module | None = None,
 ) -> None:
-    """Compare what every engine computes with autograd: gradients, products, and the derivatives of a cosine
-    distance of gradients.
+    """Compare what every engine computes with autograd: gradients, products, and derivatives of a distance.
 
     labels: [trials, batch] classes, or [trials, batch, classes] logits, which are unknowns as the images are.
     plain: the same network in torch's own layers, of which autograd's derivatives are taken.
     """
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     sought = {"images": images.clone().requires_grad_()}
     if labels.is_floating_point():
         sought["labels"] = labels = labels.clone().requires_grad_()
     images = sought["images"]
     wanted = [expected(plain or model, x, y) for x, y in zip(images, labels, strict=True)]
-    observed = {n: torch.randn_like(v) * v.detach().square().mean().sqrt() for n, v in wanted[0].items()}
+    observed, other = (
+        {n: torch.randn_like(v) * v.detach().square().mean().sqrt() for n, v in wanted[0].items()}
+        for _ in range(2)
+    )
+    weights = {name: torch.rand((), dtype=torch.double) + 0.5 for name in observed}
     found, losses = gradients(model, images, told(labels))
     for loss, x, y in zip(losses, images, labels, strict=True):
         assert loss.item() == pytest.approx(cross_entropy((plain or model)(x), told(y)).item(), rel=1e-12)
     assert list(found) == list(observed)
-
-    def cosine(g: Tensors) -> Tensor:
-        flat, o = (torch.cat([v.flatten() for v in each.values()]) for each in (g, observed))
-        return flat @ o / flat.norm()
-
     scale = max(float(v.detach().norm()) for each in wanted for v in each.values())
     for trial, each in enumerate(wanted):
         for name, value in each.items():
             agree(found[name][trial], value, scale, tolerance, name)
-    cosines = [cosine({n: v[t] for n, v in found.items()}) for t in range(len(images))]
+    values = [
+        apart(distance, {n: v[t] for n, v in found.items()}, observed, weights) for t in range(len(images))
+    ]
     ours, theirs = (
         dict(zip(sought, torch.autograd.grad(torch.stack(each).sum(), list(sought.values())), strict=True))
-        for each in (cosines, [cosine(each) for each in wanted])
+        for each in (values, [apart(distance, each, observed, weights) for each in wanted])
     )
     for name, value in theirs.items():
         agree(ours[name], value, float(value.norm()), 10 * tolerance, f"the derivative in {name}")
@@ -93,40 +114,61 @@ def holds(
     for name, value in found.items():
         agree(again[name], value.detach(), scale, tolerance, f"{name} by weights that replace the model's")
     images, labels = images.detach(), labels.detach()
-    engines_hold(model, images, labels, observed, theirs, tolerance)
-    rows = {n: rows_of(v[None]) for n, v in observed.items()}
-    owner = torch.zeros(len(images), dtype=torch.int64)
-    products = gradient_products(model, images.clone(), told(labels), rows, owner)
-    for kind, other in (("dot", lambda each: observed), ("mine", lambda each: each)):
-        sums = torch.stack([sum((v * other(each)[n]).sum() for n, v in each.items()) for each in wanted])
-        agree(products[kind], sums.detach().double(), scale**2, 10 * tolerance, kind)
+    engines_hold(model, images, labels, (distance, observed, weights), theirs, tolerance)
+    rows = {n: rows_of(torch.stack([other[n], v])) for n, v in observed.items()}
+    owner = torch.arange(len(images)) % 2
+    each = {n: w.expand(len(images)) for n, w in weights.items()}
+    products = gradient_products(model, images.clone(), told(labels), rows, owner, each)
+    for kind in ("dot", "mine"):
+        seen = [one if kind == "mine" else (other, observed)[t % 2] for t, one in enumerate(wanted)]
+        sums = [
+            sum((w * one[n] * o[n]).sum() for n, w in weights.items())
+            for one, o in zip(wanted, seen, strict=True)
+        ]
+        agree(products[kind], torch.stack(sums).detach().double(), scale**2, 10 * tolerance, kind)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not any(layer._forward_hooks for layer in model.modules())
 
 
 def engines_hold(
-    model: nn.Module, images: Tensor, labels: Tensor, observed: Tensors, cosine: Tensors, tolerance: float
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    seen: tuple[str, Tensors, Tensors],
+    slopes: Tensors,
+    tolerance: float,
 ) -> None:
-    """Compare the engines that take whole derivatives with autograd's derivatives of a cosine, if they serve
-    the model."""
+    """Compare the engines that take whole derivatives with autograd's `slopes` of a distance, if they serve.
+
+    seen: the distance, the observed gradient and the weights of parameters.
+    """
     trials = len(labels)
     if not engines_fit(model, images.shape[1:]) or chain(model) is None:
         return
-    seen = {name: value.expand(trials, *value.shape).contiguous() for name, value in observed.items()}
+    distance, own, weights = seen
+    observed = {name: value.expand(trials, *value.shape).contiguous() for name, value in own.items()}
     known = not labels.is_floating_point()
-    of = group(model, images, labels if known else labels.argmax(2), known, observed=seen)
+    of = group(model, images, labels if known else labels.argmax(2), known, observed=observed)
     unknowns = {"images": (images - of.mean) / of.deviation} | ({} if known else {"labels": labels})
-    length = torch.stack([value.norm() for value in observed.values()]).norm()
-    wanted = {name: -slope / length for name, slope in cosine.items()}
-    wanted["images"] = wanted["images"] * of.deviation
-    given = of, distance_of("cosine"), seen, of.labels, images.new_ones(trials, len(seen))
+    wanted = slopes | {"images": slopes["images"] * of.deviation}
+    each = torch.stack([weights[name] for name in observed]).expand(trials, -1)
+    given = of, distance_of(distance), observed, of.labels, each
+    before = {name: value.clone() for name, value in unknowns.items()}
     found = {"differences": FrozenDifference(*given, scale=SHORT)(unknowns)[1]}
-    for own in (OwnGradient, OwnProducts) if fits(model, images.shape[1:]) else ():
-        with patch.object(SharedWeights, "own", own):
-            found[own.__name__] = SharedWeights(*given)(unknowns)[1]
-    for engine, slopes in found.items():
+    # Gradients that are taken in pieces, too.
+    piece = max(40, max(value.numel() for value in own.values()) // 50)
+    for takes, size in ((OwnGradient, 1 << 16), (OwnGradient, piece), (OwnProducts, piece)):
+        if fits(model, images.shape[1:]):
+            with patch.object(SharedWeights, "own", takes), patch.object(own_gradient, "PIECE", size):
+                found[f"{takes.__name__} by {size}"] = SharedWeights(*given)(unknowns)[1]
+    for engine, derivatives in found.items():
         loose = DIFFERENCE if engine == "differences" else 10 * tolerance
-        assert slopes.keys() == wanted.keys()
+        assert derivatives.keys() == wanted.keys()
+        # An optimiser goes through both in the order of memory.
+        assert derivatives["images"].stride() == unknowns["images"].stride()
         for name, value in wanted.items():
-            agree(slopes[name], value, float(value.norm()), loose, f"{engine}: {name}")
+            agree(derivatives[name], value, float(value.norm()), loose, f"{engine}: {name}")
+    assert all(torch.equal(value, before[name]) for name, value in unknowns.items())
 
 
 def drawn(
@@ -140,22 +182,22 @@ def drawn(
     return images, torch.randint(0, CLASSES, (trials, batch), generator=rng)
 
 
-def made(parts: list[str], flat: bool, seed: int, images: Tensor, labels: Tensor) -> nn.Module | None:
-    """Return a network of parts, or None where they do not fit each other."""
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_alone(part: str) -> None:
+    holds(assembled([part], True), *drawn(2, 2))
+    # As the tape takes it, and with convolutions whose weights have no derivative.
+    plain = assembled([part], False)
+    holds(fix_convolutions(deepcopy(plain)), *drawn(2, 2, soft=CLASSES), "squares", plain=plain)
+
+
+def fitting(parts: list[str], flat: bool, seed: int, images: Tensor, labels: Tensor) -> nn.Module | None:
+    """Return a network of parts, or None where one leaves no image to the next, or one value to a norm."""
     try:
         model = assembled(parts, flat, seed)
         expected(model, images, labels)
     except (RuntimeError, ValueError):
         return None
     return model
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_every_part_alone(part: str) -> None:
-    holds(assembled([part], True), *drawn(2, 2))
-    # As the tape takes it, and with convolutions whose weights have no derivative.
-    plain = assembled([part], False)
-    holds(fix_convolutions(deepcopy(plain)), *drawn(2, 2, soft=CLASSES), plain=plain)
 
 
 @settings(max_examples=30, deadline=None)
@@ -165,21 +207,16 @@ def test_every_part_alone(part: str) -> None:
     st.integers(0, 3),
     st.sampled_from([(2, 1), (2, 2), (1, 3)]),
     st.sampled_from([0, CLASSES]),
+    st.sampled_from(["cosine", "squares"]),
 )
-def test_parts_together(parts: list[str], flat: bool, seed: int, size: tuple[int, int], soft: int) -> None:
+def test_parts_together(
+    parts: list[str], flat: bool, seed: int, size: tuple[int, int], soft: int, distance: str
+) -> None:
     images, labels = drawn(*size, soft=soft)
-    model = made(parts, flat, seed, images[0], labels[0])
-    # Parts that leave no image to the next one, or a single value to a norm, make no network.
+    model = fitting(parts, flat, seed, images[0], labels[0])
+    # Most do: hypothesis ends with an error where it finds too few that do.
     assume(model is not None)
-    holds(model, images, labels)
-
-
-def test_most_parts_fit_each_other() -> None:
-    """Guards the test above, which leaves out what does not fit."""
-    images, labels = drawn(1, 2)
-    pairs = [[one, other] for one in PARTS for other in list(PARTS)[::6]]
-    fitting = [made(pair, True, 0, images[0], labels[0]) is not None for pair in pairs]
-    assert sum(fitting) > 0.8 * len(pairs)
+    holds(model, images, labels, distance)
 
 
 @pytest.mark.parametrize(("name", "parameters"), VICTIMS)
@@ -237,25 +274,57 @@ def test_other_networks_are_no_chain(layer: nn.Module) -> None:
 
 
 def test_weights_may_be_others_than_the_models_own() -> None:
-    """Buffers stay the model's, and so do its own weights once the gradients are taken."""
+    """Buffers stay the model's."""
     model, other = (network("resnet20_4", {"width": 2}, seed=seed).requires_grad_(False) for seed in (0, 9))
     images, labels = drawn(2, 2, 32, 3)
     other.load_state_dict(dict(other.named_parameters()) | dict(model.named_buffers()))
-    before = {name: value.clone() for name, value in model.state_dict().items()}
     found, _ = gradients(model, images.requires_grad_(), labels, weights=dict(other.named_parameters()))
     for trial in range(2):
         for name, value in expected(other, images[trial], labels[trial]).items():
             agree(found[name][trial], value, 1.0, 1e-6, name)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_no_hook_stays_behind() -> None:
+def test_no_hook_stays_behind_a_fault() -> None:
     model = network("lenet_dlg", {}).requires_grad_(False)
-    images, labels = drawn(1, 1, 32, 3)
-    gradients(model, images.requires_grad_(), labels)
+    assert engines_fit(model, SHAPE)
+    images, labels = torch.rand(1, 1, 5, 32, 32, dtype=torch.double), torch.zeros(1, 1, dtype=torch.int64)
     with pytest.raises(RuntimeError):
-        gradients(model, torch.rand(1, 1, 5, 32, 32, dtype=torch.double, requires_grad=True), labels)
+        gradients(model, images, labels, weights=dict(model.named_parameters()))
     assert not any(layer._forward_hooks for layer in model.modules())
+
+
+class Shift(nn.Module):
+    """A registered layer that no product is known of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(CHANNELS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.weight[:, None, None]
+
+
+# It keeps four tensors, as a batch norm does.
+SHIFT = Link(
+    lambda layer, x, trials: (x + layer.weight.repeat(trials)[:, None, None], (x, x, x, x)),
+    lambda layer, kept, read, slope: slope,
+    lambda layer, kept, read, rate, own, trials: (
+        (torch.zeros_like(kept[0]) if rate is None else rate)
+        + (own["weight"].reshape(-1, 1, 1) if own else 0)
+    ),
+    lambda layer, kept, read, slope, moved, rate, own: (
+        torch.zeros_like(kept[0]) if rate is None else 1 * rate
+    ),
+    lambda layer, kept, slope, trials: {"weight": slope.sum((0, 2, 3)).view(trials, -1)},
+)
+
+
+def test_a_layer_without_products_goes_trial_by_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, Shift, RULES[nn.Sigmoid]._replace(link=SHIFT))
+    layers = nn.Conv2d(CHANNELS, CHANNELS, 3), Shift(), nn.Sigmoid(), nn.Flatten()
+    model = nn.Sequential(*layers, nn.Linear(16 * CHANNELS, CLASSES)).double().requires_grad_(False)
+    assert fits(model, torch.Size([2, CHANNELS, SIDE, SIDE]))
+    holds(model, *drawn(3, 2), "squares")
 
 
 class Rule(nn.Linear):

@@ -1,42 +1,16 @@
-"""Products of gradients, their gap, and convolutions whose weights stand still, against autograd's."""
+"""Products of gradients, their gap, and convolutions whose weights stand still."""
 
 from copy import deepcopy
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
-from trial_networks import CLASSES, everything, gradient, group, met, network
+from trial_networks import CLASSES, everything, gradient, group, network
 
 from leakbench.attacks.matching.engines.fixed_convolution import NARROW, fix_convolutions
 from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
-from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
-from leakbench.attacks.matching.gap import gradient_gap
-
-
-@pytest.mark.parametrize(
-    ("module", "parameters", "batch"), [("lenet_dlg", {}, 1), ("resnet20_4", {"width": 4}, 2)]
-)
-def test_products_are_of_each_trials_own_observation_by_its_weights(
-    module: str, parameters: dict[str, Any], batch: int
-) -> None:
-    model = met(module, parameters).requires_grad_(False)
-    rng = torch.Generator().manual_seed(1)
-    images = torch.rand(3, batch, 3, 32, 32, generator=rng, dtype=torch.float64)
-    labels = torch.randint(0, CLASSES, (3, batch), generator=rng)
-    owner = torch.tensor([1, 0, 0])
-    made = {n: g.detach() for n, g in gradients(model, images.clone().requires_grad_(), labels)[0].items()}
-    seen = {n: g[1:] + 0.5 * g[:1] for n, g in made.items()}
-    observed = {n: rows_of(g) for n, g in seen.items()}
-    weights = {n: torch.rand(3, generator=rng, dtype=torch.float64) for n in made}
-    for each in (None, weights):
-        found = gradient_products(model, images.clone(), labels, observed, owner, each)
-        for kind, other in (("mine", made), ("dot", {n: o[owner] for n, o in seen.items()})):
-            expected = sum(
-                (made[n] * other[n]).flatten(1).sum(1) * (1 if each is None else each[n]) for n in made
-            )
-            torch.testing.assert_close(found[kind], expected, rtol=1e-9, atol=1e-12)
+from leakbench.attacks.matching.engines.gradients import engines_fit
 
 
 def test_no_gradient_of_a_wide_layer_is_made() -> None:
@@ -45,39 +19,29 @@ def test_no_gradient_of_a_wide_layer_is_made() -> None:
     model = nn.Sequential(model, nn.Linear(20_000, 10, bias=False)).requires_grad_(False)
     observed = {name: rows_of(torch.ones(1, *value.shape)) for name, value in model.named_parameters()}
     engines_fit(model, torch.Size([1, 3, 10, 10]))
-    with torch.profiler.profile(profile_memory=True) as profile:
-        gradient_products(
-            model, torch.rand(8, 1, 3, 10, 10), torch.zeros(8, 1, dtype=torch.long), observed,
-            torch.zeros(8, dtype=torch.long),
-        )  # fmt: skip
-    largest = max(event.cpu_memory_usage for event in profile.events())
-    assert largest < 40 * 20_000 * 8
+    zeros = torch.zeros(8, 1, dtype=torch.long)
+    with profile(profile_memory=True) as seen:
+        gradient_products(model, torch.rand(8, 1, 3, 10, 10), zeros, observed, zeros[:, 0])
+    assert max(event.cpu_memory_usage for event in seen.events()) < 40 * 20_000 * 8
 
 
-@pytest.mark.parametrize("chunk", [2, 5])
-def test_it_is_the_mean_square_over_all_parameters(chunk: int) -> None:
+@pytest.mark.parametrize(("chunk", "known"), [(2, True), (5, True), (2, False)])
+def test_the_gap_is_the_mean_square_over_all_parameters_and_none_at_the_private_images(
+    chunk: int, known: bool
+) -> None:
     model = network("lenet_dlg", {}, (16, 16, 3))
     torch.manual_seed(1)
     images, labels = torch.rand(3, 2, 3, 16, 16).double(), torch.randint(0, CLASSES, (3, 2))
-    of = group(model, images, labels)
+    of = group(model, images, labels, known)
+    told = {} if known else {"labels": nn.functional.one_hot(labels, CLASSES).double() * 100}
+    assert of.gap({"images": (images - of.mean) / of.deviation} | told, chunk).max() < 1e-20
     dummies = torch.randn(3, 2, 3, 16, 16).double()
-    found = gradient_gap(of, {"images": dummies}, chunk)
+    found = of.gap({"images": dummies} | told, chunk)
     for trial in range(3):
-        mine = gradient(model, dummies[trial] * of.deviation + of.mean, labels[trial])
+        mine = gradient(model, of.to_pixels(dummies[trial]), labels[trial])
         theirs = {name: value[trial] for name, value in everything(of).items()}
         apart = torch.cat([(mine[name] - theirs[name]).flatten() for name in theirs])
         assert float(found[trial]) == pytest.approx(float(apart.square().mean()), rel=1e-9)
-
-
-def test_the_private_images_leave_no_gap_and_labels_may_be_unknown() -> None:
-    model = network("lenet_dlg", {}, (16, 16, 3))
-    torch.manual_seed(1)
-    images, labels = torch.rand(2, 1, 3, 16, 16).double(), torch.randint(0, CLASSES, (2, 1))
-    of = group(model, images, labels, known=False)
-    own = {"images": (images - of.mean) / of.deviation}
-    right = nn.functional.one_hot(labels, CLASSES).double() * 100
-    assert gradient_gap(of, own | {"labels": right}, 2).max() < 1e-20
-    assert gradient_gap(of, own | {"labels": -right}, 2).min() > 1e-6
 
 
 def test_the_second_derivative_works_out_no_weights() -> None:

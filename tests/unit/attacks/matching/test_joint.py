@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from trial_networks import CLASSES, everything, gradient, group, network, ones, priors, terms
 
-from leakbench.attacks.matching.joint import EpochTerm, JointObjective, Problems, one_by_one, whole_batches
+from leakbench.attacks.matching.joint import EpochTerm, JointObjective, one_by_one, whole_batches
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.attacks.matching.trials import Group
@@ -23,6 +23,7 @@ from leakbench.attacks.matching.update_matching import (
 )
 
 SHAPE, BATCH, UPDATES = (8, 8, 2), 3, 4
+SAMPLES = {range(0, 3): torch.tensor([[0, 5, 11], [4, 4, 0], [8, 1, 7]])}
 
 
 def epoch(seed: int) -> Group:
@@ -33,29 +34,8 @@ def epoch(seed: int) -> Group:
     return group(network("lenet_dlg", {}, SHAPE, seed), images, labels)
 
 
-def parts(epochs: list[Group], problems: Problems, later: float = 0.1) -> list[EpochTerm]:
-    return [
-        EpochTerm(
-            Objective(of, terms("cosine", ones, 0.0)),
-            problems.rows[:, number],
-            problems.places(BATCH, number),
-            later if number else 1.0,
-        )
-        for number, of in enumerate(epochs)
-    ]
-
-
-def unknown(problems: Problems) -> Tensor:
-    rng = torch.Generator().manual_seed(9)
-    size = len(problems.rows), problems.unknowns(BATCH), SHAPE[2], *SHAPE[:2]
-    return torch.randn(*size, generator=rng, dtype=torch.float64)
-
-
 def flat(tensors: dict[str, Tensor]) -> Tensor:
     return torch.cat([value.flatten() for value in tensors.values()])
-
-
-SAMPLES = {range(0, 3): torch.tensor([[0, 5, 11], [4, 4, 0], [8, 1, 7]])}
 
 
 def test_the_common_image_is_one_unknown_and_all_others_are_their_own() -> None:
@@ -65,15 +45,6 @@ def test_the_common_image_is_one_unknown_and_all_others_are_their_own() -> None:
     assert problems.places(BATCH, 0).tolist() == [[0, 1, 2], [1, 0, 2], [1, 2, 0]]
     assert problems.places(BATCH, 1).tolist() == [[3, 4, 0], [3, 0, 4], [3, 0, 4]]
     assert problems.places(BATCH, 2).tolist() == [[5, 6, 0], [0, 5, 6], [5, 0, 6]]
-
-
-def test_of_batches_of_one_the_common_image_is_all() -> None:
-    (problems,) = one_by_one({range(1, 3): torch.tensor([[2, 0], [1, 3]])}, 1)
-    assert problems.unknowns(1) == 1
-    assert not any(problems.places(1, number).any() for number in (0, 1))
-
-
-def test_whole_batches_have_no_unknowns_beside_the_common() -> None:
     (problems,) = whole_batches(UPDATES, 2, BATCH)
     assert problems.unknowns(BATCH) == BATCH
     assert problems.rows.tolist() == [[i, i] for i in range(UPDATES)]
@@ -84,73 +55,41 @@ def test_whole_batches_have_no_unknowns_beside_the_common() -> None:
 def test_losses_and_slopes_are_autograds_of_equation_5(way: str) -> None:
     epochs = [epoch(seed) for seed in range(3)]
     (problems,) = one_by_one(SAMPLES, BATCH) if way == "one by one" else whole_batches(UPDATES, 3, BATCH)
-    start = unknown(problems)
-    rows = torch.arange(len(start))
-    losses, slopes = JointObjective(parts(epochs, problems), priors(0.01)).evaluate(rows)({"images": start})
-    for one in rows.tolist():
-        images = start[one].clone().requires_grad_()
-        expected = 0.01 * (
-            (images[:, :, 1:] - images[:, :, :-1]).abs().mean()
-            + (images[..., 1:] - images[..., :-1]).abs().mean()
+    size = problems.unknowns(BATCH), SHAPE[2], *SHAPE[:2]
+    rng = torch.Generator().manual_seed(9)
+    start = torch.randn(len(problems.rows), *size, generator=rng, dtype=torch.float64)
+    parts = [
+        EpochTerm(
+            Objective(of, terms("cosine", ones, 0.0)),
+            problems.rows[:, number],
+            problems.places(BATCH, number),
+            0.1 if number else 1.0,
         )
+        for number, of in enumerate(epochs)
+    ]
+    # In another order than all problems.
+    rows = torch.arange(len(start)).flip(0)[:3]
+    objective = JointObjective(parts, priors(0.01))
+    losses, slopes = objective.evaluate(rows)({"images": start[rows]})
+    assert objective.chunk(Adam(0.1, 1, False, False)) >= 1
+    for place, one in enumerate(rows.tolist()):
+        images = start[one].clone().requires_grad_()
+        expected = 0.01 * (images.diff(dim=2).abs().mean() + images.diff(dim=3).abs().mean())
         for number, of in enumerate(epochs):
             row = int(problems.rows[one, number])
             batch = torch.stack([images[i] for i in problems.places(BATCH, number)[one].tolist()])
             dummy = gradient(of.model, of.to_pixels(batch), of.labels[row], create_graph=True)
             of.model.requires_grad_(False)
             observed = flat({name: everything(of)[name][row] for name in dummy})
-            expected = expected + (0.1 if number else 1.0) * (
-                1 - cosine_similarity(flat(dummy), observed, dim=0)
-            )
+            apart = 1 - cosine_similarity(flat(dummy), observed, dim=0)
+            expected = expected + (0.1 if number else 1.0) * apart
         (slope,) = torch.autograd.grad(expected, images)
-        assert losses[one].item() == pytest.approx(expected.item(), rel=1e-6)
-        torch.testing.assert_close(slopes["images"][one], slope, rtol=1e-6, atol=1e-12)
-
-
-def test_a_chunk_of_problems_has_the_same_losses() -> None:
-    epochs = [epoch(seed) for seed in range(3)]
-    (problems,) = one_by_one(SAMPLES, BATCH)
-    objective, start = JointObjective(parts(epochs, problems), priors(0.01)), unknown(problems)
-    losses, slopes = objective.evaluate(torch.arange(3))({"images": start})
-    some = torch.tensor([2, 0])
-    again, moves = objective.evaluate(some)({"images": start[some]})
-    torch.testing.assert_close(again, losses[some], rtol=1e-10, atol=0)
-    torch.testing.assert_close(moves["images"], slopes["images"][some], rtol=1e-10, atol=1e-14)
-    assert objective.chunk(Adam(0.1, 1, False, False)) >= 1
-
-
-def test_a_later_epoch_of_weight_zero_says_nothing() -> None:
-    epochs = [epoch(seed) for seed in range(2)]
-    (problems,) = one_by_one({range(0, 2): torch.tensor([[0, 5], [4, 4]])}, BATCH)
-    start, rows = unknown(problems), torch.arange(2)
-    losses, slopes = JointObjective(parts(epochs, problems, 0.0), priors(0.0)).evaluate(rows)(
-        {"images": start}
-    )
-    own = start.gather(1, problems.places(BATCH, 0)[:, :, None, None, None].expand(-1, -1, *start.shape[2:]))
-    alone, _ = Objective(epochs[0], terms("cosine", ones, 0.0)).evaluate(problems.rows[:, 0])({"images": own})
-    torch.testing.assert_close(losses, alone, rtol=1e-12, atol=0)
-    assert not slopes["images"][:, 3:].any()
-    assert slopes["images"][:, :3].flatten(2).any(2).all()
+        assert losses[place].item() == pytest.approx(expected.item(), rel=1e-6)
+        torch.testing.assert_close(slopes["images"][place], slope, rtol=1e-6, atol=1e-12)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def by_hand(errors: Tensor, allowed: Tensor) -> list[int]:
-    """Return the greedy pairs by looking at all pairs again for every choice."""
-    partner = [-1] * errors.shape[1]
-    rows, columns = set(range(len(errors))), set(range(errors.shape[1]))
-    while True:
-        left = [
-            (float(errors[i, j]), i, j) for i, j in itertools.product(rows, columns) if bool(allowed[i, j])
-        ]
-        if not left:
-            return partner
-        _, i, j = min(left)
-        partner[j] = i
-        rows.remove(i)
-        columns.remove(j)
 
 
 @pytest.mark.parametrize("pooling", [False, True])
@@ -160,24 +99,30 @@ def test_errors_are_mean_squares_of_every_pair(pooling: bool, shape: tuple[int, 
 
     def seen(image: Tensor) -> np.ndarray:
         x = image.numpy().astype(np.float64)
-        if not pooling:
-            return x
         rows, columns = x.shape[1] // 2, x.shape[2] // 2
-        return x[:, : 2 * rows, : 2 * columns].reshape(len(x), rows, 2, columns, 2).mean((2, 4))
+        small = x[:, : 2 * rows, : 2 * columns].reshape(len(x), rows, 2, columns, 2).mean((2, 4))
+        return small if pooling else x
 
     found = squared_errors(a, b, pooling)
-    assert found.shape == (3, 5)
     for i, j in itertools.product(range(3), range(5)):
         expected = np.square(seen(a[i]) - seen(b[j])).mean()
         assert float(found[i, j]) == pytest.approx(expected, rel=1e-6)
+    many = drawn(40, 3, 32, 32)
+    assert squared_errors(many, many, pooling).diagonal().abs().max() == 0
 
 
-def test_an_image_is_no_distance_from_itself() -> None:
-    a = drawn(40, 3, 32, 32)
-    assert squared_errors(a, a, False).diagonal().abs().max() == 0
+def by_hand(errors: Tensor, allowed: Tensor) -> list[int]:
+    """Return the greedy pairs by looking at all pairs again for every choice."""
+    partner = [-1] * errors.shape[1]
+    left = [(float(errors[i, j]), i, j) for i, j in allowed.nonzero().tolist()]
+    while left:
+        _, i, j = min(left)
+        partner[j] = i
+        left = [each for each in left if each[1] != i and each[2] != j]
+    return partner
 
 
-@pytest.mark.parametrize("size", [(1, 1), (4, 4), (3, 6), (6, 3), (7, 7)])
+@pytest.mark.parametrize("size", [(1, 1), (4, 4), (3, 6), (6, 3)])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_greedy_is_the_nearest_free_pair_each_time(size: tuple[int, int], share: float) -> None:
     for seed in range(20):
@@ -187,9 +132,7 @@ def test_greedy_is_the_nearest_free_pair_each_time(size: tuple[int, int], share:
         allowed = drawn(*size, seed=seed + 100) < share
         partner = greedy(errors, allowed).tolist()
         assert partner == by_hand(errors, allowed)
-        made = [row for row in partner if row >= 0]
-        assert len(set(made)) == len(made)
-        assert share < 1 or len(made) == min(size)
+        assert share < 1 or sum(row >= 0 for row in partner) == min(size)
 
 
 def test_lists_are_filtered_by_a_label_in_common() -> None:
@@ -199,26 +142,14 @@ def test_lists_are_filtered_by_a_label_in_common() -> None:
         assert bool(found[i, j]) == bool(set(earlier[i].tolist()) & set(later[j].tolist()))
 
 
-def test_of_batches_of_one_only_equal_labels_are_paired() -> None:
-    images = drawn(4, 1, 1, 4, 4)
-    labels = torch.tensor([[5], [5], [7], [2]])
-    order = torch.tensor([2, 3, 1, 0])
-    # The images of the second epoch are those of the first, but the label of one was inferred wrongly.
-    told = labels[order].clone()
-    told[1] = 8
-    epochs = [Looks(images, labels), Looks(images[order], told)]
-    assert partners(epochs, False, True)[1].flatten().tolist() == [2, -1, 1, 0]
-    assert partners(epochs, False, False)[1].flatten().tolist() == order.tolist()
-    assert partners(epochs, False, True)[0].flatten().tolist() == [-1] * 4
-
-
-def test_images_of_larger_batches_are_filtered_by_their_updates_lists() -> None:
+def test_images_are_filtered_by_their_updates_lists() -> None:
     images = torch.arange(4.0)[:, None, None, None].expand(4, 1, 2, 2)
     first = Looks(images.unflatten(0, (2, 2)), torch.tensor([[0, 1], [2, 3]]))
     # Image 3, whose own label is 3, may go with any image of an update that lists 2 or 3.
     second = Looks(images[[3, 0, 1, 2]].unflatten(0, (2, 2)), torch.tensor([[0, 2], [1, 1]]))
     assert partners([first, second], True, False)[1].tolist() == [[3, 0], [1, 2]]
     assert partners([first, second], True, True)[1].tolist() == [[3, 0], [1, -1]]
+    assert partners([first, second], True, True)[0].tolist() == [[-1, -1]] * 2
 
 
 def test_samples_follow_their_partners_through_the_epochs() -> None:
@@ -232,23 +163,3 @@ def test_samples_follow_their_partners_through_the_epochs() -> None:
         range(1, 3): [[1, 0]],
         range(2, 3): [[2]],
     }
-
-
-@pytest.mark.parametrize("epochs", [1, 2, 4])
-def test_every_image_belongs_to_one_sample(epochs: int) -> None:
-    looks = [
-        Looks(drawn(5, 2, 1, 4, 4, seed=epoch), (drawn(5, 2, seed=epoch + 9) * 6).long())
-        for epoch in range(epochs)
-    ]
-    found = partners(looks, True, True)
-    images = [
-        (epoch, image)
-        for seen, samples in chains(found).items()
-        for sample in samples.tolist()
-        for epoch, image in zip(seen, sample, strict=True)
-    ]
-    assert sorted(images) == list(itertools.product(range(epochs), range(10)))
-    for seen, samples in chains(found).items():
-        for sample in samples.tolist():
-            for epoch, (before, after) in zip(seen[1:], itertools.pairwise(sample), strict=True):
-                assert int(found[epoch].flatten()[after]) == before

@@ -1,5 +1,6 @@
 """Generators as unknowns: latents, and GRNN's weights for many trials at once."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,31 +23,25 @@ from leakbench.networks import generators, victims
 TRIALS, BATCH, LATENT = 3, 2, 5
 
 
-def trials(generator: bool = True) -> Group:
+def trials() -> Group:
     """Return three trials of two images each on DLG's LeNet, and the attacker's generator."""
     torch.manual_seed(0)
     model = victims.build("lenet-dlg", (16, 16, 3), CLASSES, {}).eval()
     of = group(model, torch.rand(TRIALS, BATCH, 3, 16, 16), torch.randint(0, CLASSES, (TRIALS, BATCH)), True)
     mine = generators.build("cvae", (CLASSES,), (16, 16, 3), {"latent": LATENT, "width": 4}).eval()
-    return replace(of, observation=replace(of.observation, generator=mine if generator else None))
+    return replace(of, observation=replace(of.observation, generator=mine))
 
 
 def drawn(of: Group, seed: int = 4) -> Any:
     return latent()(of, torch.Generator().manual_seed(seed))
 
 
-def test_latents_start_uniform_trial_by_trial() -> None:
-    of = trials()
-    start = drawn(of).start["latents"]
-    assert start.shape == (TRIALS, BATCH, LATENT)
-    rng = torch.Generator().manual_seed(4)
-    torch.testing.assert_close(start[0], torch.rand(BATCH, LATENT, generator=rng))
-    torch.testing.assert_close(start[1], torch.rand(BATCH, LATENT, generator=rng))
-
-
 def test_images_are_the_generators_of_the_tanh_and_the_trials_own_labels() -> None:
     of = trials()
     sought, rows = drawn(of), torch.tensor([2, 0])
+    # Uniform, trial by trial.
+    own = torch.rand(TRIALS, BATCH, LATENT, generator=torch.Generator().manual_seed(4))
+    torch.testing.assert_close(sought.start["latents"], own)
     found = sought.dummies({"latents": sought.start["latents"][rows]}, rows)
     assert set(found) == {"images"}
     generator: Any = of.observation.generator
@@ -55,8 +50,7 @@ def test_images_are_the_generators_of_the_tanh_and_the_trials_own_labels() -> No
         torch.testing.assert_close(of.to_pixels(found["images"][place]), images)
 
 
-@pytest.mark.parametrize("distance", ["squares", "cosine", "norm"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("distance", "weighted"), [("squares", True), ("cosine", False), ("norm", False)])
 def test_losses_of_members_are_those_of_the_differentiable_objective(distance: str, weighted: bool) -> None:
     of = trials()
 
@@ -88,18 +82,22 @@ def test_slopes_go_through_the_generator() -> None:
     assert (after < losses).all()
 
 
-@pytest.mark.parametrize("missing", ["generator", "other generator", "labels"])
-def test_what_is_missing_is_told_in_one_line(missing: str) -> None:
-    of = trials(generator=missing != "generator")
-    if missing == "other generator":
-        features = generators.build("fidel-mnist", (32, 13, 13), (28, 28, 1), {})
-        of = replace(of, observation=replace(of.observation, generator=features))
-    if missing == "labels":
-        of = replace(of, labels=None)
-    with pytest.raises(
-        Unfit, match="labels: counted" if missing == "labels" else "needs a generator"
-    ) as told:
-        drawn(of)
+FEATURES = generators.build("fidel-mnist", (32, 13, 13), (28, 28, 1), {})
+
+
+@pytest.mark.parametrize(
+    ("own", "labels", "says"),
+    [
+        (None, True, "needs a generator"),
+        (FEATURES, True, "needs a generator"),
+        (..., False, "labels: counted"),
+    ],
+)
+def test_what_is_missing_is_told_in_one_line(own: Any, labels: bool, says: str) -> None:
+    of = trials()
+    of = of if own is ... else replace(of, observation=replace(of.observation, generator=own))
+    with pytest.raises(Unfit, match=says) as told:
+        drawn(of if labels else replace(of, labels=None))
     assert "\n" not in str(told.value)
 
 
@@ -167,7 +165,7 @@ def filled(made: GeneratorWeights, unknowns: Tensors, trial: int) -> tuple[nn.Se
     return image, label
 
 
-@pytest.mark.parametrize(("resolution", "batch", "channels"), [(32, 1, 3), (32, 3, 3), (64, 2, 1), (8, 2, 3)])
+@pytest.mark.parametrize(("resolution", "batch", "channels"), [(32, 3, 3), (64, 1, 1), (8, 2, 3)])
 def test_images_and_labels_are_those_of_torchs_layers(resolution: int, batch: int, channels: int) -> None:
     made, unknowns, latents = drawn_weights(
         resolution=resolution, batch=batch, channels=channels, collapsed=False, width=4
@@ -196,8 +194,8 @@ def test_first_weights_have_the_bounds_of_torchs_own() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["rmsprop", "adam"])
-def test_a_single_latents_first_layers_move_as_their_product_does(kind: str) -> None:
+@pytest.mark.parametrize("make", [lambda: RMSprop(1e-3, 0.9), lambda: Adam(1e-3, 20, False, False)])
+def test_a_single_latents_first_layers_move_as_their_product_does(make: Callable[[], Optimiser]) -> None:
     """The same generator with all its weights and collapsed, fitted to the same images and labels."""
     whole, collapsed = (drawn_weights(collapsed=c)[0] for c in (False, True))
     torch.manual_seed(3)
@@ -206,7 +204,7 @@ def test_a_single_latents_first_layers_move_as_their_product_does(kind: str) -> 
     def run(made: GeneratorWeights) -> tuple[Tensor, Tensor]:
         start, latents = made.draw(torch.Generator().manual_seed(5), 2)
         unknowns, latents = {name: value.double() for name, value in start.items()}, latents.double()
-        optimiser: Optimiser = RMSprop(1e-3, 0.9) if kind == "rmsprop" else Adam(1e-3, 20, False, False)
+        optimiser = make()
 
         def evaluate(unknowns: Tensors) -> tuple[Tensor, Tensors]:
             wanted = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
@@ -247,7 +245,6 @@ def test_images_that_no_generator_makes_are_refused_in_one_line(shape: tuple[int
 def test_a_generator_may_read_a_latent_of_another_length() -> None:
     model = network("fcnn", {"width": 4}, (8, 8, 3))
     trials = group(model, torch.rand(1, 2, 3, 8, 8).double(), torch.tensor([[3, 4]]))
-    for length in (5, 7):
-        unknowns = generator(latent=length)(trials, torch.Generator())
-        assert unknowns.start["seed.weight"].shape[1] == length
-        assert unknowns.dummies(unknowns.start, torch.tensor([0]))["images"].shape == (1, 2, 3, 8, 8)
+    unknowns = generator(latent=5)(trials, torch.Generator())
+    assert unknowns.start["seed.weight"].shape[1] == 5
+    assert unknowns.dummies(unknowns.start, torch.tensor([0]))["images"].shape == (1, 2, 3, 8, 8)

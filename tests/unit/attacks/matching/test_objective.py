@@ -11,7 +11,6 @@ from trial_networks import CLASSES, everything, group, network, ones, terms
 
 from leakbench.attacks.matching import objective as module
 from leakbench.attacks.matching.engines.frozen import FrozenDifference
-from leakbench.attacks.matching.engines.shared_weights import SharedWeights
 from leakbench.attacks.matching.loop import measured_bytes
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimisers.adam import Adam
@@ -35,17 +34,6 @@ def start(of: Group) -> dict[str, Tensor]:
     return {name: value.double() for name, value in drawn.items()}
 
 
-def test_the_true_images_have_no_loss() -> None:
-    torch.manual_seed(3)
-    model = network("lenet_dlg", {}, SHAPE)
-    images = torch.rand(2, 2, 2, 8, 8, dtype=torch.float64)
-    of = group(model, images, torch.randint(0, CLASSES, (2, 2)))
-    exact = {"images": (images - of.mean) / of.deviation}
-    losses, moves = Objective(of, terms("squares", ones, 0.0)).evaluate(torch.arange(2))(exact)
-    assert losses.max() < 1e-24
-    assert moves["images"].abs().max() < 1e-10
-
-
 def test_rows_are_the_trials_that_are_asked_for() -> None:
     of = trials(count=4)
     unknowns, shares = start(of), torch.rand(4, dtype=torch.float64)
@@ -65,16 +53,6 @@ def test_rows_are_the_trials_that_are_asked_for() -> None:
     torch.testing.assert_close(part["images"], moves["images"][rows], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("engine", [None, FrozenDifference, SharedWeights])
-def test_what_is_given_stays_as_it_was(engine: Any) -> None:
-    of = trials()
-    unknowns = start(of)
-    before = {name: value.clone() for name, value in unknowns.items()}
-    Objective(of, terms("cosine", ones, 0.1), engine).evaluate(torch.arange(2))(unknowns)
-    assert all(torch.equal(unknowns[name], value) for name, value in before.items())
-    assert not any(value.requires_grad for value in unknowns.values())
-
-
 def test_a_chunk_depends_on_one_trial_and_not_on_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (Objective(of, terms("squares", ones, 0.0)) for of in (trials(count=2), trials(count=9)))
     assert few.chunk(ADAM) == many.chunk(ADAM) > 1
@@ -87,24 +65,16 @@ def test_a_chunk_depends_on_one_trial_and_not_on_how_many_there_are(monkeypatch:
         assert few.chunk(ADAM) == expected
 
 
-def test_larger_batches_make_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WORKING_BYTES", 1_000_000)
-    small, large = (Objective(of, terms("squares", ones, 0.0)) for of in (trials(batch=1), trials(batch=8)))
-    assert small.chunk(ADAM) > large.chunk(ADAM) >= 1
-
-
 def test_what_an_optimiser_remembers_makes_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORKING_BYTES", 1_000_000)
     objective = Objective(trials(), terms("squares", ones, 0.0))
     assert objective.chunk(LBFGS(1.0, 100, 20)) < objective.chunk(ADAM)
 
 
-def test_small_trials_leave_chunks_for_workers() -> None:
-    assert Objective(trials(count=90), terms("squares", ones, 0.0)).chunk(ADAM) == AT_ONCE
-
-
-def test_frozen_differences_go_trial_by_trial() -> None:
-    assert Objective(trials(count=9), terms("squares", ones, 0.0), engine=FrozenDifference).chunk(ADAM) == 1
+def test_small_trials_leave_chunks_for_workers_and_frozen_differences_go_trial_by_trial() -> None:
+    of = trials(count=90)
+    for engine, expected in ((None, AT_ONCE), (FrozenDifference, 1)):
+        assert Objective(of, terms("squares", ones, 0.0), engine=engine).chunk(ADAM) == expected
 
 
 def test_only_the_updates_of_the_trials_at_work_are_read() -> None:

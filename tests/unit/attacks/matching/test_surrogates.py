@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from observing import sent_by
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
@@ -17,7 +18,6 @@ from leakbench.attacks.matching.surrogates import moved
 from leakbench.attacks.matching.trials import Group
 from leakbench.attacks.matching.unknowns.surrogate import surrogate
 from leakbench.attacks.matching.unknowns.surrogate_curve import surrogate_curve
-from leakbench.federation import local_update
 
 LR, EPOCHS, SHARE = 0.3, 3, 0.01
 PARTS: dict[str, Callable[..., Any]] = {"surrogate": surrogate, "surrogate-curve": surrogate_curve}
@@ -29,10 +29,8 @@ def trained(trials: int = 2, batch: int = 3, epochs: int = EPOCHS) -> tuple[Grou
     torch.manual_seed(5)
     images = torch.rand(trials, batch, 3, 8, 8, dtype=torch.float64)
     labels = torch.randint(0, CLASSES, (trials, batch))
-    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
-    sent = local_update(model, weights, images, labels, {}, LR, None, epochs, "model")
-    of = group(model, images, labels, observed=sent, lr=LR)
     local = {"lr": LR, "batch_size": None, "epochs": epochs}
+    of = group(model, images, labels, observed=sent_by(model, images, labels, "model", local), lr=LR)
     return replace(of, observation=replace(of.observation, kind="model", local=local)), images
 
 
@@ -80,7 +78,9 @@ def test_losses_and_derivatives_are_autograds(kind: str) -> None:
     of, _ = trained()
     sought = drawn(of, kind)
     evaluate = sought.through(Objective(of, [cosine()]).evaluate)(torch.arange(2))
+    before = {name: p.clone() for name, p in of.model.named_parameters()}
     losses, slopes = evaluate(sought.start)
+    assert all(torch.equal(p, before[name]) for name, p in of.model.named_parameters())
     for trial in range(2):
         leaves = {name: value.clone().requires_grad_() for name, value in sought.start.items()}
         expected = loss_by_hand(of, kind, leaves, trial)
@@ -99,40 +99,22 @@ def test_trials_are_read_by_their_own_rows() -> None:
         assert torch.equal(value, update[[1, 1, 0]])
 
 
-def test_the_middle_explains_several_steps_better_than_their_start() -> None:
-    """At the true images the distance is less at some place on the line than at w_0, and none for one
-    step."""
-    for epochs, best in ((1, False), (12, True)):
-        of, images = trained(epochs=epochs)
-        sought = drawn(of, "surrogate")
-        evaluate = sought.through(Objective(of, [cosine()]).evaluate)(torch.arange(2))
-        there = {"images": (images - of.mean) / of.deviation}
-        losses = [
-            evaluate(there | {"place": torch.full((2,), place / SHARE, dtype=torch.float64)})[0]
-            for place in (0.0, 0.5)
-        ]
-        assert bool((losses[1] < losses[0]).all()) == best
-        if not best:
-            assert float(losses[0].abs().max()) < 1e-9
-
-
 def test_places_stay_on_the_way_and_control_points_within_reach() -> None:
     of, _ = trained()
     sought = drawn(of, "surrogate-curve", reach=0.5)
     unknowns = {name: value.clone() for name, value in sought.start.items()}
     unknowns["place"] = torch.tensor([-3.0, 1000.0], dtype=torch.float64)
-    near = {name: value.clone() for name, value in unknowns.items() if name.startswith("bent.")}
-    for name in near:
+    bent = [name for name in unknowns if name.startswith("bent.")]
+    for name in bent:
         unknowns[name][0] *= 1e-6
-    before = {name: unknowns[name][0].clone() for name in near}
+    before = {name: unknowns[name].clone() for name in bent}
     sought.project(unknowns)
     assert (unknowns["place"] * SHARE).tolist() == [0.0, 1.0]
-    for name, kept in before.items():
-        assert torch.equal(unknowns[name][0], kept)
+    for name, was in before.items():
+        assert torch.equal(unknowns[name][0], was[0])
         size = float((unknowns[name][1] * SHARE).square().mean().sqrt())
+        assert size == pytest.approx(0.5) or torch.equal(unknowns[name][1], was[1])
         assert size <= 0.5 * (1 + 1e-9)
-        if near[name][1].abs().max() * SHARE > 2:
-            assert size > 0.49
 
 
 def test_images_begin_within_their_range_if_they_are_to_stay_there() -> None:
@@ -142,11 +124,3 @@ def test_images_begin_within_their_range_if_they_are_to_stay_there() -> None:
     assert float(pixels.min()) >= -1e-6
     assert float(pixels.max()) <= 1 + 1e-6
     assert torch.equal(start["place"], torch.full((2,), 500.0))
-
-
-def test_weights_of_a_network_are_moved_in_no_trial() -> None:
-    of, _ = trained()
-    before = {name: p.clone() for name, p in of.model.named_parameters()}
-    sought = drawn(of, "surrogate")
-    sought.through(Objective(of, [cosine()]).evaluate)(torch.arange(2))(sought.start)
-    assert all(torch.equal(p, before[name]) for name, p in of.model.named_parameters())

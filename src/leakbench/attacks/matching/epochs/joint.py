@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -74,9 +73,7 @@ def joint(
     def attack(
         observation: Observation, rng: torch.Generator, composed: Composition, iterations: int
     ) -> Reconstruction:
-        epochs = [
-            torch.from_numpy(np.flatnonzero(observation.origin == o)) for o in np.unique(observation.origin)
-        ]
+        epochs = [rounds for _, rounds in observation.by_model()]
         if steps == "joint" or (steps == "both" and len(epochs) == 1):
             found = Collected(observation, Schedule(iterations)).found
             problems = _same_batches(observation, epochs, found)

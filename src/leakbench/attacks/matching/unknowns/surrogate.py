@@ -1,16 +1,11 @@
 """Dummy images, and the point on the line of weights from sent to returned where their gradient is taken."""
 
-from functools import partial
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from leakbench.attacks.matching.parameterisation import Parameterisation, Unknowns
-from leakbench.attacks.matching.surrogates import on_line, placed, surrogate_unknowns
-from leakbench.attacks.matching.trials import Group
-from leakbench.base.tensors import Tensors
+from leakbench.attacks.matching.parameterisation import Parameterisation
+from leakbench.attacks.matching.surrogates import surrogate_unknowns
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
 EXCLUDES = {"": ("parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint")}
@@ -41,14 +36,4 @@ def surrogate(
     The parameterisation raises Unfit for gradients, simulated steps and hidden parameters.
     """
 
-    def made(group: Group, rng: torch.Generator) -> Unknowns:
-        way, project = placed(group, place, share)
-        return surrogate_unknowns(
-            group, group.draw(start, rng), way, partial(_weights, group, share), boxed, project
-        )
-
-    return made
-
-
-def _weights(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> Tensors:
-    return on_line(group, share, unknowns, rows)[1]
+    return lambda group, rng: surrogate_unknowns(group, group.draw(start, rng), boxed, place, share)

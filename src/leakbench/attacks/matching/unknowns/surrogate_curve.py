@@ -1,21 +1,14 @@
 """Dummy images, and the point on a learned curve of weights where their gradient is taken."""
 
-from functools import partial
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from leakbench.attacks.matching.parameterisation import Parameterisation, Unknowns
-from leakbench.attacks.matching.surrogates import moved, on_line, placed, surrogate_unknowns
-from leakbench.attacks.matching.trials import Group
-from leakbench.base.tensors import Tensors, over
+from leakbench.attacks.matching.parameterisation import Parameterisation
+from leakbench.attacks.matching.surrogates import surrogate_unknowns
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
 EXCLUDES = {"": ("parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint")}
-
-_BENT = "bent."
 
 
 def surrogate_curve(
@@ -52,32 +45,4 @@ def surrogate_curve(
     The parameterisation raises Unfit as that of `surrogate` does.
     """
 
-    def made(group: Group, rng: torch.Generator) -> Unknowns:
-        way, project = placed(group, place, share)
-        for name, p in group.model.named_parameters():
-            way[_BENT + name] = p.new_zeros(group.trials, *p.shape)
-
-        def back(unknowns: Tensors) -> None:
-            project(unknowns)
-            for name, bent in unknowns.items():
-                if name.startswith(_BENT):
-                    bent.mul_(over((reach / (_size(bent) * share)).clamp_max(1), bent))
-
-        return surrogate_unknowns(
-            group, group.draw(start, rng), way, partial(_weights, group, share), boxed, back
-        )
-
-    return made
-
-
-def _size(value: Tensor) -> Tensor:
-    return value.flatten(1).square().mean(1).sqrt()
-
-
-def _weights(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> Tensors:
-    place, line = on_line(group, share, unknowns, rows)
-    away, unit = 2 * place * (1 - place) * share, moved(group, rows)
-    return {
-        name: value + over(away * _size(unit[name]), value) * unknowns[_BENT + name]
-        for name, value in line.items()
-    }
+    return lambda group, rng: surrogate_unknowns(group, group.draw(start, rng), boxed, place, share, reach)
