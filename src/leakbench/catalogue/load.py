@@ -4,15 +4,12 @@ import itertools
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic_core import SchemaError
 
-from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
 from leakbench.base.yamls import LARGEST, LARGEST_SEED, NAME, read_yaml, suggest, validated
@@ -20,7 +17,7 @@ from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
-from leakbench.catalogue.signature import check_signature, mistake, module_file, parameters_model, part_names
+from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
 
 # What a mapping of a YAML holds.
 Keys = dict[str, Any]
@@ -181,6 +178,8 @@ def load_kind(config: Path, kind: str) -> Keys:
                 )
             if name in entries:
                 raise UserError(f"{where}: '{name}' exists already (rename the variant)")
+            if kind == "attacks" and (what := next(filter(None, map(odd, changes or [value])), "")):
+                raise UserError(f"{where}{'.' if changes else ': '}{what}")
             whole = value
             for each in changes:
                 whole = _varied(kind, whole, each, where)
@@ -220,29 +219,6 @@ def stems(config: Path, kind: str) -> list[str]:
     return sorted(path.stem for path in files_of(config, kind))
 
 
-# What pydantic, and what an annotation itself, may raise.
-_RAISED = (
-    AssertionError, AttributeError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError,
-    SchemaError,
-)  # fmt: skip
-
-
-@contextmanager
-def blamed(config: Path) -> Iterator[None]:
-    """Raise UserError in place of any other error that a part's file or an attack's YAML causes.
-
-    These files are read only after an error, so that a sound plan costs no time here.
-    """
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as problem:
-        for reason in itertools.chain(_sources(), _attacks(config)):
-            raise UserError(reason) from problem
-        raise
-
-
 def odd(attack: Mapping[str, Any]) -> str:
     """Describe the first entry in an attack's sections that is no name and no mapping of names, if any."""
     for section in SECTIONS:
@@ -251,26 +227,3 @@ def odd(attack: Mapping[str, Any]) -> str:
         if wrong := [entry for entry in listed if not isinstance(entry, str | dict)]:
             return f"{section}: {wrong[0]!r} names no part (write a name, or a name with its arguments)"
     return ""
-
-
-def _sources() -> Iterator[str]:
-    """Yield mistakes: files that are no Python, then parts from whose annotations no model can be made."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if what := mistake(path.read_bytes()):
-            yield f"{path}: {what} (mend the file)"
-    rooms = sorted({*KINDS, *SECTIONS.values(), *RULES, "drawing"})
-    for room, name in ((each, name) for each in rooms for name in part_names(each)):
-        try:
-            parameters_model(room, name)
-        except UserError:
-            continue
-        except _RAISED as problem:
-            yield f"{module_file(room, name)}: a keyword's annotation is no plain one: {problem} (mend it)"
-
-
-def _attacks(config: Path) -> Iterator[str]:
-    for path in files_of(config, "attacks"):
-        value = read_yaml(path)
-        for _, where, changes in _written(value, path):
-            if what := next(filter(None, map(odd, changes or [value])), ""):
-                yield f"{where}{'.' if changes else ': '}{what}"

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from leakbench.catalogue import load
+
 ENTRIES: dict[str, dict[str, Any]] = {
     "datasets/d": {"summary": "x", "module": "orl", "shape": [28, 28, 1], "classes": 10,
     "sources": [{"folders": ["MNIST/raw"]}],
@@ -41,6 +43,8 @@ def root(tmp_path: Path) -> Callable[..., Path]:
     def write(changes: dict[str, dict[str, Any]] | None = None) -> Path:
         for kind in ("generators", "trainings", "servers", *{name.partition("/")[0] for name in ENTRIES}):
             (tmp_path / "config" / kind).mkdir(parents=True, exist_ok=True)
+        for read in (load.load_kind, load.files_of, load.file_of, load.stems):
+            read.cache_clear()
         (tmp_path / "config/salt.yaml").write_text(f"salt: '{32 * '0'}'\n")
         (tmp_path / "papers/own/experiments").mkdir(parents=True, exist_ok=True)
         for name in ENTRIES.keys() | (changes or {}).keys():

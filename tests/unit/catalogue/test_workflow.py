@@ -1,6 +1,5 @@
 """What the Snakefile asks of the catalogue."""
 
-import ast
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from leakbench.base.artefacts import write_tensors
 from leakbench.base.digest import file_digest
 from leakbench.base.errors import UserError
 from leakbench.base.needs import judge
-from leakbench.catalogue import load, run, workflow
+from leakbench.catalogue import run, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
@@ -228,17 +227,6 @@ def test_a_source_that_is_no_pattern_is_refused_with_its_file(root: Callable[...
     sources = [{"folders": ["x"], "holding": ["/etc/*"]}]
     with pytest.raises(UserError, match=r"config/datasets/d.yaml: sources: holding: '/etc/\*'"):
         Workflow(root({"datasets/d": {"sources": sources}}), "quick")
-
-
-def test_a_part_that_is_no_python_is_one_line(
-    root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package/part.py").write_text("def class(): ...\n")
-    monkeypatch.setattr(load, "PACKAGE", tmp_path / "package")
-    monkeypatch.setattr(workflow, "judges", lambda: ast.parse("def class(): ..."))
-    with pytest.raises(UserError, match=r"part.py: line 1: invalid syntax \(mend the file\)"):
-        Workflow(root(), "quick")
 
 
 def test_another_folder_gets_the_results_and_names_the_checkout_whole(
