@@ -1,13 +1,13 @@
 """A small catalogue to plan from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from leakbench.catalogue import load
+from leakbench.catalogue import load, signature
 
 ENTRIES: dict[str, dict[str, Any]] = {
     "datasets/d": {"summary": "x", "module": "orl", "shape": [28, 28, 1], "classes": 10,
@@ -54,3 +54,17 @@ def root(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path
 
     return write
+
+
+@pytest.fixture
+def forget() -> Iterator[None]:
+    """Forget what was read of parts, before and after a test that looks at other ones."""
+    reads = [
+        getattr(signature, name)
+        for name in ("definition", "check_signature", "parameters_model", "part_names", "constant")
+    ]
+    for read in (*reads, signature.declared_metrics):
+        read.cache_clear()
+    yield
+    for read in (*reads, signature.declared_metrics):
+        read.cache_clear()

@@ -1,7 +1,7 @@
 """A part's file, or an attack's YAML, that cannot be read is named with its line or key."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,9 @@ from leakbench.catalogue.signature import constant, declared_metrics, parameters
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    reads = signature.definition, parameters_model, constant, declared_metrics
-    for read in reads:
-        read.cache_clear()
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: None) -> Path:
     monkeypatch.setattr(signature, "PACKAGE", tmp_path / "package")
-    yield tmp_path / "package"
-    for read in reads:
-        read.cache_clear()
+    return tmp_path / "package"
 
 
 @pytest.mark.parametrize(
