@@ -14,12 +14,9 @@ from leakbench.catalogue.workflow import Workflow, judges
 BASES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())["bases"]
 METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
 MATCHING: dict[str, Any] = {
-    "module": "gradient-matching",
-    "labels": "counted",
-    "objective": "squares",
-    "unknowns": "dummies",
+    "module": "gradient-matching", "labels": "counted", "objective": "squares", "unknowns": "dummies",
     "optimiser": "adam",
-}
+}  # fmt: skip
 
 
 def laid(*layers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

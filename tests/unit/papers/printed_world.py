@@ -31,12 +31,9 @@ def works() -> dict[str, Work]:
 def line(metric: str, mean: float, **where: Any) -> dict[str, Any]:
     """One line of a result table: 200 updates that hardly differ."""
     common = {
-        "baseline": "",
-        "convention": "standard",
-        "mean": float(mean),
-        "ci_low": mean - 1e-6,
+        "baseline": "", "convention": "standard", "mean": float(mean), "ci_low": mean - 1e-6,
         "ci_high": mean + 1e-6,
-    }
+    }  # fmt: skip
     return common | {"metric": metric, "n": 200, "std": 1e-5, "failure_rate": 0.0} | where
 
 

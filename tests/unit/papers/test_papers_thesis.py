@@ -39,15 +39,9 @@ def of_fedkl(asked: Any) -> float | None:
     if metric == "label_accuracy":
         return 1.0
     told = {
-        "key": 0.6,
-        "lock": 0.1,
-        "both": 0.8,
-        "released": 0.4,
-        "key-lock": 0.05,
-        "sigmoid": 0.05,
-        "none": 0.9,
+        "key": 0.6, "lock": 0.1, "both": 0.8, "released": 0.4, "key-lock": 0.05, "sigmoid": 0.05, "none": 0.9,
         "withhold": 0.9,
-    }
+    }  # fmt: skip
     ssim = told[defence.rpartition("-")[2] if defence not in told else defence]
     if attack == "dlg" and (asked["victim"] != "lenet-dlg" or defence != "none"):
         ssim = 0.04
@@ -172,13 +166,9 @@ def test_a_stand_in_is_named_counted_once_and_decides_no_number() -> None:
 
 def _gaps(victims: dict[str, float], dataset: str) -> list[dict[str, Any]]:
     cell = {
-        "dataset": dataset,
-        "defence": "key-lock",
-        "key": "own",
-        "client": "",
-        "metric": "gap_to_random",
+        "dataset": dataset, "defence": "key-lock", "key": "own", "client": "", "metric": "gap_to_random",
         "rounds": 200,
-    }
+    }  # fmt: skip
     large = ("resnet18-unpooled", "resnet34-unpooled", "vgg16-batch-norm")
     names = {victim: f"sgd-federated{'-224' if victim in large else ''}" for victim in victims}
     return [cell | {"victim": v, "training": names[v], "mean": mean} for v, mean in victims.items()]
@@ -186,12 +176,9 @@ def _gaps(victims: dict[str, float], dataset: str) -> list[dict[str, Any]]:
 
 def test_nothing_stands_in_for_cifar100_where_it_is_compared_with_cifar10() -> None:
     gaps = {
-        "resnet20": 0.3,
-        "resnet32": 0.2,
-        "resnet18-unpooled": 0.12,
-        "resnet34-unpooled": 0.07,
+        "resnet20": 0.3, "resnet32": 0.2, "resnet18-unpooled": 0.12, "resnet34-unpooled": 0.07,
         "vgg16-batch-norm": 0.02,
-    }
+    }  # fmt: skip
     ten = _gaps({victim: gap / 2 for victim, gap in gaps.items()}, "cifar10")
 
     def card(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -209,12 +196,9 @@ def test_nothing_stands_in_for_cifar100_where_it_is_compared_with_cifar10() -> N
 
 def test_only_the_last_half_of_a_curve_counts() -> None:
     cell = {
-        "victim": "resnet20",
-        "training": "sgd-centralised",
-        "metric": "accuracy",
-        "client": "",
+        "victim": "resnet20", "training": "sgd-centralised", "metric": "accuracy", "client": "",
         "baseline": "snapshot",
-    }
+    }  # fmt: skip
     rows = []
     for dataset in ("cifar10", "cifar100"):
         for victim in ("resnet20", "resnet32"):
@@ -274,13 +258,9 @@ def test_without_synth90k_a_stand_in_decides_claims_about_encryption_and_no_numb
 
 def _rounds(accuracies: list[float]) -> list[dict[str, Any]]:
     cell = {
-        "dataset": "synth90k",
-        "victim": "crnn",
-        "training": "text-fedavg-1e256b",
-        "defence": "none",
-        "client": "",
-        "key": "",
-    }
+        "dataset": "synth90k", "victim": "crnn", "training": "text-fedavg-1e256b", "defence": "none",
+        "client": "", "key": "",
+    }  # fmt: skip
     cell |= {"metric": "accuracy", "tested": "iiit5k", "rounds": 100}
     rows = [
         cell | {"baseline": "snapshot", "round": i + 1, "mean": each} for i, each in enumerate(accuracies)
@@ -343,12 +323,9 @@ def test_example_words_are_counted_and_a_stand_in_is_named() -> None:
 
 def test_a_poisoned_client_weighs_less_where_its_weight_is_the_smallest() -> None:
     cell = {
-        "dataset": "gaussians",
-        "victim": "perceptron",
-        "training": "gaussians-poisoned-code",
-        "defence": "none",
-        "key": "",
-    }
+        "dataset": "gaussians", "victim": "perceptron", "training": "gaussians-poisoned-code",
+        "defence": "none", "key": "",
+    }  # fmt: skip
     cell |= {"metric": "weight", "baseline": "snapshot"}
     weights = {(0, 1): 0.4, (1, 1): 0.2, (2, 1): 0.4, (0, 2): 0.45, (1, 2): 0.1, (2, 2): 0.45}
     rows = [

@@ -27,13 +27,9 @@ def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> 
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame([ROW | {"scale": scale}]).to_csv(folder / f"{experiment}.csv", index=False)
     told = {
-        "device": f"the {scale} machine",
-        "commit": "abc",
-        "date": "2026-01-01",
-        "specs": "1",
-        "versions": {},
+        "device": f"the {scale} machine", "commit": "abc", "date": "2026-01-01", "specs": "1", "versions": {},
         "absent": {},
-    } | changes
+    } | changes  # fmt: skip
     table = folder / f"{experiment}.csv"
     table.with_suffix(".json").write_text(json.dumps({"files": kept_digests(table)} | told))
     return table

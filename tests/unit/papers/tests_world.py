@@ -54,13 +54,8 @@ def paper(folder: Path, **files: Any) -> Path:
     own = folder / "papers" / "tiny"
     (own / "tables").mkdir(parents=True, exist_ok=True)
     content = {
-        "paper": PAPER,
-        "measured": MAP,
-        "claims": CLAIMS,
-        "print": PRINT,
-        "checks": None,
-        "differs": None,
-    } | files
+        "paper": PAPER, "measured": MAP, "claims": CLAIMS, "print": PRINT, "checks": None, "differs": None,
+    } | files  # fmt: skip
     for name in ("paper", "measured", "claims", "differs"):
         if content[name] is not None:
             text = content[name] if isinstance(content[name], str) else yaml.safe_dump(content[name])

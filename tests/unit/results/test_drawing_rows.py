@@ -61,14 +61,11 @@ def test_columns_follow_from_others() -> None:
     columns = {
         "noise": {"by": "defence", "none": "0", "*-1e-2": "0.01", "else": "0.1"},
         "kind": {
-            "by": "defence",
-            "none": ["Gaussian", "Laplacian"],
-            "gauss*": "Gaussian",
-            "else": "Laplacian",
+            "by": "defence", "none": ["Gaussian", "Laplacian"], "gauss*": "Gaussian", "else": "Laplacian",
         },
         "both": {"by": ["defence", "attack"], "none | grnn": "plain"},
         "beta": {"by": "attack", "parameter": "objective.layer-weights.beta"},
-    }
+    }  # fmt: skip
     found = chosen(result(rows, parts=LONG), ["psnr"], columns=columns)
     assert found[["noise", "kind"]].to_numpy().tolist() == [
         ["0", "Gaussian"], ["0", "Laplacian"], ["0.01", "Gaussian"], ["0.1", "Laplacian"],
