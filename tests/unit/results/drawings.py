@@ -1,6 +1,5 @@
 """Makes small results to draw, and finds what a figure drew."""
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from spread import spread
 
 from leakbench.results.figures.result import Panel, Result
 from leakbench.results.figures.sheet import INK, draw
@@ -62,20 +62,6 @@ def result(
     return Result(pd.DataFrame(rows or [cell()]).fillna({"baseline": ""}), facts=facts, spec=spec, **given)
 
 
-def rows_of(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that drawings.yaml writes in short."""
-    found = []
-    for one in said:
-        product = one.get("each", {})
-        for values in itertools.product(*product.values()):
-            own = {k: v for k, v in one.items() if k != "each"} | dict(zip(product, values, strict=True))
-            count = max((len(v) for v in own.values() if isinstance(v, list)), default=1)
-            found += [
-                {k: v[turn] if isinstance(v, list) else v for k, v in own.items()} for turn in range(count)
-            ]
-    return found
-
-
 def panel(k: int = 2, m: int = 2, dead: Any = (), beyond: bool = False, **more: Any) -> Panel:
     """Return pictures of one cell: the first reconstruction is perfect, all others are worse.
 
@@ -94,8 +80,8 @@ def of_case(case: dict[str, Any]) -> Result:
     """Return the result of a case of drawings.yaml."""
     more = {key: case[key] for key in ("facts", "parts", "said") if key in case}
     more |= {"panels": [panel(**each) for each in case["panels"]]} if "panels" in case else {}
-    more |= {"marks": pd.DataFrame(rows_of(case["marks"]))} if "marks" in case else {}
-    found = result([cell(**each) for each in rows_of(case.get("rows", [{}]))], case.get("drawing"), **more)
+    more |= {"marks": pd.DataFrame(spread(case["marks"]))} if "marks" in case else {}
+    found = result([cell(**each) for each in spread(case.get("rows", [{}]))], case.get("drawing"), **more)
     found.spec.update(case.get("spec", {}))
     return found
 
