@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Spec = dict[str, Any]
+# Keyword arguments of a part's function.
+Arguments = Spec
 # Stands for the victim in the path of a generator that depends on none. No entry can have this name.
 ANY_VICTIM = "_any"
 # The files that the pictures of a cell are taken from.

@@ -14,18 +14,17 @@ from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
 from leakbench.base.yamls import LARGEST, LARGEST_SEED, NAME, read_yaml, suggest, validated
 from leakbench.catalogue import sections
+from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
 from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
 
-# What a mapping of a YAML holds.
-Keys = dict[str, Any]
 # The keys of a training that name a file in the room of the same name.
 RULES = ("aggregation", "encryption")
 
 
-def merge(base: Keys, over: Keys) -> Keys:
+def merge(base: Spec, over: Spec) -> Spec:
     """Return `base` with the keys of `over` in place of its own. Mappings are merged."""
     out = dict(base)
     for key, value in over.items():
@@ -35,7 +34,7 @@ def merge(base: Keys, over: Keys) -> Keys:
     return out
 
 
-def _varied(kind: str, value: Keys, changes: Keys, where: str) -> Keys:
+def _varied(kind: str, value: Spec, changes: Spec, where: str) -> Spec:
     """Return a file's value with a variant's changes. Changes of an attack's sections change its parts."""
     if kind != "attacks":
         return merge(value, changes)
@@ -48,7 +47,7 @@ def _varied(kind: str, value: Keys, changes: Keys, where: str) -> Keys:
     return merge(value, {key: change for key, change in changes.items() if key not in parts}) | parts
 
 
-def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
+def validate(kind: str, stem: str, where: str, value: Spec) -> BaseModel:
     """Return a mapping as an entry of its kind with every default, checked against its part's signature."""
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
@@ -69,7 +68,7 @@ def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
     if not isinstance(entry, Part):
         return entry
     module = entry.module or stem
-    filled: Keys = {"module": module}
+    filled: Spec = {"module": module}
     if isinstance(entry, Attack):
         _known(kind, module, f"{where}: module")
         sections.check(module, entry.model_dump(), f"{where}: ")
@@ -109,7 +108,7 @@ def _drawn(part: Drawing, where: str) -> Drawing:
     return Drawing.model_validate({"drawing": part.drawing, **arguments})
 
 
-def _parameters(room: str, module: str, given: Keys, where: str, key: str = "parameters.") -> Keys:
+def _parameters(room: str, module: str, given: Spec, where: str, key: str = "parameters.") -> Spec:
     """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others."""
     _known(room, module, f"{where}module")
     check_signature(room, module)
@@ -137,7 +136,7 @@ def files_of(config: Path, kind: str) -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
-def _written(value: Keys, path: Path) -> Iterator[tuple[str, str, list[Keys]]]:
+def _written(value: Spec, path: Path) -> Iterator[tuple[str, str, list[Spec]]]:
     """Yield (name, place in messages, changes) of each entry of a file, and take out `variants` and `grid`.
 
     A point of a grid has a word of each axis in its name, and the changes of them all.
@@ -165,9 +164,9 @@ def _mapping_of_changes(value: Any) -> bool:
 
 
 @cache
-def load_kind(config: Path, kind: str) -> Keys:
+def load_kind(config: Path, kind: str) -> Spec:
     """Return name → validated entry of a kind, with those that `variants:` and `grid:` of its files make."""
-    entries: Keys = {}
+    entries: Spec = {}
     for path in files_of(config, kind):
         value = read_yaml(path)
         for name, where, changes in _written(value, path):

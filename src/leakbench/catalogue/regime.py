@@ -1,11 +1,12 @@
 """The models of a file of config/trainings, and the options that torch's optimisers take."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Described, Distinct, Name, Names, Positive, Strict, validated
+from leakbench.catalogue.cell import Arguments
 
 _AtLeast0 = Annotated[float, Field(ge=0)]
 
@@ -73,7 +74,7 @@ class Rule(Described):
     """A rule: a Python file in the folder of src/leakbench/ that has the same name as the rule's key."""
 
     module: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="The Python file.")
-    parameters: dict[str, Any] = {}
+    parameters: Arguments = {}
     """Keyword arguments of its function. The section on parts lists them."""
 
 

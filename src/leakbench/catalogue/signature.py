@@ -3,6 +3,7 @@
 import ast
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -16,9 +17,10 @@ from leakbench.base.errors import UserError
 from leakbench.base.needs import judge
 from leakbench.base.parts import NAME, SECTIONS, place, stem
 from leakbench.base.yamls import suggest
+from leakbench.catalogue.cell import Arguments
 
 # Neither `true` nor "10" is a number. (A list is taken for a tuple, because YAML has no tuples.)
-_PLAIN: dict[str, Any] = {
+_PLAIN: Mapping[str, Any] = {
     "int": StrictInt, "float": StrictFloat, "str": str, "bool": StrictBool, "list": list, "dict": dict,
     "tuple": tuple,
 }  # fmt: skip
@@ -173,7 +175,7 @@ def _field(node: ast.expr) -> Any:
     """
     if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Field" or node.args:
         raise ValueError(f"{ast.unparse(node)} is no Field")
-    given: dict[str, Any] = {}
+    given = Arguments()
     for each in node.keywords:
         match each:
             case ast.keyword(arg=str(name), value=value) if name in _FIELD:
@@ -192,7 +194,7 @@ def _field(node: ast.expr) -> Any:
 def parameters_model(room: str, module: str) -> type[BaseModel]:
     """Return a pydantic model of a part's keyword-only arguments, whose annotations `_typed` reads."""
     path, node = module_file(room, module), definition(room, module)
-    fields: dict[str, Any] = {}
+    fields: Any = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         text = ast.unparse(argument.annotation) if argument.annotation else ""
         if not text:
