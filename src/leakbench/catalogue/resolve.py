@@ -73,11 +73,7 @@ class Plan:
         return self._behind(experiment, self.experiments[experiment])
 
     def run_for(self, experiment: str) -> set[str]:
-        """Return the specs of all jobs that run when an experiment is asked for.
-
-        These are the jobs that it needs, and the other attacks on its captures. A capture is scored only
-        once, with all attacks on it.
-        """
+        """Return what `needed` does, and the other attacks on the captures: they are scored together."""
         captures = {cell.capture for cell in self.experiments[experiment]}
         return self._behind(experiment, [cell for cell in self.cells if cell.capture in captures])
 

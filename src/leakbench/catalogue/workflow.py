@@ -130,10 +130,7 @@ class Workflow:
         return run.renew(self.home, self.results, self.plan.specs)
 
     def lost(self) -> tuple[list[str], list[str]]:
-        """Put dates right that a clock set back has left; return lines that say so, and what is to be made.
-
-        The latter are planned files that were found damaged and set aside.
-        """
+        """Put right dates that a clock set back has left; return lines, and the damaged files to be made."""
         count, paths = run.dated(self.home, self.results, time.time())
         lost = run.planned(self.results, self.plan.specs, paths)
         lines = [f"files dated after now, dated to now: {count} (the clock was set back)"] if count else []
