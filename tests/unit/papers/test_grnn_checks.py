@@ -175,17 +175,11 @@ def test_who_pools_rounds_keeps_the_claim_of_strong_noise_from_holding(
     if pooled is not None:
         lines += [
             line(
-                "thesis-table-3-16",
-                "ssim",
-                pooled,
-                defence=noise,
-                attack="grnn-adapted",
-                federation="grnn-repeated",
-                client=0,
-                n=1,
+                "thesis-table-3-16", "ssim", pooled, defence=noise, attack="grnn-adapted",
+                federation="grnn-repeated", client=0, n=1,
             )
             for noise in noises
-        ]
+        ]  # fmt: skip
     key = "thesis.fig-3-6.fails-at-strong-noise"
     assert word(card(lines), key) == expected
     claim = next(claim for claim in WORK.claims.claims if claim.id == key)
