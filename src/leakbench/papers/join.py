@@ -15,11 +15,6 @@ from leakbench.papers.work import MANUAL, Class, Work
 # Column of our tables → its value in one row.
 Columns = dict[str, Any]
 OURS = {"experiment", "metric"}
-ALSO = {
-    "unit", "unit_std", "against", "success", "absent", "note", "class", "fact", "quantity", "needs", "check",
-    "tells", "rows", "repeats", "tolerance", "otherwise", "beside", "hidden", "rival",
-    "trivial", "drawn",
-}  # fmt: skip
 # Keys that a reading repeats as they are.
 SHARED = {"success", "hidden", "trivial", "note", "needs", "repeats", "tolerance"}
 # Keys that hold words or columns of their own.
@@ -49,6 +44,10 @@ class Keys(Strict):
     needs: str | None = None
     note: str | None = None
     tells: str | None = None
+
+
+# The keys of measured.yaml that are no columns.
+ALSO = {field.alias or name for name, field in Keys.model_fields.items()} | NESTED
 
 
 @dataclass(frozen=True)
