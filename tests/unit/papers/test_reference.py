@@ -69,7 +69,6 @@ def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> No
     (other, some) = tables(files(tmp_path, "*"))
     assert (other.name, other.trials(), some.name) == ("other", None, "some")
     trials = some.trials()
-    assert trials is not None
     assert trials["value"].tolist() == [20.0]
 
 
@@ -185,7 +184,6 @@ def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
     again(kept)
     runs, one = tables(files(tmp_path, "some")), pd.DataFrame([ROW])
     found = fuller(one, runs, "quick", pictured=False)
-    assert found is not None
     assert (found.scale, found.table, len(found.rows)) == ("paper", kept, 2)
     assert found.said() == "recorded on the paper machine, 2026-01-01, commit abc"
     beside = replace(found, rows=found.rows.assign(baseline="other-update"))

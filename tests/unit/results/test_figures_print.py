@@ -71,9 +71,7 @@ def test_table_3_6_is_one_map_of_eight_by_nine(figures: dict[str, Result]) -> No
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_record_of_pictures_keeps_them_at_its_own_scale(name: str) -> None:
     kept = record(name)
-    assert kept is not None
     exhibit = kept.beside(EXHIBIT)
-    assert exhibit is not None
     assert read_facts(exhibit)["scale"] == kept.scale == "standard"
     # Figures 11 has MNIST alone.
     sets = {panel["dataset"] for panel in read_facts(exhibit)["panels"]}
