@@ -164,16 +164,7 @@ def paid(
     scale: str, budget: Budget, asks: Sequence[Ask], specs: Mapping[str, Spec],
     papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str],
 ) -> Sizes:  # fmt: skip
-    """Return what a budget pays for, of all jobs that experiments ask for.
-
-    A job that is too dear by itself is left out. If it is an adaptive attack, the plain attack beside it is
-    left out too. The attacks of an experiment on one capture are taken together, because they are compared.
-    They are paid in this order until the total is spent: the attacks of the budget's `first` experiments come
-    before all others, then those on data that everybody can fetch (if the budget's `common_first` is set).
-    Among these, the attacks come first that cost least for each trial that an experiment gets. The cost
-    includes all networks that must still be trained for them. Trials beyond ENOUGH do not count. Experiments
-    that the budget names in `beside` are paid from minutes of their own.
-    """
+    """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order)."""
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
     asked: dict[tuple[str, str], list[Ask]] = {}
@@ -203,11 +194,7 @@ def paid(
         return sum(each - made.get(name, 0.0) for name, each in jobs.items())
 
     def rank(group: list[_Fitted]) -> tuple[bool, bool, float, str]:
-        """Return the place of a group in the order in which groups are paid.
-
-        The experiments that the budget pays first lead, then common data if the budget asks for it, then
-        those with the fewest core-seconds for each trial of an experiment.
-        """
+        """Return the place of a group in the order in which groups are paid."""
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
         late = budget.common_first and group[0].ask.job.dataset in rare
         other = group[0].ask.experiment not in budget.first

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from leakbench.base.cellname import named
-
 Spec = dict[str, Any]
+# Keyword arguments of a part's function.
+Arguments = Spec
 # Stands for the victim in the path of a generator that depends on none. No entry can have this name.
 ANY_VICTIM = "_any"
 # The files that the pictures of a cell are taken from.
@@ -40,7 +40,7 @@ class Cell:
     @property
     def name(self) -> str:
         """The name of the cells that differ from this one by their seed alone, as of a line of a table."""
-        return named(vars(self))
+        return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.attack}"
 
     @property
     def stem(self) -> str:

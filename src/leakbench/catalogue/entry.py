@@ -47,24 +47,20 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
         if not fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
             continue
         for path, cap in caps.items():
+            where_of = f"{where}: caps.{kind}.{pattern}: '{path}' is no"
             *parents, last = path.split(".")
             inside = out
             for parent in parents:
                 if not isinstance(inside.get(parent), dict):
-                    raise UserError(
-                        f"{where}: caps.{kind}.{pattern}: '{path}' is no key of {kind[:-1]} '{name}' "
-                        f"({suggest(parent, inside)})"
-                    )
+                    known = suggest(parent, inside)
+                    raise UserError(f"{where_of} key of {kind[:-1]} '{name}' ({known})")
                 inside[parent] = dict(inside[parent])
                 inside = inside[parent]
-            if last in inside and inside[last] is None:
+            if inside.get(last, cap) is None:
                 inside[last] = int(cap)
-            if isinstance(inside.get(last), bool) or not isinstance(inside.get(last), int | float):
-                numbers = [key for key, number in inside.items() if type(number) in (int, float)]
-                raise UserError(
-                    f"{where}: caps.{kind}.{pattern}: '{path}' is no number of {kind[:-1]} '{name}' "
-                    f"({suggest(last, numbers)})"
-                )
+            if type(inside.get(last)) not in (int, float):
+                known = suggest(last, [key for key, number in inside.items() if type(number) in (int, float)])
+                raise UserError(f"{where_of} number of {kind[:-1]} '{name}' ({known})")
             inside[last] = min(inside[last], type(inside[last])(cap))
     return out
 
@@ -103,10 +99,7 @@ class Sized:
         return find(self.config, kind, name, where)
 
     def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
-        """Return an entry for a spec: with the caps applied, and of the size that the budget pays for.
-
-        All callers share the mappings inside the entry. Replace such a mapping, and never change it.
-        """
+        """Return an entry with caps and budget applied. Callers share the mappings in it, and change none."""
         # Only a cap may depend on the place.
         key = kind, place if self.scale.caps.get(kind) else "", name, self.sizes.values.get(spec)
         if key not in self._entries:

@@ -3,12 +3,13 @@
 Keys and bounds are those of the catalogue's own models.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation, model_validator
 
 from leakbench.base.yamls import NAME, Distinct, Name, Positive, Seed, Shape, Strict, suggest
-from leakbench.catalogue.cell import Cell
+from leakbench.catalogue.cell import Arguments, Cell
+from leakbench.catalogue.cell import Spec as Values
 from leakbench.catalogue.entry import FOR_PEOPLE, Salt
 from leakbench.catalogue.experiment import Exhibit
 from leakbench.catalogue.regime import Regime, Rule
@@ -48,7 +49,7 @@ class Named(Strict):
     """A part and the arguments of its function."""
 
     module: str
-    parameters: dict[str, Any]
+    parameters: Arguments
 
 
 class Spec(Strict):
@@ -61,7 +62,7 @@ class Spec(Strict):
         """What messages call the spec: its file."""
         return self._where
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Values:
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -284,7 +285,7 @@ class Known(Strict):
 
     module: str
     # A spec may lack it, and one that has it keeps it.
-    parameters: dict[str, Any] = Field({}, exclude_if=lambda _: False)
+    parameters: Arguments = Field({}, exclude_if=lambda _: False)
 
 
 class PlannedAttack(Attack):
@@ -294,7 +295,7 @@ class PlannedAttack(Attack):
     generator: Name | None = None  # type: ignore[assignment]
 
     @property
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> Values:
         """The entry as attacks take it (`leakbench.attacks.composed`)."""
         return self.model_dump(mode="json", exclude=FOR_PEOPLE)
 

@@ -4,31 +4,27 @@ import itertools
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic_core import SchemaError
 
-from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
 from leakbench.base.yamls import LARGEST, LARGEST_SEED, NAME, read_yaml, suggest, validated
 from leakbench.catalogue import sections
+from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
-from leakbench.catalogue.signature import check_signature, mistake, module_file, parameters_model, part_names
+from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
 
-# What a mapping of a YAML holds.
-Keys = dict[str, Any]
 # The keys of a training that name a file in the room of the same name.
 RULES = ("aggregation", "encryption")
 
 
-def merge(base: Keys, over: Keys) -> Keys:
+def merge(base: Spec, over: Spec) -> Spec:
     """Return `base` with the keys of `over` in place of its own. Mappings are merged."""
     out = dict(base)
     for key, value in over.items():
@@ -38,7 +34,7 @@ def merge(base: Keys, over: Keys) -> Keys:
     return out
 
 
-def _varied(kind: str, value: Keys, changes: Keys, where: str) -> Keys:
+def _varied(kind: str, value: Spec, changes: Spec, where: str) -> Spec:
     """Return a file's value with a variant's changes. Changes of an attack's sections change its parts."""
     if kind != "attacks":
         return merge(value, changes)
@@ -51,7 +47,7 @@ def _varied(kind: str, value: Keys, changes: Keys, where: str) -> Keys:
     return merge(value, {key: change for key, change in changes.items() if key not in parts}) | parts
 
 
-def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
+def validate(kind: str, stem: str, where: str, value: Spec) -> BaseModel:
     """Return a mapping as an entry of its kind with every default, checked against its part's signature."""
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
@@ -72,7 +68,7 @@ def validate(kind: str, stem: str, where: str, value: Keys) -> BaseModel:
     if not isinstance(entry, Part):
         return entry
     module = entry.module or stem
-    filled: Keys = {"module": module}
+    filled: Spec = {"module": module}
     if isinstance(entry, Attack):
         _known(kind, module, f"{where}: module")
         sections.check(module, entry.model_dump(), f"{where}: ")
@@ -112,7 +108,7 @@ def _drawn(part: Drawing, where: str) -> Drawing:
     return Drawing.model_validate({"drawing": part.drawing, **arguments})
 
 
-def _parameters(room: str, module: str, given: Keys, where: str, key: str = "parameters.") -> Keys:
+def _parameters(room: str, module: str, given: Spec, where: str, key: str = "parameters.") -> Spec:
     """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others."""
     _known(room, module, f"{where}module")
     check_signature(room, module)
@@ -140,7 +136,7 @@ def files_of(config: Path, kind: str) -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
-def _written(value: Keys, path: Path) -> Iterator[tuple[str, str, list[Keys]]]:
+def _written(value: Spec, path: Path) -> Iterator[tuple[str, str, list[Spec]]]:
     """Yield (name, place in messages, changes) of each entry of a file, and take out `variants` and `grid`.
 
     A point of a grid has a word of each axis in its name, and the changes of them all.
@@ -168,9 +164,9 @@ def _mapping_of_changes(value: Any) -> bool:
 
 
 @cache
-def load_kind(config: Path, kind: str) -> Keys:
+def load_kind(config: Path, kind: str) -> Spec:
     """Return name → validated entry of a kind, with those that `variants:` and `grid:` of its files make."""
-    entries: Keys = {}
+    entries: Spec = {}
     for path in files_of(config, kind):
         value = read_yaml(path)
         for name, where, changes in _written(value, path):
@@ -181,6 +177,8 @@ def load_kind(config: Path, kind: str) -> Keys:
                 )
             if name in entries:
                 raise UserError(f"{where}: '{name}' exists already (rename the variant)")
+            if kind == "attacks" and (what := next(filter(None, map(odd, changes or [value])), "")):
+                raise UserError(f"{where}{'.' if changes else ': '}{what}")
             whole = value
             for each in changes:
                 whole = _varied(kind, whole, each, where)
@@ -220,29 +218,6 @@ def stems(config: Path, kind: str) -> list[str]:
     return sorted(path.stem for path in files_of(config, kind))
 
 
-# What pydantic, and what an annotation itself, may raise.
-_RAISED = (
-    AssertionError, AttributeError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError,
-    SchemaError,
-)  # fmt: skip
-
-
-@contextmanager
-def blamed(config: Path) -> Iterator[None]:
-    """Raise UserError in place of any other error that a part's file or an attack's YAML causes.
-
-    These files are read only after an error, so that a sound plan costs no time here.
-    """
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as problem:
-        for reason in itertools.chain(_sources(), _attacks(config)):
-            raise UserError(reason) from problem
-        raise
-
-
 def odd(attack: Mapping[str, Any]) -> str:
     """Describe the first entry in an attack's sections that is no name and no mapping of names, if any."""
     for section in SECTIONS:
@@ -251,26 +226,3 @@ def odd(attack: Mapping[str, Any]) -> str:
         if wrong := [entry for entry in listed if not isinstance(entry, str | dict)]:
             return f"{section}: {wrong[0]!r} names no part (write a name, or a name with its arguments)"
     return ""
-
-
-def _sources() -> Iterator[str]:
-    """Yield mistakes: files that are no Python, then parts from whose annotations no model can be made."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if what := mistake(path.read_bytes()):
-            yield f"{path}: {what} (mend the file)"
-    rooms = sorted({*KINDS, *SECTIONS.values(), *RULES, "drawing"})
-    for room, name in ((each, name) for each in rooms for name in part_names(each)):
-        try:
-            parameters_model(room, name)
-        except UserError:
-            continue
-        except _RAISED as problem:
-            yield f"{module_file(room, name)}: a keyword's annotation is no plain one: {problem} (mend it)"
-
-
-def _attacks(config: Path) -> Iterator[str]:
-    for path in files_of(config, "attacks"):
-        value = read_yaml(path)
-        for _, where, changes in _written(value, path):
-            if what := next(filter(None, map(odd, changes or [value])), ""):
-                yield f"{where}{'.' if changes else ': '}{what}"

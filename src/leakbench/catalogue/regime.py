@@ -1,17 +1,16 @@
 """The models of a file of config/trainings, and the options that torch's optimisers take."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, create_model, model_validator
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Described, Distinct, Name, Names, Positive, Strict, validated
+from leakbench.catalogue.cell import Arguments
 
 _AtLeast0 = Annotated[float, Field(ge=0)]
 
 
-# Written out, as planning needs no torch. Left out are the switches of how torch computes a step, such as
-# `fused`, which leakbench sets, and options that are no single number. A test compares the rest with torch.
 class _Options(Strict):
     """The options of every optimiser besides the learning rate. `true` is no number here."""
 
@@ -19,40 +18,26 @@ class _Options(Strict):
     maximize: bool = False
 
 
-class Sgd(_Options):
-    """The options of torch.optim.SGD."""
-
-    momentum: _AtLeast0 = 0
-    dampening: float = 0
-    nesterov: bool = False
-
-
-class Adam(_Options):
-    """The options of torch.optim.Adam."""
-
-    eps: _AtLeast0 = 0
-    amsgrad: bool = False
-    decoupled_weight_decay: bool = False
-
-
-class Adadelta(_Options):
-    """The options of torch.optim.Adadelta."""
-
-    rho: Annotated[float, Field(ge=0, le=1)] = 0
-    eps: _AtLeast0 = 0
-
-
-TAKEN: dict[str, type[_Options]] = {"sgd": Sgd, "adam": Adam, "adadelta": Adadelta}
+# Written out, as planning needs no torch. Left out are the switches of how torch computes a step, such as
+# `fused`, which leakbench sets, and options that are no single number. A test compares the rest with torch.
+TAKEN: dict[str, type[_Options]] = {
+    "sgd": create_model("Sgd", __base__=_Options, momentum=(_AtLeast0, 0), dampening=(float, 0),
+                        nesterov=(bool, False)),
+    "adam": create_model("Adam", __base__=_Options, eps=(_AtLeast0, 0), amsgrad=(bool, False),
+                         decoupled_weight_decay=(bool, False)),
+    "adadelta": create_model("Adadelta", __base__=_Options, rho=(Annotated[float, Field(ge=0, le=1)], 0),
+                             eps=(_AtLeast0, 0)),
+}  # fmt: skip
 
 
 def _fitting(options: dict[str, bool | float], others: ValidationInfo) -> dict[str, bool | float]:
     """Return options. Raises ValueError for one that the training's optimiser does not take or refuses."""
     if "optimiser" in others.data:
         try:
-            found = validated(TAKEN[others.data["optimiser"]], options, "")
+            validated(TAKEN[others.data["optimiser"]], options, "")
         except UserError as problem:
             raise ValueError(str(problem)) from problem
-        if isinstance(found, Sgd) and found.nesterov and (not found.momentum or found.dampening):
+        if options.get("nesterov") and (not options.get("momentum") or options.get("dampening")):
             raise ValueError("nesterov: needs momentum and no dampening (set momentum above 0)")
     return options
 
@@ -73,7 +58,7 @@ class Rule(Described):
     """A rule: a Python file in the folder of src/leakbench/ that has the same name as the rule's key."""
 
     module: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="The Python file.")
-    parameters: dict[str, Any] = {}
+    parameters: Arguments = {}
     """Keyword arguments of its function. The section on parts lists them."""
 
 

@@ -4,7 +4,7 @@ import fnmatch
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,8 @@ from leakbench.base.errors import UserError
 from leakbench.base.yamls import LARGEST_SEED, suggest
 from leakbench.catalogue.budget import LIMITS, Ask, counted, paid, shares_of
 from leakbench.catalogue.cell import Cell, Spec, Study
-from leakbench.catalogue.entry import FOR_PEOPLE, Sized, run_name, sized
+from leakbench.catalogue.entry import FOR_PEOPLE, Sized, Sizes, run_name, sized
+from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.job_specs import cell_specs, decays, further, judge_spec, pointless, study_spec
 from leakbench.catalogue.jobs import TableSpec
 from leakbench.catalogue.load import every, file_of, find, load_kind, stems
@@ -72,11 +73,7 @@ class Plan:
         return self._behind(experiment, self.experiments[experiment])
 
     def run_for(self, experiment: str) -> set[str]:
-        """Return the specs of all jobs that run when an experiment is asked for.
-
-        These are the jobs that it needs, and the other attacks on its captures. A capture is scored only
-        once, with all attacks on it.
-        """
+        """Return what `needed` does, and the other attacks on the captures: they are scored together."""
         captures = {cell.capture for cell in self.experiments[experiment]}
         return self._behind(experiment, [cell for cell in self.cells if cell.capture in captures])
 
@@ -110,101 +107,25 @@ def plan(
     config = root / "config"
     _check_readable(root / "papers")
     at = sized(config, scale_name)
-    given = run_name(scale_name, seed), metrics, local, seed or 0
     known = load_kind(config, "experiments")
     if unknown := next((name for name in only if name not in known), ""):
         raise UserError(f"--config only: no experiment '{unknown}' ({suggest(unknown, known)})")
     _check_left_out(at, known)
-    meant = frozenset(only)
-    if at.scale.budget is None:
-        return _planned(replace(at, only=meant), *given)[0]
-    whole, asks = _planned(at, *given)
-    folders = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
-    papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
-    rare = {name for paper in papers.values() for name in paper.stand_ins}
-    rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
-    there = counted(config)
-    sizes = paid(scale_name, at.scale.budget, asks, whole.specs, papers, there, rare)
-    if asks and len(sizes.left_out) == len(asks):
-        # The last limit that a cell met is the one to raise: that cell met all others.
-        key = max(sizes.short, key=LIMITS.index)
-        raise UserError(f"{at.file}: budget.{key}: pays for no cell (raise it)")
-    return _planned(replace(at, sizes=sizes, only=meant), *given)[0]
-
-
-def _planned(
-    at: Sized, run: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str], seed: int
-) -> tuple[Plan, list[Ask]]:  # fmt: skip
-    """Return the plan of what a scale runs in its present form, and the asks of experiments for each job."""
-    config, out = at.config, Plan(run, {}, {})
-    wanted: dict[Cell, set[str]] = {}
-    asks: list[Ask] = []
-    for name, experiment in load_kind(config, "experiments").items():
-        experiment = experiment.model_copy(update={"seeds": [s + seed for s in experiment.seeds]})
-        where, asked = str(file_of(config, "experiments", name)), experiment.metrics or []
-        if (raised := max(experiment.seeds)) > LARGEST_SEED:
-            raise UserError(f"{where}: seeds: raised by {seed}, {raised} is beyond {LARGEST_SEED} (lower it)")
-        for metric in asked:
-            if metric not in metrics:
-                raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, metrics)})")
-        judges = sorted({judge for metric in asked for judge in metrics[metric]})
-        cells: list[Cell] = []
-        studies: list[Study] = []
-        apart: dict[str, str] = {}
-        whole = at.left_out(name)
-        for job in dict.fromkeys(_jobs(experiment, config, where)):
-            reason = whole or at.left_out(f"{name}/{job.stem}")
-            # A job that is left out is checked too.
-            networks: tuple[str, ...] = ()
-            if isinstance(job, Study):
-                specs = {f"study/{job.stem}": study_spec(job, at, where)}
-            else:
-                specs, networks = cell_specs(job, at, where)
-                for judge in judges:
-                    specs |= judge_spec(job, judge, at, f"{where}: metrics", specs)
-                networks += tuple(job.path("train", judge) for judge in judges)
-                reason = reason or pointless(specs[job.path("attack")], specs[job.path("capture")])
-            if reason:
-                apart[job.stem] = reason
-                continue
-            out.specs |= specs
-            asks.append(Ask(name, job, networks))
-            if isinstance(job, Study):
-                studies.append(job)
-            else:
-                cells.append(job)
-                wanted.setdefault(job, set()).update(asked)
-        _check_client(experiment.client or 0, cells, out, where)
-        out.studies[name], out.experiments[name], out.definitions[name] = studies, cells, experiment
-        out.specs[f"table/{name}"] = {
-            "experiment": experiment.model_dump(
-                mode="json", include={"seeds", "metrics", "success", "client", "exhibit"}
-            ),
-            "cells": [cell.stem for cell in cells],
-            "scale": at.name,
-            "left_out": whole,
-            "cells_left_out": {} if whole else apart,
-            "shares": shares_of(config, out.specs, cells, studies),
-            **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
-        }
-        for other in (
-            each for part in experiment.figure for each in (part.model_extra or {}).get("beside", ())
-        ):
-            find(config, "experiments", other, f"{where}: figure.beside")
-        beside = {"work": Path(where).parents[1].name, "scale": at.name}
-        out.specs[f"figure/{name}"] = figure_spec(config, experiment, studies) | beside
+    if at.scale.budget:
+        at = replace(at, sizes=_bought(at, at.scale.budget, metrics, seed or 0))
+    out, wanted = Plan(run_name(scale_name, seed), {}, {}), dict[Cell, set[str]]()
+    for name, experiment in known.items():
+        _plan(name, experiment, replace(at, only=frozenset(only)), metrics, seed or 0, out, wanted)
     for cell in out.cells:
-        named = {name: value for name, value in vars(cell).items() if name != "attack"}
-        spec = out.specs.setdefault(cell.path("score"), {"cell": named, "attacks": {}, "judges": []})
-        judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})
+        own = {name: value for name, value in vars(cell).items() if name != "attack"}
+        spec = out.specs.setdefault(cell.path("score"), {"cell": own, "attacks": {}, "judges": []})
+        judges = _judges(wanted[cell], metrics)
         attack = out.specs[cell.path("attack")]["attack"]
         spec["judges"] = sorted({*spec["judges"], *judges})
         spec["attacks"][cell.attack] = {
-            "metrics": sorted(wanted[cell]),
-            "judges": judges,
-            "matching": attack["matching"],
+            "metrics": sorted(wanted[cell]), "judges": judges, "matching": attack["matching"],
             "decays": decays(attack),
-        }
+        }  # fmt: skip
     for name, dataset in load_kind(config, "datasets").items():
         entry = dataset.model_dump(mode="json", exclude=FOR_PEOPLE | {"licence", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
@@ -212,22 +133,110 @@ def _planned(
     out.specs["scorecard/catalogue"] = {
         **described(config),
         "run": {"scale": at.name},
-        "files": fact_files(out.run, out.specs, config.parent / "papers"),
+        "files": fact_files(out.run, out.specs, root / "papers"),
         "left_out": {name: table.reasons for name, table in tables.items()},
     }
-    return out, asks
+    return out
 
 
-def _jobs(experiment: Experiment, config: Path, where: str) -> Iterator[Cell | Study]:
+def _bought(at: Sized, budget: Budget, metrics: Mapping[str, Sequence[str]], seed: int) -> Sizes:
+    """Return what the budget of a scale pays for, of all that experiments ask for at its published size."""
+    config, specs, asks = at.config, dict[str, Spec](), list[Ask]()
+    experiments = load_kind(config, "experiments")
+    for name, experiment in experiments.items():
+        for job, own, networks, reason in _asked(name, experiment, at, metrics, seed):
+            if not reason:
+                specs |= own
+                asks.append(Ask(name, job, networks))
+    folders = {name: file_of(config, "experiments", name).parents[1] for name in experiments}
+    papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
+    rare = {name for paper in papers.values() for name in paper.stand_ins}
+    rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
+    sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare)
+    if asks and len(sizes.left_out) == len(asks):
+        # The last limit that a cell met is the one to raise: that cell met all others.
+        key = max(sizes.short, key=LIMITS.index)
+        raise UserError(f"{at.file}: budget.{key}: pays for no cell (raise it)")
+    return sizes
+
+
+def _judges(asked: Iterable[str], metrics: Mapping[str, Sequence[str]]) -> list[str]:
+    return sorted({judge for metric in asked for judge in metrics[metric]})
+
+
+def _asked(
+    name: str, experiment: Experiment, at: Sized, metrics: Mapping[str, Sequence[str]], seed: int
+) -> Iterator[tuple[Cell | Study, dict[str, Spec], tuple[str, ...], str]]:
+    """Yield each job of an experiment: its specs, the networks among them, and why it is left out, or ""."""
+    where, asked = str(file_of(at.config, "experiments", name)), experiment.metrics or []
+    if (raised := max(experiment.seeds) + seed) > LARGEST_SEED:
+        raise UserError(f"{where}: seeds: raised by {seed}, {raised} is beyond {LARGEST_SEED} (lower it)")
+    for metric in asked:
+        if metric not in metrics:
+            raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, metrics)})")
+    judges, whole = _judges(asked, metrics), at.left_out(name)
+    for job in dict.fromkeys(_jobs(experiment, at.config, where, seed)):
+        reason = whole or at.left_out(f"{name}/{job.stem}")
+        # A job that is left out is checked too.
+        if isinstance(job, Study):
+            yield job, {f"study/{job.stem}": study_spec(job, at, where)}, (), reason
+            continue
+        specs, networks = cell_specs(job, at, where)
+        for judge in judges:
+            specs |= judge_spec(job, judge, at, f"{where}: metrics", specs)
+        networks += tuple(job.path("train", judge) for judge in judges)
+        reason = reason or pointless(specs[job.path("attack")], specs[job.path("capture")])
+        yield job, specs, networks, reason
+
+
+def _plan(
+    name: str, experiment: Experiment, at: Sized, metrics: Mapping[str, Sequence[str]], seed: int, out: Plan,
+    wanted: dict[Cell, set[str]],
+) -> None:  # fmt: skip
+    """Add the jobs, the table and the figure of an experiment to a plan, and its metrics to `wanted`."""
+    cells, studies, apart = list[Cell](), list[Study](), dict[str, str]()
+    for job, specs, _, reason in _asked(name, experiment, at, metrics, seed):
+        if reason:
+            apart[job.stem] = reason
+            continue
+        out.specs |= specs
+        if isinstance(job, Study):
+            studies.append(job)
+        else:
+            cells.append(job)
+            wanted.setdefault(job, set()).update(experiment.metrics or [])
+    config, whole = at.config, at.left_out(name)
+    where = str(file_of(config, "experiments", name))
+    _check_client(experiment.client or 0, cells, out, where)
+    out.studies[name], out.experiments[name], out.definitions[name] = studies, cells, experiment
+    shown = experiment.model_dump(mode="json", include={"metrics", "success", "client", "exhibit"})
+    out.specs[f"table/{name}"] = {
+        "experiment": shown | {"seeds": [each + seed for each in experiment.seeds]},
+        "cells": [cell.stem for cell in cells],
+        "scale": at.name,
+        "left_out": whole,
+        "cells_left_out": {} if whole else apart,
+        "shares": shares_of(config, out.specs, cells, studies),
+        **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
+    }
+    for part in experiment.figure:
+        for other in (part.model_extra or {}).get("beside", ()):
+            find(config, "experiments", other, f"{where}: figure.beside")
+    beside = {"work": Path(where).parents[1].name, "scale": at.name}
+    out.specs[f"figure/{name}"] = figure_spec(config, experiment, studies) | beside
+
+
+def _jobs(experiment: Experiment, config: Path, where: str, seed: int = 0) -> Iterator[Cell | Study]:
     """Yield the cells or studies that an experiment asks for. One that it names twice is yielded twice."""
+    seeds = [each + seed for each in experiment.seeds]
     for cells in experiment.cells or []:
         _check_but(config, cells.but, where)
         defences = every(config, "defences", cells.defence, cells.but)
         attacks = every(config, "attacks", cells.attack, cells.but)
-        names = (cells.dataset, cells.victim, cells.federation, defences, attacks, experiment.seeds)
+        names = (cells.dataset, cells.victim, cells.federation, defences, attacks, seeds)
         yield from itertools.starmap(Cell, itertools.product(*names))
     for studies in experiment.trainings or []:
-        of = (studies.dataset, studies.victim, studies.training, studies.defence, experiment.seeds)
+        of = (studies.dataset, studies.victim, studies.training, studies.defence, seeds)
         yield from itertools.starmap(Study, itertools.product(*of))
 
 

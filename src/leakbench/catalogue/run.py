@@ -239,10 +239,7 @@ def planned(results: str, specs: Specs, paths: Iterable[str]) -> list[str]:
 
 
 def accept(home: Path, results: str, specs: Specs) -> None:
-    """Accept the results of other code than today's. A result of another spec is never accepted.
-
-    For each, accepted.json beside the results holds the digests of its code and of today's.
-    """
+    """Accept, in accepted.json, the results of other code than today's; those of another spec never."""
     found = {stray.path: stray.code for stray in _strays(home, results, specs) if stray.code}
     if found or (home / results / _ACCEPTED).exists():
         write_json(home / results / _ACCEPTED, found)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from leakbench.base.yamls import Described, Name, Positive, Shape
+from leakbench.catalogue.cell import Arguments
 from leakbench.catalogue.experiment import Experiment, Scale
 from leakbench.catalogue.regime import Options, Regime
 from leakbench.catalogue.sections import FORMS, named
@@ -64,7 +65,7 @@ class Part(Described):
     module: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = ""
     """The Python file of the part, in the folder of src/leakbench/ named after this one. Without it the part
     is the file of the same name as the YAML."""
-    parameters: dict[str, Any] = {}
+    parameters: Arguments = {}
     """Keyword arguments of the part's function. They are checked against its signature, and the section on
     parts lists them."""
 
@@ -321,7 +322,7 @@ def _section(description: str) -> Any:
     return Field(default_factory=dict, description=description)
 
 
-Section = Annotated[dict[Name, dict[str, Any]], BeforeValidator(named), WithJsonSchema(FORMS)]
+Section = Annotated[dict[Name, Arguments], BeforeValidator(named), WithJsonSchema(FORMS)]
 
 
 class Attack(Part):

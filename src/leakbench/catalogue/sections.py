@@ -8,6 +8,7 @@ from typing import Any
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, SEVERAL, WITHOUT_RULE
 from leakbench.base.yamls import suggest
+from leakbench.catalogue.cell import Arguments
 from leakbench.catalogue.signature import (
     check_part,
     check_signature,
@@ -17,7 +18,7 @@ from leakbench.catalogue.signature import (
     part_names,
 )
 
-Named = dict[str, dict[str, Any]]
+Named = dict[str, Arguments]
 
 # What an editor allows for a section: a name, a list, or a mapping of names to arguments.
 _MAPPING = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}

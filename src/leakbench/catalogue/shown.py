@@ -25,7 +25,7 @@ def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) 
     }
 
 
-def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[dict[str, Any]]]:
+def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[Spec]]:
     """Return kind → the entries that an experiment names, in its own order, with values at full size."""
     own = ("training",) if experiment.trainings else ("federation", "attack")
     regimes = [(study.dataset, find(config, "trainings", study.training, "")) for study in studies]
@@ -52,7 +52,7 @@ def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> di
     return out
 
 
-def _values(entry: BaseModel) -> dict[str, Any]:
+def _values(entry: BaseModel) -> Spec:
     """Return the parameters of a part and of those that it is composed of, or else all values of an entry."""
     composed = {name: getattr(entry, name) for name in SECTIONS if hasattr(entry, name)}
     if parameters := getattr(entry, "parameters", None):

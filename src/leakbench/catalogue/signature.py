@@ -3,27 +3,34 @@
 import ast
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, create_model
+from pydantic_core import SchemaError
 
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.needs import judge
 from leakbench.base.parts import NAME, SECTIONS, place, stem
 from leakbench.base.yamls import suggest
+from leakbench.catalogue.cell import Arguments
 
 # Neither `true` nor "10" is a number. (A list is taken for a tuple, because YAML has no tuples.)
-_PLAIN: dict[str, Any] = {
+_PLAIN: Mapping[str, Any] = {
     "int": StrictInt, "float": StrictFloat, "str": str, "bool": StrictBool, "list": list, "dict": dict,
     "tuple": tuple,
 }  # fmt: skip
 _FIELD = frozenset(
     ["gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "description"]
 )
+
+# What pydantic may raise of an annotation.
+_RAISED = (AssertionError, AttributeError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError,
+           SchemaError)  # fmt: skip
 
 # Room → what the function of each part takes before its keywords, and what it may return, as parts write it.
 # An attack also takes the parts of its sections there, by the names of the sections.
@@ -55,13 +62,13 @@ def module_file(room: str, module: str) -> Path:
 @cache
 def constant(room: str, module: str, name: str, default: Any = ...) -> Any:
     """Return the constant `name` of a part's file, which must be written as a literal."""
-    text = module_file(room, module).read_bytes()
-    for node in ast.parse(text).body if name.encode() in text else ():
+    path = module_file(room, module)
+    for node in parsed(path).body if name.encode() in path.read_bytes() else ():
         if isinstance(node, ast.Assign) and [getattr(each, "id", "") for each in node.targets] == [name]:
             return ast.literal_eval(node.value)
     if default is not ...:
         return default
-    raise LookupError(f"{module_file(room, module)}: {name} is missing")
+    raise LookupError(f"{path}: {name} is missing")
 
 
 @cache
@@ -86,29 +93,25 @@ def check_part(room: str, name: str, where: str) -> None:
         raise UserError(f"{where}: {wrong}: {problem}") from problem
 
 
-def mistake(data: bytes) -> str:
-    """Return why a file's bytes are no Python, with the line, or ""."""
+def parsed(path: Path) -> ast.Module:
+    """Return the tree of a source file. Raises UserError with the line where it is no Python."""
+    data = path.read_bytes()
     try:
-        ast.parse(data.decode())
-        return ""
+        return ast.parse(data.decode())
     except UnicodeDecodeError as problem:
-        before, what = data[: problem.start], "is no UTF-8"
+        line, what = data.count(b"\n", 0, problem.start) + 1, "is no UTF-8"
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        if line := getattr(problem, "lineno", 0):
-            return f"line {line}: {getattr(problem, 'msg', '')}"
-        before, what = data.partition(b"\0")[0], str(problem)
-    line = before.count(b"\n") + 1
-    return f"line {line}: {what}"
+        # Of a null byte Python gives no line.
+        line = getattr(problem, "lineno", None) or data.partition(b"\0")[0].count(b"\n") + 1
+        what = getattr(problem, "msg", "") or str(problem)
+    raise UserError(f"{path}: line {line}: {what} (mend the file)")
 
 
 @cache
 def definition(room: str, module: str) -> ast.FunctionDef:
     """Return the function that a part's file is named after. Raises UserError if there is none."""
     path = module_file(room, module)
-    data = path.read_bytes()
-    if what := mistake(data):
-        raise UserError(f"{path}: {what} (mend the file)")
-    for node in ast.parse(data).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.FunctionDef) and node.name == path.stem:
             return node
     raise UserError(f"{path}: no function '{path.stem}' (a part's file holds `def {path.stem}(…)`)")
@@ -172,7 +175,7 @@ def _field(node: ast.expr) -> Any:
     """
     if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Field" or node.args:
         raise ValueError(f"{ast.unparse(node)} is no Field")
-    given: dict[str, Any] = {}
+    given = Arguments()
     for each in node.keywords:
         match each:
             case ast.keyword(arg=str(name), value=value) if name in _FIELD:
@@ -191,7 +194,7 @@ def _field(node: ast.expr) -> Any:
 def parameters_model(room: str, module: str) -> type[BaseModel]:
     """Return a pydantic model of a part's keyword-only arguments, whose annotations `_typed` reads."""
     path, node = module_file(room, module), definition(room, module)
-    fields: dict[str, Any] = {}
+    fields: Any = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         text = ast.unparse(argument.annotation) if argument.annotation else ""
         if not text:
@@ -207,11 +210,11 @@ def parameters_model(room: str, module: str) -> type[BaseModel]:
                 f"{path}: {path.stem}({argument.arg}: {text}): not a plain annotation ({problem})"
             ) from problem
         fields[argument.arg] = (annotation, value)
-    return create_model(
-        f"{room}.{module}",
-        __config__=ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False),
-        **fields,
-    )
+    strict = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
+    try:
+        return create_model(f"{room}.{module}", __config__=strict, **fields)
+    except _RAISED as problem:
+        raise UserError(f"{path}: a keyword's annotation is no plain one: {problem} (mend it)") from problem
 
 
 @dataclass(frozen=True)
@@ -232,7 +235,7 @@ def declared_metrics() -> dict[str, Declared]:
     """Return the metrics that the files declare, by name. Names and needs must be literals."""
     found: dict[str, Declared] = {}
     for path in sorted((PACKAGE / "metrics").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Metric" and node.args:
                 needs = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "needs"), ())
                 found[ast.literal_eval(node.args[0])] = Declared(f"leakbench.metrics.{path.stem}", needs)

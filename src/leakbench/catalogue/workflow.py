@@ -20,7 +20,7 @@ from leakbench.catalogue import costs, run
 from leakbench.catalogue.budget import counted
 from leakbench.catalogue.cell import ANY_VICTIM, Cell
 from leakbench.catalogue.job_specs import further
-from leakbench.catalogue.load import blamed, file_of, load_kind
+from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
 from leakbench.catalogue.signature import declared_metrics
@@ -90,9 +90,8 @@ class Workflow:
         only: str | None = None,
     ) -> None:  # fmt: skip
         self.root, self.scale, self.seed, self.home = root, scale, seed, home or root
-        with blamed(root / "config"):
-            offered = local_datasets(root / "config", self.home / "data")
-            self.plan: Plan = plan(root, scale, judges(), offered, seed, only.split(",") if only else ())
+        offered = local_datasets(root / "config", self.home / "data")
+        self.plan: Plan = plan(root, scale, judges(), offered, seed, only.split(",") if only else ())
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         # The lock is held as long as this object lives.
         self._lock = run.write(self.plan, self.home)
@@ -131,10 +130,7 @@ class Workflow:
         return run.renew(self.home, self.results, self.plan.specs)
 
     def lost(self) -> tuple[list[str], list[str]]:
-        """Put dates right that a clock set back has left; return lines that say so, and what is to be made.
-
-        The latter are planned files that were found damaged and set aside.
-        """
+        """Put right dates that a clock set back has left; return lines, and the damaged files to be made."""
         count, paths = run.dated(self.home, self.results, time.time())
         lost = run.planned(self.results, self.plan.specs, paths)
         lines = [f"files dated after now, dated to now: {count} (the clock was set back)"] if count else []

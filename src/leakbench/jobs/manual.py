@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from leakbench.base.digest import write_changed
 from leakbench.base.parts import SECTIONS
-from leakbench.catalogue.load import RULES, blamed, file_of, load_kind
+from leakbench.catalogue.load import RULES, file_of, load_kind
 from leakbench.catalogue.schema import KINDS, Experiment, Part
-from leakbench.catalogue.signature import definition, module_file, parameters_model, part_names
+from leakbench.catalogue.signature import definition, module_file, parameters_model, parsed, part_names
 from leakbench.jobs.docstrings import Row, api, arguments, listed, table, without
 from leakbench.jobs.parser import page
 from leakbench.papers.bibliography import bibliography, citation, cited
@@ -74,10 +74,9 @@ def manual(root: Path) -> None:
 
     root: the checkout.
     """
-    with blamed(root / "config"):
-        made = texts(root) | {"docs/cli.md": page()}
-        if (root / FINDINGS).is_file() and (root / "reference").is_dir():
-            made |= of_records(root)
+    made = texts(root) | {"docs/cli.md": page()}
+    if (root / FINDINGS).is_file() and (root / "reference").is_dir():
+        made |= of_records(root)
     for name, text in made.items():
         write_changed(root / name, text)
 
@@ -204,7 +203,7 @@ def _modules(root: Path, room: str) -> list[str]:
 
 
 def _of_part(room: str, module: str) -> str:
-    whole, function = ast.parse(module_file(room, module).read_text("utf-8")), definition(room, module)
+    whole, function = parsed(module_file(room, module)), definition(room, module)
     schema = parameters_model(room, module).model_json_schema()
     meanings = {f"`{name}`": said for name, (*_, said) in arguments(function).items() if said}
     # A parameter is described in the docstring, or in its annotation, Field(description=...).

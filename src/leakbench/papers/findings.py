@@ -56,14 +56,7 @@ class Findings(Strict):
 
 
 def findings(path: Path, works: Sequence[Work], scales: Sequence[Evidence]) -> str:
-    """Return the page of findings, with the numbers of the recorded tables.
-
-    path: papers/findings.yaml.
-    works: every work.
-    scales: the evidence of each recorded scale, the longest first.
-
-    Raises UserError where a claim is missing, and where no recorded table has a number.
-    """
+    """Return the page of findings, with the numbers of the recorded tables; `scales`: the longest first."""
     told: Findings = validated(Findings, read_yaml(path), f"{path}: ", MANUAL)
     numbers = {
         f"{place}.{name}": number

@@ -39,12 +39,7 @@ class Drawn(NamedTuple):
 
 
 def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn]) -> str:
-    """Return the page.
-
-    works: the works, in the order of the page.
-    card: a scorecard with all of their rows.
-    experiments: every experiment.
-    """
+    """Return the page of some works, by a scorecard with all of their rows and every experiment."""
     parts = [HEAD]
     for work in works:
         own = card[(card["work"] == work.name) & card["item"].str.match(r"(fig|table)-")]

@@ -12,12 +12,9 @@ from leakbench.base.yamls import Strict, validated
 from leakbench.papers.printed import Row
 from leakbench.papers.work import MANUAL, Class, Work
 
+# Column of our tables → its value in one row.
+Columns = dict[str, Any]
 OURS = {"experiment", "metric"}
-ALSO = {
-    "unit", "unit_std", "against", "success", "absent", "note", "class", "fact", "quantity", "needs", "check",
-    "tells", "rows", "repeats", "tolerance", "otherwise", "beside", "hidden", "rival",
-    "trivial", "drawn",
-}  # fmt: skip
 # Keys that a reading repeats as they are.
 SHARED = {"success", "hidden", "trivial", "note", "needs", "repeats", "tolerance"}
 # Keys that hold words or columns of their own.
@@ -47,6 +44,10 @@ class Keys(Strict):
     needs: str | None = None
     note: str | None = None
     tells: str | None = None
+
+
+# The keys of measured.yaml that are no columns.
+ALSO = {field.alias or name for name, field in Keys.model_fields.items()} | NESTED
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
     return Reading(way, against=partner, label=label or "result", **shared)
 
 
-def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> dict[str, Any]:
+def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> Columns:
     where = {}
     for key, each in merged.items():
         if key in ALSO:
@@ -182,7 +183,7 @@ def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> d
     return where
 
 
-def _nested(value: Any, row: Row, where: str) -> dict[str, Any]:
+def _nested(value: Any, row: Row, where: str) -> Columns:
     """Return the columns that a key maps, without those that have no value."""
     if not isinstance(value, dict) or "by" in value:
         raise UserError(f"{where}: must map columns of our table (see {MANUAL})")

@@ -5,7 +5,7 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -166,7 +166,7 @@ def _ranked(entry: Entry, defence: str) -> set[tuple[str, str, str]]:
     return {(line.dataset, line.victim, line.attack) for line in lines}
 
 
-def lines_of(rows: Iterable[dict[str, Any]]) -> list[Line]:
+def lines_of(rows: Iterable[Mapping[str, Any]]) -> list[Line]:
     """Return the rows of an experiment's table as lines of an entry."""
     keys = set(Line.model_fields)
     return [

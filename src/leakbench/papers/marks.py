@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -19,7 +19,16 @@ def marks(works: Sequence[Work], experiment: str) -> pd.DataFrame:
 
     A line of an outcome has the word `success` or `failure` instead of a value.
     """
-    lines = []
+    return framed(each for each in every_mark(works) if each["experiment"] == experiment)
+
+
+def framed(lines: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    found = list(lines)
+    return pd.DataFrame(found, columns=None if found else COLUMNS)
+
+
+def every_mark(works: Sequence[Work]) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of the marks of all experiments."""
     for work in works:
         for row in (row for rows in work.tables.values() for row in rows):
             reading = read(work, row)
@@ -27,11 +36,8 @@ def marks(works: Sequence[Work], experiment: str) -> pd.DataFrame:
             if not word and math.isnan(row.number.value):
                 continue
             value = math.nan if word else row.number.value / reading.unit
-            mark: dict[str, object] = {"experiment": experiment, "id": row.id, "value": value, "word": word}
-            for where in places(reading):
-                if where.get("experiment") == experiment:
-                    lines.append({**mark, "convention": "standard", **where})
-    return pd.DataFrame(lines, columns=None if lines else COLUMNS)
+            mark = {"experiment": "", "id": row.id, "value": value, "word": word, "convention": "standard"}
+            yield from (mark | dict(where) for where in places(reading))
 
 
 def places(reading: Reading) -> Iterator[Mapping[str, Any]]:
@@ -50,8 +56,7 @@ def sentences(works: Sequence[Work], work: str, item: str, experiment: str) -> p
     """
     claims = [each for own in works if own.name == work for each in own.claims.claims]
     said = [each for each in claims if OF_FIGURES.match(item) and f"{item}-".startswith(f"{each.item}-")]
-    lines = [
+    return framed(
         {"experiment": experiment, "id": each.id, "value": math.nan, "says": each.claim.rstrip(".")}
         for each in said
-    ]
-    return pd.DataFrame(lines, columns=None if lines else COLUMNS)
+    )

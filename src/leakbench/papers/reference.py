@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from leakbench.base.artefacts import read_csv, read_json, read_table
+from leakbench.base.artefacts import Facts, read_csv, read_json, read_table
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.whole import file_digest
 from leakbench.base.yamls import validated
@@ -94,7 +94,7 @@ class Record(BaseModel):
     equivalent: list[Equivalent] = []  # other numerics that give the same table, and what shows it
     # Where, when and at which commit the run was repeated for its pictures, if they were not kept at first.
     pictures: dict[str, str] = {}
-    renewed: list[dict[str, Any]] = []  # cells that were measured later, with commit, date and device
+    renewed: list[Facts] = []  # cells that were measured later, with commit, date and device
 
 
 def run_of(folder: str) -> tuple[str, int | None]:
@@ -128,7 +128,7 @@ def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
     return sorted(path for path in beside if path.is_file())
 
 
-def read_record(table: Path) -> dict[str, Any]:
+def read_record(table: Path) -> Facts:
     path = table.with_suffix(".json")
     try:
         value = read_json(path, f"{table.name}'s record", _AGAIN)
@@ -163,7 +163,7 @@ class Kept:
 
     table: Path  # the CSV below reference/
     rows: "pd.DataFrame"
-    record: dict[str, Any]
+    record: Facts
 
     @property
     def scale(self) -> str:

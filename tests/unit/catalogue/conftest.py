@@ -1,11 +1,13 @@
 """A small catalogue to plan from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from leakbench.catalogue import load, signature
 
 ENTRIES: dict[str, dict[str, Any]] = {
     "datasets/d": {"summary": "x", "module": "orl", "shape": [28, 28, 1], "classes": 10,
@@ -41,6 +43,8 @@ def root(tmp_path: Path) -> Callable[..., Path]:
     def write(changes: dict[str, dict[str, Any]] | None = None) -> Path:
         for kind in ("generators", "trainings", "servers", *{name.partition("/")[0] for name in ENTRIES}):
             (tmp_path / "config" / kind).mkdir(parents=True, exist_ok=True)
+        for read in (load.load_kind, load.files_of, load.file_of, load.stems):
+            read.cache_clear()
         (tmp_path / "config/salt.yaml").write_text(f"salt: '{32 * '0'}'\n")
         (tmp_path / "papers/own/experiments").mkdir(parents=True, exist_ok=True)
         for name in ENTRIES.keys() | (changes or {}).keys():
@@ -50,3 +54,17 @@ def root(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path
 
     return write
+
+
+@pytest.fixture
+def forget() -> Iterator[None]:
+    """Forget what was read of parts, before and after a test that looks at other ones."""
+    reads = [
+        getattr(signature, name)
+        for name in ("definition", "check_signature", "parameters_model", "part_names", "constant")
+    ]
+    for read in (*reads, signature.declared_metrics):
+        read.cache_clear()
+    yield
+    for read in (*reads, signature.declared_metrics):
+        read.cache_clear()

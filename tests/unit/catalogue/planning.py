@@ -4,24 +4,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from project import ROOT
 
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.workflow import Workflow, judges
 
+# What refused.yaml and planned.yaml lay their changes upon.
+BASES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())["bases"]
 METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
 MATCHING: dict[str, Any] = {
-    "module": "gradient-matching",
-    "labels": "counted",
-    "objective": "squares",
-    "unknowns": "dummies",
+    "module": "gradient-matching", "labels": "counted", "objective": "squares", "unknowns": "dummies",
     "optimiser": "adam",
-}
+}  # fmt: skip
 
 
-def capping(caps: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what a scale with these caps adds to the catalogue."""
-    return {"scales/quick": {"caps": caps}}
+def laid(*layers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return entries with the keys of later layers laid upon those of earlier ones."""
+    names = dict.fromkeys(name for layer in layers for name in layer)
+    return {name: {k: v for layer in layers for k, v in layer.get(name, {}).items()} for name in names}
 
 
 def planned(root: Path) -> Plan:

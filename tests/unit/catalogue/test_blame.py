@@ -1,7 +1,7 @@
-"""An error within planning names the file that it is due to."""
+"""A part's file, or an attack's YAML, that cannot be read is named with its line or key."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +10,15 @@ from planning import MATCHING, planned
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import place
-from leakbench.catalogue import load, signature
-from leakbench.catalogue.load import blamed, odd
-from leakbench.catalogue.signature import definition, parameters_model, part_names
-
-
-def forget() -> None:
-    for read in (definition, parameters_model, part_names):
-        read.cache_clear()
+from leakbench.catalogue import signature
+from leakbench.catalogue.load import odd
+from leakbench.catalogue.signature import constant, declared_metrics, parameters_model
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a package in which only objectives/part.py is looked at."""
-    folder = tmp_path / "package"
-    (folder / place("objectives")).mkdir(parents=True)
-    for module in (load, signature):
-        monkeypatch.setattr(module, "PACKAGE", folder)
-    forget()
-    yield folder
-    forget()
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: None) -> Path:
+    monkeypatch.setattr(signature, "PACKAGE", tmp_path / "package")
+    return tmp_path / "package"
 
 
 @pytest.mark.parametrize(
@@ -44,15 +33,19 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 )
 def test_a_part_that_cannot_be_read_is_named(text: bytes, says: str, package: Path) -> None:
     path = package / place("objectives") / "part.py"
+    path.parent.mkdir(parents=True)
     path.write_bytes(text)
     says = rf"^{re.escape(str(path))}: .*{says}.* \(mend "
-    with pytest.raises(UserError, match=says), blamed(package):
+    with pytest.raises(UserError, match=says):
         parameters_model("objectives", "part")
 
 
-def test_an_error_that_no_file_is_to_blame_for_stays(root: Callable[..., Path]) -> None:
-    with pytest.raises(ZeroDivisionError), blamed(root() / "config"):
-        raise ZeroDivisionError
+@pytest.mark.parametrize("read", [declared_metrics, lambda: constant("metrics", "part", "COST", None)])
+def test_a_metric_that_is_no_python_is_one_line(read: Callable[[], Any], package: Path) -> None:
+    (package / "metrics").mkdir(parents=True)
+    (package / "metrics/part.py").write_text("COST = 1\ndef class(): ...\n")
+    with pytest.raises(UserError, match=r"part.py: line 2: invalid syntax \(mend the file\)$"):
+        read()
 
 
 @pytest.mark.parametrize("objective", [[3], [None], ["cosine", ["squares"]]])
@@ -62,10 +55,8 @@ def test_a_section_that_names_no_part_is_refused_with_file_and_key(
 ) -> None:
     change = {"v": {"objective": objective}}
     changes = {"o": change["v"], "v": {"variants": change}, "g": {"grid": [[change]]}}
-    checkout = root({"attacks/m": {"summary": "x", **MATCHING} | changes[key[0]]})
-    says = rf"config/attacks/m.yaml: {key}: .* names no part \("
-    with pytest.raises(UserError, match=says), blamed(checkout / "config"):
-        planned(checkout)
+    with pytest.raises(UserError, match=rf"config/attacks/m.yaml: {key}: .* names no part \("):
+        planned(root({"attacks/m": {"summary": "x", **MATCHING} | changes[key[0]]}))
 
 
 @pytest.mark.parametrize("objective", [None, "squares", ["squares"], [{"squares": None}], {"squares": {}}])

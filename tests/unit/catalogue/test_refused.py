@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import specs
 import yaml
-from planning import planned
+from planning import BASES, laid, planned
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.spec import spec_of
 
 TABLE, SPECS = (
@@ -25,28 +24,20 @@ CASES = [
 ]
 
 
-def laid(*layers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return entries with the keys of later layers laid upon those of earlier ones."""
-    names = dict.fromkeys(name for layer in layers for name in layer)
-    return {name: {k: v for layer in layers for k, v in layer.get(name, {}).items()} for name in names}
-
-
 @pytest.mark.parametrize(("base", "case"), CASES)
 def test_a_catalogue_is_refused_in_one_line(
     base: str, case: dict[str, Any], root: Callable[..., Path]
 ) -> None:
-    load_kind.cache_clear()
     changes = {name: value for name, value in case.items() if name != "says"}
     with pytest.raises(UserError, match=case["says"]) as refused:
-        planned(root(laid(TABLE["bases"][base], changes)))
+        planned(root(laid(BASES[base], changes)))
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("base", ["words", "studies", "malicious", "matching", "budget", "text"])
 def test_what_the_changes_are_laid_upon_is_planned(base: str, root: Callable[..., Path]) -> None:
     """Guards the test above."""
-    load_kind.cache_clear()
-    planned(root(TABLE["bases"][base]))
+    planned(root(BASES[base]))
 
 
 def line_of(verb: str, spec: dict[str, Any]) -> str:

@@ -1,16 +1,20 @@
 """From experiments and a scale to cells and their specs."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from planning import METRICS, planned
 
 from leakbench.base.errors import UserError
+from leakbench.base.parts import parts_of
 from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.run import write
+from leakbench.catalogue.spec import spec_of
 
 # Of the small catalogue's cells, one attack on one capture.
 OTHER = {
@@ -28,15 +32,6 @@ def test_cells_are_the_product_of_names_and_seeds(root: Callable[..., Path]) -> 
     assert kinds == {"fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard"}
     assert sum(name.startswith("train/") for name in found.specs) == 4
     assert sum(name.startswith("capture/") for name in found.specs) == 4
-    assert found.specs["attack/d/v-tanh/f/none/b/1"]["seed"] == 1
-    assert found.specs["train/d/v-tanh/1"]["victim"]["parameters"]["activation"] == "tanh"
-
-
-def test_a_cell_asked_for_twice_is_one_row(root: Callable[..., Path]) -> None:
-    cells = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}
-    found = planned(root({"experiments/e": {"cells": [cells, cells]}}))
-    assert len(found.experiments["e"]) == len(set(found.experiments["e"])) == 2
-    assert len(found.specs["table/e"]["cells"]) == 2
 
 
 def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: Callable[..., Path]) -> None:
@@ -93,27 +88,9 @@ def test_a_local_folder_is_part_of_what_fetches(root: Callable[..., Path]) -> No
     assert planned(place).specs["fetch/d"]["local"] is False
 
 
-def test_what_a_scale_leaves_out_has_no_cells_but_is_checked(root: Callable[..., Path]) -> None:
-    found = planned(root({"scales/quick": {"left_out": {"e*": "too short"}}}))
-    assert found.experiments == {"e": []}
-    assert found.specs["table/e"]["left_out"] == "too short"
-    assert not any(name.startswith(("train/", "attack/", "score/")) for name in found.specs)
-
-
-def test_cells_can_be_left_out_and_say_why(root: Callable[..., Path]) -> None:
-    found = planned(root({"scales/quick": {"left_out": {"e/*/v/*": "too slow"}}}))
-    assert {cell.victim for cell in found.experiments["e"]} == {"v-tanh"}
-    assert len(found.experiments["e"]) == 4
-    spec = found.specs["table/e"]
-    assert spec["left_out"] == ""
-    assert spec["cells_left_out"] == {f"d/v/f/none/{a}/{s}": "too slow" for a in "ab" for s in (0, 1)}
-    assert "score/d/v/f/none/0" not in found.specs
-
-
-def test_patterns_are_of_the_catalogue_whatever_else_is_left_out(root: Callable[..., Path]) -> None:
-    place = root({"scales/quick": {"left_out": {"e": "x", "e/*/v/*": "y", "e/*/b/1": "z"}}})
-    assert planned(place).experiments == {"e": []}
-    # Cells are those of the experiment's own seeds, in a run with other seeds too.
+def test_patterns_of_a_scale_are_of_the_experiments_own_seeds(root: Callable[..., Path]) -> None:
+    """In a run with other seeds too."""
+    place = root({"scales/quick": {"left_out": {"e": "x", "e/*/b/1": "z"}}})
     assert plan(place, "quick", METRICS, seed=7).experiments == {"e": []}
 
 
@@ -127,20 +104,6 @@ def test_no_experiment_is_missing_because_a_folder_may_not_be_read(
         planned(place)
 
 
-def test_all_is_every_file_but_some(root: Callable[..., Path]) -> None:
-    cells = {
-        "dataset": ["d"],
-        "victim": ["v"],
-        "federation": ["f"],
-        "attack": ["all"],
-        "defence": ["all", "none"],
-    }
-    more = {"attacks/c": {"summary": "x", "module": "fidel", "variants": {"other": {}}}}
-    found = planned(root(more | {"experiments/e": {"cells": [cells | {"but": ["b"]}]}}))
-    assert {cell.attack for cell in found.cells} == {"a", "c"}
-    assert {cell.defence for cell in found.cells} == {"none"}
-
-
 def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callable[..., Path]) -> None:
     place = root({"experiments/e": {"seeds": [0, 2]}})
     own, other = plan(place, "quick", METRICS), plan(place, "quick", METRICS, seed=5)
@@ -152,7 +115,7 @@ def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callabl
     assert own.specs["figure/e"] == other.specs["figure/e"]
     write(other, place)
     assert [path.name for path in (place / "results").iterdir()] == ["quick-seed5"]
-    assert run_name("quick", 0) == "quick-seed0"
+    assert (run_name("quick", None), run_name("quick", 0)) == ("quick", "quick-seed0")
 
 
 @pytest.mark.parametrize(
@@ -175,3 +138,29 @@ def test_seeds_are_raised_no_further_than_jobs_take_them(root: Callable[..., Pat
     assert {cell.seed for cell in plan(place, "quick", METRICS, seed=2**53 - 2).cells} >= {2**53}
     with pytest.raises(UserError, match=r"e\.yaml: seeds: raised by .* is beyond 9007199254740992 \(lower"):
         plan(place, "quick", METRICS, seed=2**53 - 1)
+
+
+def test_what_plays_or_watches_is_among_what_a_result_hangs_on(root: Callable[..., Path]) -> None:
+    specs = planned(root({
+        "defences/g": {"summary": "x", "module": "gaussian", "parameters": {"scale": 0.5}},
+        "attacks/a": {"summary": "x", "module": "learned-inverter"}, "federations/f": {"watched": True},
+        "experiments/e": {"cells": [OTHER["cells"][0] | {"attack": ["a"], "defence": ["g"]}]},
+    })).specs  # fmt: skip
+    spec, capture = specs["attack/d/v/f/g/a/0"], specs["capture/d/v/f/g/0"]
+    assert "leakbench.defences.gaussian" in parts_of(spec)
+    # The spec is one that the attack takes.
+    assert spec_of("attack", spec, "x").attack.parameters["defence"] == spec["defence"]
+    looking = {"leakbench.federation.detectors.isolation", "leakbench.federation.detectors.rows_alike"}
+    assert looking <= set(parts_of(capture))
+    assert not looking & set(parts_of(capture | {"federation": capture["federation"] | {"watched": False}}))
+
+
+def test_a_figure_keeps_the_order_in_which_its_values_are_listed(root: Callable[..., Path]) -> None:
+    columns = {"noise": {"by": "defence", "none": "0", "*-1e-2": "0.01", "else": "0.1"}}
+    place = root()
+    experiment = place / "papers/own/experiments/e.yaml"
+    figure = {"figure": {"drawing": "dots", "metrics": ["mse"], "columns": columns}}
+    experiment.write_text(yaml.safe_dump(yaml.safe_load(experiment.read_text()) | figure, sort_keys=False))
+    write(planned(place), place)
+    spec = json.loads((place / "results/quick/specs/figure/e.json").read_text())
+    assert list(spec["figure"][0]["columns"]["noise"]) == ["by", "none", "*-1e-2", "else"]

@@ -2,11 +2,13 @@
 line."""
 
 import fnmatch
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from planning import MATCHING
 
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
@@ -16,17 +18,10 @@ from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.schema import Attack
 from leakbench.catalogue.sections import named, varied
 
-MATCHING: dict[str, Any] = {
-    "module": "gradient-matching",
-    "labels": "counted",
-    "objective": ["cosine"],
-    "unknowns": "dummies",
-    "optimiser": "adam",
-}
+TERMS = yaml.safe_load(Path(__file__).with_name("signatures.yaml").read_text())["terms"]
 
 
 def loaded(root: Path, name: str) -> Attack:
-    load_kind.cache_clear()
     entry = load_kind(root / "config", "attacks")[name]
     assert isinstance(entry, Attack)
     return entry
@@ -65,14 +60,6 @@ def test_a_variant_leaves_out_only_what_is_there() -> None:
         varied(["cosine"], {"cosinne": None}, "objective")
     with pytest.raises(ValueError, match="there are: none"):
         varied(None, {"norm": None}, "objective")
-
-
-def test_defaults_are_filled_in_and_variants_resolved(root: Callable[..., Path]) -> None:
-    entry = MATCHING | {"variants": {"slow": {"optimiser": {"adam": {"lr": 0.5}}}}}
-    where = root({"attacks/m": {"summary": "x"} | entry})
-    assert loaded(where, "m").optimiser == {"adam": {"lr": 0.1, "signed": False, "decay": False}}
-    assert loaded(where, "m-slow").optimiser["adam"]["lr"] == 0.5
-    assert loaded(where, "m-slow").objective == {"cosine": {}}
 
 
 # A part that excludes much, and an argument of another value than the default that it excludes.
@@ -130,7 +117,7 @@ def test_every_part_that_another_excludes_is_there() -> None:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, forget: None) -> Path:
     """Return the file of a new term, own.py, of a package that is otherwise as it is."""
     for room in ("attacks", "objectives", "labels", "unknowns", "optimisers"):
         folder = tmp_path / "package" / place(room)
@@ -138,44 +125,10 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         for path in (PACKAGE / place(room)).glob("*.py"):
             (folder / path.name).symlink_to(path)
     monkeypatch.setattr(signature, "PACKAGE", tmp_path / "package")
-    forget()
-    yield tmp_path / "package" / place("objectives") / "own.py"
-    forget()
+    return tmp_path / "package" / place("objectives") / "own.py"
 
 
-def forget() -> None:
-    for read in (
-        signature.definition,
-        signature.check_signature,
-        signature.parameters_model,
-        signature.part_names,
-    ):
-        read.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (
-            "def own() -> t.Distance: ...\n",
-            "own() -> t.Distance is no part of objectives (write `def own(*, …) -> Distance` or Weights or ",
-        ),
-        (
-            "def own() -> 'Distance': ...\n",
-            "own() -> 'Distance' is no part of objectives (write `def own(*, …) -> Distance` or ",
-        ),
-        (
-            "def own(): ...\n",
-            "own() without a return type is no part of objectives (write `def own(*, …) -> ",
-        ),
-        ("def own(weight: float) -> Prior: ...\n", "own(weight: float) -> Prior is no part of objectives ("),
-        ("def own(:\n", "line 1: invalid syntax (mend the file)"),
-        ("\0", "line 1: "),
-        ("x = 1\n", "no function 'own' (a part's file holds `def own(…)`)"),
-        ("async def own() -> Distance: ...\n", "no function 'own' (a part's file holds `def own(…)`)"),
-        ("own = lambda: Distance()\n", "no function 'own' (a part's file holds `def own(…)`)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), TERMS)
 def test_what_is_wrong_in_the_file_of_a_term_is_said_of_that_file(
     text: str, says: str, own: Path, root: Callable[..., Path]
 ) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.run import Settings, checked
 
 
@@ -56,7 +55,3 @@ def test_an_unknown_key_is_refused_with_the_nearest() -> None:
     known = "confirm, device, only, scale, seed"
     with pytest.raises(UserError, match=rf"^--config zzz: .* \(there are: {known}\)$"):
         checked({"zzz": 1})
-
-
-def test_another_seed_has_folders_of_its_own() -> None:
-    assert (run_name("quick", None), run_name("quick", 0)) == ("quick", "quick-seed0")

@@ -3,21 +3,24 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import place
 from leakbench.catalogue import signature
+from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.schema import Part
 from leakbench.catalogue.signature import (
     SIGNATURES,
     check_part,
     check_signature,
-    definition,
     module_file,
     parameters_model,
     part_names,
 )
 
+TABLE = yaml.safe_load(Path(__file__).with_name("signatures.yaml").read_text())
 PART = """
 import torch_that_is_not_installed
 from typing import Annotated, Literal
@@ -29,20 +32,11 @@ def my_part(model, rng, *, kind: Literal["a", "b"] = "a", share: Annotated[float
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: None) -> Path:
     monkeypatch.setattr(signature, "PACKAGE", tmp_path)
-    definition.cache_clear()
-    parameters_model.cache_clear()
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "my_part.py").write_text(PART)
     return tmp_path / "room"
-
-
-@pytest.fixture(autouse=True)
-def forget() -> object:
-    yield
-    definition.cache_clear()
-    parameters_model.cache_clear()
 
 
 def test_keywords_defaults_and_ranges_come_from_the_source_unimported(room: Path) -> None:
@@ -51,56 +45,18 @@ def test_keywords_defaults_and_ranges_come_from_the_source_unimported(room: Path
     assert model(rounds=3).model_dump() == {"kind": "a", "share": 0.5, "rounds": 3, "names": None}
 
 
-@pytest.mark.parametrize(
-    ("given", "key"),
-    [
-        ({}, "rounds"),
-        ({"rounds": 1, "share": 0}, "share"),
-        ({"rounds": 1, "share": 1.5}, "share"),
-        ({"rounds": 1, "kind": "c"}, "kind"),
-        ({"rounds": "many"}, "rounds"),
-        ({"rounds": 1, "names": [1]}, "names"),
-        ({"rounds": 1, "model": "x"}, "model"),
-        ({"rounds": 1, "wrong": 1}, "wrong"),
-    ],
-)
+@pytest.mark.parametrize(("given", "key"), TABLE["values"])
 def test_values_are_checked(room: Path, given: dict, key: str) -> None:
+    """Neither `true` nor a word is a number."""
+    model = parameters_model("room", "my-part")
     with pytest.raises(ValidationError) as problem:
-        parameters_model("room", "my-part").model_validate(given)
+        model.model_validate(given)
     assert problem.value.errors()[0]["loc"][0] == key
+    # A whole number may stand where others may.
+    assert model(rounds=1, share=1).model_dump()["share"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("def other(): ...", "no function 'my_part'"),
-        ("def my_part(*, x): ...", "has no type"),
-        ("def my_part(*, x: Tensor = None): ...", "Tensor"),
-        ("def my_part(*, x: int = compute()): ...", "not a plain annotation"),
-        ("def my_part(*, x: __import__('os').system('true') = 1): ...", "not a plain annotation"),
-        *(
-            (f"def my_part(*, x: {text}): ...", "not a plain annotation")
-            for text in (
-                "int.real",
-                "Annotated[int, [c.__init__ for c in ().__class__.__base__.__subclasses__()]]",
-                "Annotated[int, Field.__globals__]",
-                "Annotated[int, Field(gt=(lambda: 1)())]",
-                "Annotated[int, Field(exclude_if=lambda v: [].append(v) == 1)]",
-                "Annotated[int, Field(exclude_if=lambda v: v == f())]",
-                "Annotated[int, Field(default_factory='x')]",
-                "Annotated[int, Field(**{'gt': 1})]",
-                "(x := int)",
-                "f'{int}'",
-                "Literal[f'{int}']",
-                "Literal[int.real]",
-                "list[int.real]",
-                "int | int.real",
-                "[int][0]",
-                "int if 1 else str",
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), TABLE["unchecked"])
 def test_a_part_that_cannot_be_checked_is_refused(room: Path, text: str, says: str) -> None:
     (room / "my_part.py").write_text(text)
     with pytest.raises(UserError, match=r"my_part\.py: ") as refusal:
@@ -108,26 +64,7 @@ def test_a_part_that_cannot_be_checked_is_refused(room: Path, text: str, says: s
     assert says in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "key"),
-    [
-        ({"rounds": True}, "rounds"),
-        ({"rounds": "10"}, "rounds"),
-        ({"rounds": 1.0}, "rounds"),
-        ({"rounds": 1, "share": True}, "share"),
-        ({"rounds": 1, "share": "0.5"}, "share"),
-    ],
-)
-def test_neither_true_nor_a_word_is_a_number(room: Path, given: dict, key: str) -> None:
-    with pytest.raises(ValidationError) as problem:
-        parameters_model("room", "my-part").model_validate(given)
-    assert problem.value.errors()[0]["loc"] == (key,)
-    # A whole number may stand where others may.
-    assert parameters_model("room", "my-part")(rounds=1, share=1).model_dump()["share"] == 1.0
-
-
 def test_a_part_is_a_file_with_a_function_of_its_name(room: Path) -> None:
-    part_names.cache_clear()
     (room / "first.py").write_text("def first(): ...\n")
     (room / "latin.py").write_bytes(b"# caf\xe9\n")
     (room / "helper.py").write_text("def other(): ...\n")
@@ -142,53 +79,20 @@ def test_a_part_is_a_file_with_a_function_of_its_name(room: Path) -> None:
     ):
         with pytest.raises(UserError, match=rf"^here: '{name}' is no part of src/leakbench/room ?{says}$"):
             check_part("room", name, "here")
-    part_names.cache_clear()
-
-
-WRONG: dict[str, tuple[str, str]] = {
-    "optimisers": ("def part(lr): pass", "def part(*, …) -> Make"),
-    "unknowns": ("def part() -> int: ...", "def part(*, …) -> Parameterisation"),
-    "objectives": ("def part(weight: float) -> Prior: ...", "def part(*, …) -> Distance"),
-    "epochs": ("def part(steps: str = 'both') -> Epochs: ...", "def part(*, …) -> Epochs"),
-    "labels": ("def part(layer) -> Tensor: ...", "def part(layer: LastLayer, *, …) -> Tensor"),
-    "attacks": (
-        "def part(observation: Observation, *, seed: int) -> Reconstruction: ...",
-        "def part(observation: Observation, rng: torch.Generator, *, …) -> Reconstruction",
-    ),
-    "defences": ("def part(*shares: float) -> Defence: ...", "def part(*, …) -> Defence"),
-    "adaptive": ("def part() -> Defence: ...", "def part(*, …) -> Adaptation"),
-    "victims": (
-        "def part(classes: int, shape: tuple[int, int, int]) -> nn.Module: ...",
-        "def part(shape: tuple[int, int, int], classes: int, *, …) -> nn.Module",
-    ),
-    "generators": (
-        "def part(shape: tuple[int, int, int]) -> nn.Module: ...",
-        "def part(inputs: tuple[int, ...], shape: tuple[int, int, int], *, …) -> nn.Module",
-    ),
-    "servers": ("def part(model: nn.Module) -> Written: ...", "def part(model: nn.Module, held: Held, *, …)"),
-    "datasets": ("def part(folder: Path, **kept) -> Found: ...", "def part(folder: Path, *, …) -> Found"),
-    "aggregation": ("def part(report: Report): ...", "def part(report: Report, *, …) -> np.ndarray"),
-    "encryption": ("def part() -> None: ...", "def part(*, …) -> Scheme"),
-    "detectors": ("def part(received: Received) -> bool: ...", "def part(received: Received, *, …) -> float"),
-    "drawing": ("def part() -> Body: ...", "def part(result: Result, *, …) -> Body | None"),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", sorted(SIGNATURES))
 def test_a_function_of_another_signature_is_no_part(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: None
 ) -> None:
     monkeypatch.setattr(signature, "PACKAGE", tmp_path)
-    text, wanted = WRONG[kind]
+    text, wanted = TABLE["signatures"][kind]
     (tmp_path / place(kind)).mkdir(parents=True)
     (tmp_path / place(kind) / "part.py").write_text(text)
-    for read in (check_signature, definition):
-        read.cache_clear()
     with pytest.raises(
         UserError, match=rf"/{place(kind)}/part\.py: part\(.* is no part of {kind} \(write `.*\)$"
     ) as told:
         check_signature(kind, "part")
-    check_signature.cache_clear()
     assert f"(write `{wanted}" in str(told.value)
 
 
@@ -208,9 +112,6 @@ def test_every_real_part_has_the_signature_of_its_room(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["datasets", "victims", "generators", "defences", "attacks", "servers"])
 def test_every_real_part_of_the_catalogue_has_a_schema(kind: str) -> None:
-    from leakbench.catalogue.load import load_kind
-    from leakbench.catalogue.schema import Part
-
     entries = load_kind(Path(__file__).parents[3] / "config", kind)
     assert entries
     for entry in entries.values():

@@ -1,6 +1,5 @@
 """What the Snakefile asks of the catalogue."""
 
-import ast
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from leakbench.base.artefacts import write_tensors
 from leakbench.base.digest import file_digest
 from leakbench.base.errors import UserError
 from leakbench.base.needs import judge
-from leakbench.catalogue import load, run, workflow
+from leakbench.catalogue import run, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
@@ -48,58 +47,54 @@ def test_a_need_names_its_judge() -> None:
     assert declared_metrics()["ssim"].judges == ()
 
 
-def test_a_cell_with_judges_needs_their_files_and_code(flow: Workflow) -> None:
-    capture = "orl-32/lenet-dlg/grnn-faces-held-out/none/0"
-    names = ["densenet121-faces", "resnet18-faces"]
-    assert flow.plan.spec(f"score/{capture}")["judges"] == names
-    assert flow.judges(capture) == [f"results/paper/victims/orl-32/{name}/0.safetensors" for name in names]
-    code = set(flow.score_code(capture))
-    assert {
-        f"src/leakbench/networks/victims/{name}.py" for name in ("densenet", "resnet", "lenet_dlg")
-    } <= code
-    assert {f"train/orl-32/{name}/0" for name in names} <= set(flow.plan.specs)
-    assert flow.judges(CAPTURE) == []
-    assert "src/leakbench/networks/victims/densenet.py" not in flow.score_code(CAPTURE)
+JUDGES = ("densenet121-faces", "resnet18-faces")
+JUDGED, LATENT = "orl-32/lenet-dlg/grnn-faces-held-out/none/0", "mnist-32/_any/cvae-mnist/0"
+# What a job depends on: the question, the job, ends of source files in the answer, and of others.
+CODE = [
+    ("score_code", JUDGED, "victims/densenet victims/resnet victims/lenet_dlg", ""),
+    ("score_code", CAPTURE, "metrics/ssim", "victims/densenet"),
+    ("attack_code", STEM, "attacks/fidel victims/cnn generators/fidel_mnist jobs/attack",
+     "generators/fidel_cifar10"),
+    ("train_code", "generator/mnist/cnn-relu/fidel-mnist/0",
+     "victims/cnn generators/fidel_mnist", ""),
+    ("attack_code", "mnist-32/lenet-dlg/grnn/none/ggl/0", "victims/lenet_dlg generators/cvae", ""),
+    ("attack_code", "mnist-32/fcnn-relu-untrained/grnn-matrix/none/ggl-adam/0",
+     "victims/fcnn generators/cvae", ""),
+    ("train_code", f"generator/{LATENT}", "generators/cvae", "victims/fcnn victims/cnn"),
+    ("train_code", "generator/imagenet/_any/biggan-deep-256/0", "generators/biggan_deep", ""),
+]  # fmt: skip
+VICTIMS = "results/paper/victims"
+FILES = [
+    ("judges", JUDGED, [f"{VICTIMS}/orl-32/{name}/0.safetensors" for name in JUDGES]),
+    ("judges", CAPTURE, []),
+    ("generator", "mnist-32/lenet-dlg/grnn/none/ggl/0", [f"results/paper/generators/{LATENT}.safetensors"]),
+    ("generator", "mnist-32/fcnn-relu-untrained/grnn-matrix/none/ggl-adam/0",
+     [f"results/paper/generators/{LATENT}.safetensors"]),
+    ("served", LATENT, []),
+    ("served", "mnist/cnn-relu/fidel-mnist/0", [f"{VICTIMS}/mnist/cnn-relu/0.safetensors"]),
+    ("auxiliary", LATENT, "data/mnist-32.safetensors"),
+    # Published weights are a generator's data.
+    ("auxiliary", "imagenet/_any/biggan-deep-256/0", "data/biggan-deep-256.safetensors"),
+]  # fmt: skip
 
 
-def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:
-    attack = flow.attack_code(STEM)
-    for part in ("attacks/fidel", "networks/victims/cnn", "networks/generators/fidel_mnist", "jobs/attack"):
-        assert f"src/leakbench/{part}.py" in attack
-    assert "src/leakbench/networks/generators/fidel_cifar10.py" not in attack
-    generator = flow.train_code("generator/mnist/cnn-relu/fidel-mnist/0")
-    assert {
-        "src/leakbench/networks/victims/cnn.py",
-        "src/leakbench/networks/generators/fidel_mnist.py",
-    } <= set(generator)
-    assert "src/leakbench/metrics/ssim.py" in flow.score_code(CAPTURE)
-    assert {f"src/leakbench/results/report/page.{kind}" for kind in ("css", "js", "html.j2")} <= {
-        *flow.page()
-    }
+@pytest.mark.parametrize(("asked", "job", "among", "apart"), CODE)
+def test_a_job_depends_on_its_parts(asked: str, job: str, among: str, apart: str, flow: Workflow) -> None:
+    found = getattr(flow, asked)(job)
+    there = {name: any(path.endswith(f"/{name}.py") for path in found) for name in f"{among} {apart}".split()}
+    assert there == dict.fromkeys(among.split(), True) | dict.fromkeys(apart.split(), False)
 
 
-def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:
-    stems = ["mnist-32/lenet-dlg/grnn/none/ggl/0", "mnist-32/fcnn-relu-untrained/grnn-matrix/none/ggl-adam/0"]
-    for stem, network in zip(stems, ("lenet_dlg", "fcnn"), strict=True):
-        assert flow.generator(stem) == ["results/paper/generators/mnist-32/_any/cvae-mnist/0.safetensors"]
-        assert {
-            f"src/leakbench/networks/victims/{network}.py",
-            "src/leakbench/networks/generators/cvae.py",
-        } <= set(flow.attack_code(stem))
-    name = "mnist-32/_any/cvae-mnist/0"
-    assert flow.served(name) == []
-    assert flow.served("mnist/cnn-relu/fidel-mnist/0") == [
-        "results/paper/victims/mnist/cnn-relu/0.safetensors"
-    ]
-    assert flow.auxiliary(name) == "data/mnist-32.safetensors"
-    assert not any("/victims/" in path and not path.endswith(("layers.py", "__init__.py", "file.py"))
-                   for path in flow.train_code(f"generator/{name}"))  # fmt: skip
+@pytest.mark.parametrize(("asked", "job", "files"), FILES)
+def test_a_job_needs_files(asked: str, job: str, files: object, flow: Workflow) -> None:
+    assert getattr(flow, asked)(job) == files
 
 
-def test_published_weights_are_a_generators_data(flow: Workflow) -> None:
-    name = "imagenet/_any/biggan-deep-256/0"
-    assert flow.auxiliary(name) == "data/biggan-deep-256.safetensors"
-    assert "src/leakbench/networks/generators/biggan_deep.py" in flow.train_code(f"generator/{name}")
+def test_judges_are_planned_and_a_page_depends_on_its_style(flow: Workflow) -> None:
+    assert flow.plan.spec(f"score/{JUDGED}")["judges"] == [*JUDGES]
+    assert {f"train/orl-32/{name}/0" for name in JUDGES} <= set(flow.plan.specs)
+    style = {f"src/leakbench/results/report/page.{kind}" for kind in ("css", "js", "html.j2")}
+    assert style <= {*flow.page()}
 
 
 def test_a_cell_with_lpips_needs_the_backbones(flow: Workflow) -> None:
@@ -228,17 +223,6 @@ def test_a_source_that_is_no_pattern_is_refused_with_its_file(root: Callable[...
     sources = [{"folders": ["x"], "holding": ["/etc/*"]}]
     with pytest.raises(UserError, match=r"config/datasets/d.yaml: sources: holding: '/etc/\*'"):
         Workflow(root({"datasets/d": {"sources": sources}}), "quick")
-
-
-def test_a_part_that_is_no_python_is_one_line(
-    root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package/part.py").write_text("def class(): ...\n")
-    monkeypatch.setattr(load, "PACKAGE", tmp_path / "package")
-    monkeypatch.setattr(workflow, "judges", lambda: ast.parse("def class(): ..."))
-    with pytest.raises(UserError, match=r"part.py: line 1: invalid syntax \(mend the file\)"):
-        Workflow(root(), "quick")
 
 
 def test_another_folder_gets_the_results_and_names_the_checkout_whole(

@@ -27,12 +27,9 @@ def line(experiment: str, metric: str, value: float, **where: Any) -> Line:
     """One line of an experiment's table, of ten trials all of about one value."""
     attack = where.get("attack", "grnn")
     known = {
-        "dataset": "mnist-32",
-        "victim": "lenet-dlg",
-        "federation": "grnn",
-        "defence": "none",
+        "dataset": "mnist-32", "victim": "lenet-dlg", "federation": "grnn", "defence": "none",
         "attack": attack,
-    }
+    }  # fmt: skip
     return {
         "experiment": experiment, **known, "client": 0, "baseline": "", "convention": "standard",
         "metric": metric, "mean": value, "std": 0.0, "ci_low": value - 1e-3, "ci_high": value + 1e-3, "n": 10,

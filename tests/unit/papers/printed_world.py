@@ -1,12 +1,14 @@
 """Worlds in which our tables hold what AGIC and Fidel print, and the scorecard that they give."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
+from spread import spread
 
 from leakbench.catalogue.load import find, load_kind
 from leakbench.catalogue.shown import described
@@ -20,6 +22,7 @@ from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import Work, read_papers
 
 ROOT = Path(__file__).parents[3]
+WORLDS = yaml.safe_load(Path(__file__).with_name("worlds.yaml").read_text())
 Tables = dict[str, pd.DataFrame]
 
 
@@ -30,14 +33,9 @@ def works() -> dict[str, Work]:
 
 def line(metric: str, mean: float, **where: Any) -> dict[str, Any]:
     """One line of a result table: 200 updates that hardly differ."""
-    common = {
-        "baseline": "",
-        "convention": "standard",
-        "mean": float(mean),
-        "ci_low": mean - 1e-6,
-        "ci_high": mean + 1e-6,
-    }
-    return common | {"metric": metric, "n": 200, "std": 1e-5, "failure_rate": 0.0} | where
+    common = {"baseline": "", "convention": "standard", "n": 200, "std": 1e-5, "failure_rate": 0.0}
+    ends = {"mean": float(mean), "ci_low": mean - 1e-6, "ci_high": mean + 1e-6}
+    return common | ends | {"metric": metric} | where
 
 
 def printed(work: Work) -> dict[str, dict[tuple[tuple[str, Any], ...], float]]:
@@ -52,16 +50,6 @@ def printed(work: Work) -> dict[str, dict[tuple[tuple[str, Any], ...], float]]:
         value = row.number.value / reading.unit
         assert lines.setdefault(tuple(sorted(where.items())), value) == value, row.id
     return found
-
-
-def tables(work: Work, more: Mapping[str, Iterable[dict[str, Any]]]) -> Tables:
-    """What the paper prints, and more lines by experiment."""
-    rows = {
-        name: [line(mean=v, **dict(k)) for k, v in lines.items()] for name, lines in printed(work).items()
-    }
-    for name, lines in more.items():
-        rows[name] = rows.get(name, []) + list(lines)
-    return {name: pd.DataFrame(content) for name, content in rows.items()}
 
 
 def known(facts: Mapping[str, Any]) -> Callable[[str], Any]:
@@ -98,66 +86,6 @@ def changed(found: Tables, experiment: str, change: Callable[[pd.Series], pd.Ser
     return found | {experiment: table}
 
 
-# Figure 9: ratio -> PSNR with and without the ReLU modifier, and of the trained network.
-WITH = {1: 20.9, 5: 24.0, 10: 26.0, 20: 28.0, 50: 31.341}
-PLAIN = {1: 20.6, 5: 23.7, 10: 25.6, 20: 27.6, 50: 30.8}
-TRAINED = {1: 18.0, 2: 18.6, 5: 18.3, 20: 17.5, 50: 17.0}
-
-
-def figure_9() -> list[dict[str, Any]]:
-    def points(values: dict[int, float], name: str, last: str, victim: str) -> list[dict[str, Any]]:
-        names = {beta: f"agic-{name}beta-{beta}-oracle" for beta in values} | ({50: last} if last else {})
-        return [line("psnr", value, attack=names[beta], victim=victim) for beta, value in values.items()]
-
-    trained = "resnet20-4-trained"
-    return [
-        *points(WITH, "", "agic-oracle", "resnet20-4"),
-        *points(PLAIN, "plain-", "agic-plain-oracle", "resnet20-4"),
-        *points(TRAINED, "trained-", "", trained),
-        line("psnr", 18.6, attack="agic-trained", victim=trained),
-        line("psnr", 8.0, attack="agic-trained", victim=trained, baseline="random-gradient"),
-    ]
-
-
-def steps(metric: str, attack: str, values: dict[int, float]) -> list[dict[str, Any]]:
-    return [line(metric, v, attack=attack, federation=f"agic-fedavg-steps-{t}") for t, v in values.items()]
-
-
-def agic_tables() -> Tables:
-    single = {"dataset": "cifar10", "victim": "resnet20-4", "federation": "agic-gradient"}
-    falling = {1: 0.1, 2: 0.2, 4: 0.4, 8: 0.8}
-    named = {"agic-reading-equal": 20.6, "invg": 20.671}
-    lrs = {"agic-fedavg": 14.25, "agic-fedavg-large-lr": 11.0}
-    labels = {"labels": 1.0, "labels-batch4-distinct": 0.95}
-    return tables(works()["agic"], {
-        "agic-table-2": [line("psnr", 15.0, dataset="cifar10", attack="invg-oracle")],
-        "agic-figure-6": [line("ssim", 0.963, attack="agic-single", **single)],
-        "agic-figure-7": [
-            line("psnr", v, attack=a)
-            for a, v in (("dlg-adam", 11.311), ("invg-resnet50", 12.832), ("agic-resnet50", 15.573))
-        ],
-        "agic-figure-8": [
-            *steps("psnr", "agic", {t: 15 - less for t, less in falling.items()}),
-            *steps("psnr", "invg", {t: 14 - less for t, less in falling.items()}),
-            *steps("seconds", "agic", dict.fromkeys(falling, 402.0)),
-            *steps("seconds", "invg", {1: 410.0, 2: 700.0, 4: 1200.0, 8: 1992.0}),
-        ],
-        "agic-figure-9": figure_9(),
-        "agic-figure-10": [
-            *(line("psnr", WITH[b], attack=f"agic-beta-{b}-oracle") for b in (1, 5, 10, 20)),
-            line("psnr", WITH[50], attack="agic"),
-        ],
-        "agic-readings": [line("psnr", v, attack=a, victim="resnet20-4") for a, v in named.items()],
-        "agic-large-lr": [
-            line("psnr", v, attack="agic-one-batch", federation=f) for f, v in lrs.items()
-        ],
-        "agic-labels": [
-            line("label_accuracy", v, attack="labels-row-minimum", federation=f)
-            for f, v in labels.items()
-        ],
-    })  # fmt: skip
-
-
 def agic_facts() -> dict[str, Any]:
     cell = "cifar10/resnet20-4/agic-gradient/none"
     look = "cifar100/resnet20-4-cifar100/agic-passes/none/agic-joint-matching"
@@ -170,7 +98,6 @@ def agic_facts() -> dict[str, Any]:
 
 
 SIZES = (1, 2, 5, 10, 20, 30, 50, 100, 200)
-BOTH = ("mnist", "cifar10")
 
 
 def curves(dataset: str, family: str, height: float, knee: int, fade: float) -> list[dict[str, Any]]:
@@ -188,66 +115,18 @@ def curves(dataset: str, family: str, height: float, knee: int, fade: float) -> 
     return lines
 
 
-def both(baseline: str = "", **values: float) -> list[dict[str, Any]]:
-    return [
-        line(m, v, dataset=d, local_samples=10, baseline=baseline) for m, v in values.items() for d in BOTH
-    ]
-
-
-def each(metric: str, **values: Any) -> list[dict[str, Any]]:
-    """One line for each value of the one column that is named."""
-    ((column, found),) = values.items()
-    shared = {"dataset": "mnist", "local_samples": 30}
-    return [line(metric, v, **shared | {column: name}) for name, v in found.items()]
-
-
-def fidel_tables() -> Tables:
-    one = both(pearson=0.999, mse=1e-6, usable_neurons=70, isolating_neurons=69, isolating_share=0.99)
-    moving = {"fidel-reveal": 19.5, "fidel-reveal-moving": 19.5}
-    robust = {"victim": "fcnn-relu-untrained", "attack": "fidel", "dataset": "mnist"}
-    found = {
-        "fidel-figure-5": one,
-        "fidel-figure-6": both(pearson=0.999)
-        + each("channel_pearson", dataset={"mnist": 0.8, "cifar10": 0.5}),
-        "fidel-figure-8": both(pearson=0.95, revealed_fraction=0.95)
-        + each("tv_ratio", dataset={"mnist": 1.2, "cifar10": 0.5}),
-        "fidel-figure-9": both(revealed=5, isolating_neurons=12, usable_neurons=120),
-        "fidel-figure-10": both(revealed_fraction=0.9, isolating_neurons=9),
-        "fidel-figure-11": [line | {"local_samples": 3} for line in both(revealed=2, isolating_neurons=20)],
-        "fidel-figure-12": both(pearson_unrevealed=0.8) + both("dataset-mean", pearson=0.4),
-        "fidel-figure-13": curves("mnist", "fcnn", 2 / 3, 30, 1.1),
-        "fidel-figure-14": curves("cifar10", "cnn", 0.69, 20, 2.0),
-        "fidel-figure-15": both(pearson=0.9, revealed_fraction=0.6)
-        + each("usable_neurons", dataset={"mnist": 100, "cifar10": 120}),
-        "fidel-training": [
-            line("revealed", 1 + epoch / 2, victim=victim, local_samples=30, checkpoint=epoch)
-            for victim in ("fcnn-relu", "fcnn-relu-dropout")
-            for epoch in (0, 1, 5, 10, 30)
-        ],
-        "fidel-moving": [
-            line | {"victim": "fcnn-relu-dropout"} for line in each("revealed", federation=moving)
-        ],
-        "fidel-rounds": each("revealed", dataset={"mnist": 19.5})
-        + each("revealed_cumulative", dataset={"mnist": 30}),
-        "fidel-width": each("revealed", victim={"fcnn-relu-dropout": 20, "fcnn-relu-dropout-256": 25}),
-        "fidel-partial-update": [line | {"attack": "fidel-combined"} for line in both(revealed_fraction=0.6)],
-        "fidel-auxiliary": each("pearson", attack={"fidel-generator": 0.95, "fidel-generator-fashion": 0.8}),
-        "fidel-compression": [
-            line("revealed_fraction", 1, defence=d, **robust) for d in ("quantise", "prune")
-        ],
-        "thesis-fedkl-adaptive": [
-            line(
-                "revealed_fraction",
-                1,
-                defence="gaussian-1e-3",
-                federation="grnn-repeated",
-                client=c,
-                **robust,
-            )
-            for c in (0, 1)
-        ],
+def own_tables(name: str) -> Tables:
+    """Return our tables in the world in which a work holds."""
+    rows = {
+        experiment: [line(mean=v, **dict(k)) for k, v in lines.items()]
+        for experiment, lines in (printed(works()[name]).items() if name == "agic" else ())
     }
-    return {name: pd.DataFrame(lines) for name, lines in found.items()}
+    for experiment, said in WORLDS[name]["lines"].items():
+        rows.setdefault(experiment, []).extend(line(**each) for each in spread(said))
+    if name == "fidel":
+        rows["fidel-figure-13"] = curves("mnist", "fcnn", 2 / 3, 30, 1.1)
+        rows["fidel-figure-14"] = curves("cifar10", "cnn", 0.69, 20, 2.0)
+    return {experiment: pd.DataFrame(lines) for experiment, lines in rows.items()}
 
 
 def fidel_facts() -> dict[str, Any]:
@@ -266,27 +145,18 @@ def fidel_facts() -> dict[str, Any]:
         path = f"network.victims/mnist/{name}"
         found |= {f"{path}.layers": describe(model), f"{path}.training": entry["training"]}
         found |= {f"{path}.network.parameters.width": entry["parameters"].get("width")}
-    for name, features, shape in (
-        ("mnist", (32, 13, 13), (28, 28, 1)),
-        ("cifar10", (32, 15, 15), (32, 32, 3)),
-    ):
+    shapes = {"mnist": ((32, 13, 13), (28, 28, 1)), "cifar10": ((32, 15, 15), (32, 32, 3))}
+    for name, (features, shape) in shapes.items():
         entry = find(config, "generators", f"fidel-{name}", "test").model_dump()
         model = generators.build(entry["module"], features, shape, entry["parameters"])
+        training, auxiliary = entry["training"], entry["auxiliary"]
+        told = {"layers": describe(model), "training": training, "features": features, "auxiliary": auxiliary}
+        told |= {"training.epochs": training["epochs"], "auxiliary.stop": auxiliary["stop"]}
         path = f"network.generators/{name}/cnn-relu/fidel-{name}"
-        found |= {
-            f"{path}.layers": describe(model),
-            f"{path}.training": entry["training"],
-            f"{path}.features": features,
-        }
-        found |= {
-            f"{path}.training.epochs": entry["training"]["epochs"],
-            f"{path}.auxiliary": entry["auxiliary"],
-        }
-        found |= {f"{path}.auxiliary.stop": entry["auxiliary"]["stop"]}
+        found |= {f"{path}.{key}": value for key, value in told.items()}
     return found
 
 
-TABLES = {"agic": agic_tables, "fidel": fidel_tables}
 FACTS = {"agic": agic_facts, "fidel": fidel_facts}
 
 
@@ -295,7 +165,7 @@ class World:
 
     def __init__(self, name: str) -> None:
         self.name, self.work = name, works()[name]
-        self.tables, self.facts = TABLES[name](), FACTS[name]()
+        self.tables, self.facts = own_tables(name), FACTS[name]()
         self.held = self.card()
 
     def card(

@@ -1,5 +1,7 @@
 """What is recorded below reference/, as the scorecard reads it, without any run."""
 
+from functools import cache
+
 from project import ROOT
 
 from leakbench.catalogue.load import load_kind
@@ -9,10 +11,17 @@ from leakbench.papers import reference
 from leakbench.papers.scorecard.evidence import Evidence
 from leakbench.papers.scorecard.quantity import NotMeasured
 from leakbench.papers.scorecard.recorded import joined
+from leakbench.papers.work import Work, read_papers
 
 KNOWN = frozenset(load_kind(ROOT / "config", "experiments"))
 
 
+@cache
+def works() -> list[Work]:
+    return read_papers(ROOT / "papers")
+
+
+@cache
 def recorded() -> list[Evidence]:
     """Return the evidence of each recorded scale, the longest first, of all, and of an empty run."""
     files = [path for seeded in (False, True) for path in reference.files(ROOT, "*", seeded)]

@@ -9,13 +9,9 @@ from leakbench.jobs.cli import main
 from leakbench.papers.verdicts.compare import compared, counts
 
 OLD = {
-    "a": "reproduced",
-    "b": "reproduced",
-    "c": "differs",
-    "d": "inconclusive",
-    "e": "not-run",
+    "a": "reproduced", "b": "reproduced", "c": "differs", "d": "inconclusive", "e": "not-run",
     "f": "direction",
-}
+}  # fmt: skip
 NEW = OLD | {"b": "differs", "c": "inconclusive", "d": "direction"}
 KIND = {"a": "result", "b": "result", "c": "setting", "d": "result", "e": "result", "f": "setting"}
 

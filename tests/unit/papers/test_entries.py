@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from leakbench.base.artefacts import to_json, write_json
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.whole import SEAL, UNSEALED
 from leakbench.jobs.enter import agreed
 from leakbench.papers.leaderboard import Agreed, Entry, Line, board, lines_of, read_entry, strongest
+
+TABLE = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text())
 
 ATTACKS = ("fidel", "invg", "invg-adapted")
 AGREED = Agreed(
@@ -55,22 +58,7 @@ def test_an_altered_number_is_no_evidence(tmp_path: Path) -> None:
         read_entry(path, AGREED)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"version": 2}, "version: is 2 and must be 1"),
-        ({"name": "other"}, "name: is 'other' and must be the file's"),
-        ({"ensemble": "b" * 64}, "other attacks were agreed on since"),
-        ({"lines": []}, "lines: must have ssim of 'halve' and of 'none'"),
-        ({"version": True}, "version: Input should be a valid integer, got True"),
-        ({"scale": "standart"}, "scale: 'standart' is no scale (did you mean 'standard'?)"),
-        ({"scale": ""}, "scale: "),
-        ({"device": ""}, "device: "),
-        ({"source": None}, "source"),
-        ({"source": ""}, "source"),
-        ({"extra": 1}, "extra"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), TABLE["entry_forms"])
 def test_an_entry_of_another_form_is_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     path = tmp_path / "halve.json"
     write_json(path, made().model_dump(mode="json") | change)
@@ -81,24 +69,7 @@ def test_an_entry_of_another_form_is_one_line(tmp_path: Path, change: dict[str, 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"mean": 7.0}, "mnist, dense, halve, fidel, 0, 1, ssim: 7 is no value of ssim"),
-        ({"metric": "identified", "mean": -0.1}, "-0.1 is no value of identified"),
-        ({"n": 0}, "lines.0.n: Input should be greater than or equal to 1, got 0"),
-        ({"n": True}, "lines.0.n: Input should be a valid integer, got True"),
-        ({"client": -1}, "lines.0.client"),
-        ({"local_samples": 0}, "lines.0.local_samples"),
-        ({"ci_low": 0.9, "ci_high": 0.1}, "its interval ends before it begins"),
-        ({"attack": "invg"}, "mnist, dense, halve, invg, 0, 1, ssim: is there twice"),
-        ({"attack": "dlg"}, "dlg, 0, 1, ssim: is no agreed attack or metric"),
-        ({"victim": "<b>"}, "is no agreed attack or metric"),
-        ({"metric": "psnr"}, "is no agreed attack or metric"),
-        ({"defence": "clip"}, "is of another defence than 'halve' and 'none'"),
-        (None, "have no ssim of mnist/dense/one/halve/fidel, and no reason is given"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), TABLE["entry_lines"])
 def test_a_line_that_cannot_be_or_is_not_agreed_on_is_one_line(
     tmp_path: Path, change: dict[str, Any] | None, words: str
 ) -> None:

@@ -19,13 +19,8 @@ def _kept(folder: Path, device: str, seeds: str = "0", scale: str = "quick") -> 
     place = folder / scale / f"{NAME}.csv"
     place.parent.mkdir(parents=True, exist_ok=True)
     record = {
-        "device": device,
-        "commit": "abc",
-        "date": "2026-01-01",
-        "absent": {},
-        "shares": {},
-        "falls": {},
-    }
+        "device": device, "commit": "abc", "date": "2026-01-01", "absent": {}, "shares": {}, "falls": {},
+    }  # fmt: skip
     return Kept(place, table.frame.assign(seeds=seeds), record)
 
 

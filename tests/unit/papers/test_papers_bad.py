@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests_world import CLAIMS, MAP, PAPER, PRINT, card, paper, tabled, unused_words
+from tests_world import CLAIMS, MAP, card, files_of, paper, tabled, unused_words
 
 from leakbench.base.errors import UserError
 from leakbench.papers.work import read_papers
@@ -39,18 +39,6 @@ def claimed(**keys: Any) -> dict[str, Any]:
 
 
 TABLE = yaml.safe_load(Path(__file__).with_name("papers_bad.yaml").read_text())
-
-
-def files_of(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the files of a small paper with the mistake of a row."""
-    files = {key: row[key] for key in ("measured", "claims", "differs", "checks", "paper") if key in row}
-    if isinstance(row.get("paper"), dict):
-        files["paper"] = PAPER | row["paper"]
-    if "map" in row:
-        files |= mapped(**row["map"])
-    if "claim" in row:
-        files |= claimed(**row["claim"])
-    return files | {"print": PRINT.replace(*row.get("print", ("", ""))) + row.get("more", "")}
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: str(row["says"]))

@@ -1,20 +1,17 @@
 """AGIC's and Fidel's folders: every printed row and claim is measured by what it says (worlds.yaml)."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
-from printed_world import World, card, changed, known, nothing, works, world
+from printed_world import WORLDS, World, card, changed, known, nothing, works, world
 
 from leakbench.papers.join import read
 from leakbench.papers.scorecard.evidence import Evidence, Lines
 from leakbench.papers.scorecard.scorecard import Card
 
-WORLDS = yaml.safe_load(Path(__file__).with_name("worlds.yaml").read_text())
 NAMES = ("agic", "fidel")
 CHANGES = [
     pytest.param(name, change, id=f"{name}: {change['lost']}")

@@ -39,15 +39,9 @@ def of_fedkl(asked: Any) -> float | None:
     if metric == "label_accuracy":
         return 1.0
     told = {
-        "key": 0.6,
-        "lock": 0.1,
-        "both": 0.8,
-        "released": 0.4,
-        "key-lock": 0.05,
-        "sigmoid": 0.05,
-        "none": 0.9,
+        "key": 0.6, "lock": 0.1, "both": 0.8, "released": 0.4, "key-lock": 0.05, "sigmoid": 0.05, "none": 0.9,
         "withhold": 0.9,
-    }
+    }  # fmt: skip
     ssim = told[defence.rpartition("-")[2] if defence not in told else defence]
     if attack == "dlg" and (asked["victim"] != "lenet-dlg" or defence != "none"):
         ssim = 0.04
@@ -146,89 +140,6 @@ def test_behind_a_lock_the_reason_names_what_an_adapted_attacker_reads() -> None
     assert list(told) == [f"thesis.table-5-6.{10 * place + 2}" for place in range(13)]
 
 
-def test_a_stand_in_is_named_counted_once_and_decides_no_number() -> None:
-    place = {"victim": "lenet-dlg-batch-norm", "federation": "grnn", "defence": "key-lock"}
-    means = [
-        ("mnist-32", "rmse_255", "published", 110.0),
-        ("cifar10", "rmse_255", "published", 90.0),
-        ("mnist-32", "mse", "standard", 0.16),
-        ("cifar10", "mse", "standard", 0.16),
-        ("mnist-32", "psnr_of_rmse", "published", 28.0),
-        ("cifar10", "psnr_of_rmse", "published", 26.0),
-    ]
-    rows = [
-        place | {"dataset": dataset, "metric": metric, "convention": convention, "mean": mean}
-        for dataset, metric, convention, mean in means
-    ]
-    tables = {
-        name: world.lines(name, [row | {"attack": attack} for row in rows])
-        for name, attack in [("thesis-table-5-6", "dlg"), ("thesis-table-5-6-released", "grnn-released")]
-    }
-    found = world.verdicts("fedkl", Evidence("paper", tables, known=KNOWN))
-    assert found.loc["thesis.doubt-24.rmse-as-mse", "measured"] == pytest.approx(39 - abs(100 - 102))
-    assert found.loc["thesis.text-5-3-3.3", "measured"] == pytest.approx(27.0)
-    assert found.loc["thesis.table-5-6.22", "verdict"] == "not-run"
-
-
-def _gaps(victims: dict[str, float], dataset: str) -> list[dict[str, Any]]:
-    cell = {
-        "dataset": dataset,
-        "defence": "key-lock",
-        "key": "own",
-        "client": "",
-        "metric": "gap_to_random",
-        "rounds": 200,
-    }
-    large = ("resnet18-unpooled", "resnet34-unpooled", "vgg16-batch-norm")
-    names = {victim: f"sgd-federated{'-224' if victim in large else ''}" for victim in victims}
-    return [cell | {"victim": v, "training": names[v], "mean": mean} for v, mean in victims.items()]
-
-
-def test_nothing_stands_in_for_cifar100_where_it_is_compared_with_cifar10() -> None:
-    gaps = {
-        "resnet20": 0.3,
-        "resnet32": 0.2,
-        "resnet18-unpooled": 0.12,
-        "resnet34-unpooled": 0.07,
-        "vgg16-batch-norm": 0.02,
-    }
-    ten = _gaps({victim: gap / 2 for victim, gap in gaps.items()}, "cifar10")
-
-    def card(rows: list[dict[str, Any]]) -> pd.DataFrame:
-        lines = {"thesis-table-5-3": world.lines("thesis-table-5-3", rows)}
-        return world.verdicts("fedkl", Evidence("paper", lines, known=KNOWN))
-
-    found = card(ten)
-    assert set(
-        found.loc[["thesis.table-5-3.hundred-wider", "thesis.table-5-3.grows-with-share"], "verdict"]
-    ) == {"not-run"}
-    found = card(ten + _gaps(gaps, "cifar100"))
-    assert found.loc["thesis.table-5-3.hundred-wider", "measured"] == pytest.approx(1.0)
-    assert found.loc["thesis.table-5-3.grows-with-share", "measured"] == pytest.approx(5.0)
-
-
-def test_only_the_last_half_of_a_curve_counts() -> None:
-    cell = {
-        "victim": "resnet20",
-        "training": "sgd-centralised",
-        "metric": "accuracy",
-        "client": "",
-        "baseline": "snapshot",
-    }
-    rows = []
-    for dataset in ("cifar10", "cifar100"):
-        for victim in ("resnet20", "resnet32"):
-            for turn, gap in enumerate([0.3, 0.2, 0.01, 0.02], 1):
-                place = cell | {"dataset": dataset, "victim": victim, "round": turn}
-                rows += [
-                    place | {"defence": "none", "key": "", "mean": 0.9},
-                    place | {"defence": "key-lock", "key": "own", "mean": 0.9 - gap},
-                ]
-    lines = {"thesis-table-5-2": world.lines("thesis-table-5-2", rows)}
-    found = world.verdicts("fedkl", Evidence("paper", lines, known=KNOWN))
-    assert found.loc["thesis.table-5-2.same-trend", "measured"] == pytest.approx(2.0)
-
-
 def test_the_lock_has_the_printed_share_of_every_network() -> None:
     found = world.verdicts("fedkl", Evidence("paper", {}, fact=reader(described(CONFIG), {}), known=KNOWN))
     shares = found[found["metric"] == "lock_parameter_percent"]
@@ -272,33 +183,6 @@ def test_without_synth90k_a_stand_in_decides_claims_about_encryption_and_no_numb
     assert found.loc["thesis.fig-4-3.non-iid", "verdict"] == "not-run"
 
 
-def _rounds(accuracies: list[float]) -> list[dict[str, Any]]:
-    cell = {
-        "dataset": "synth90k",
-        "victim": "crnn",
-        "training": "text-fedavg-1e256b",
-        "defence": "none",
-        "client": "",
-        "key": "",
-    }
-    cell |= {"metric": "accuracy", "tested": "iiit5k", "rounds": 100}
-    rows = [
-        cell | {"baseline": "snapshot", "round": i + 1, "mean": each} for i, each in enumerate(accuracies)
-    ]
-    learnt = cell | {"training": "text-fedavg-1e800b", "tested": "synth90k", "round": "", "mean": 0.9}
-    return [*rows, cell | {"convention": "published", "round": "", "mean": max(accuracies)}, learnt]
-
-
-@pytest.mark.parametrize(
-    ("accuracies", "word"), [([0.3, 0.6, 0.02], "diverged"), ([0.3, 0.6, 0.59], "60.00")]
-)
-def test_a_training_has_diverged_when_it_lost_what_it_once_read(accuracies: list[float], word: str) -> None:
-    lines = {"thesis-table-4-1": world.lines("thesis-table-4-1", _rounds(accuracies))}
-    found = world.verdicts("fedboosting", Evidence("paper", lines, known=KNOWN))
-    assert found.loc["thesis.table-4-1.29", "measured"] == word
-    assert found.loc["thesis.table-4-1.29", "verdict"] == ("reproduced" if word == "diverged" else "differs")
-
-
 def _drawn(radii: dict[str, float], extent: list[float]) -> Any:
     x, y = np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-3, 3, 61))
     tensors = {
@@ -339,22 +223,3 @@ def test_example_words_are_counted_and_a_stand_in_is_named() -> None:
     assert stand_in.notes[-1] == "words-plain stands in for synth90k"
     with pytest.raises(NotMeasured, match="no words"):
         right(shown("synth90k", "another", "abcdefghij"), {})
-
-
-def test_a_poisoned_client_weighs_less_where_its_weight_is_the_smallest() -> None:
-    cell = {
-        "dataset": "gaussians",
-        "victim": "perceptron",
-        "training": "gaussians-poisoned-code",
-        "defence": "none",
-        "key": "",
-    }
-    cell |= {"metric": "weight", "baseline": "snapshot"}
-    weights = {(0, 1): 0.4, (1, 1): 0.2, (2, 1): 0.4, (0, 2): 0.45, (1, 2): 0.1, (2, 2): 0.45}
-    rows = [
-        cell | {"client": client, "round": turn, "mean": value} for (client, turn), value in weights.items()
-    ]
-    lines = {"thesis-poisoned": world.lines("thesis-poisoned", rows)}
-    found = world.verdicts("fedboosting", Evidence("paper", lines, known=KNOWN))
-    assert found.loc["thesis.text-4-2-1.poisoned", "measured"] == pytest.approx(0.275)
-    assert found.loc["thesis.text-4-2-1.poisoned-by-equations", "verdict"] == "not-run"

@@ -3,6 +3,7 @@ import math
 from pathlib import Path
 
 import pytest
+import yaml
 from tests_world import unused_words
 
 from leakbench.base.errors import UserError
@@ -10,33 +11,12 @@ from leakbench.papers.join import published_convention
 from leakbench.papers.printed import Printed, parse_printed, read_tables
 from leakbench.papers.work import read_papers
 
+TABLE = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text())
+
 PAPERS = Path(__file__).parents[3] / "papers"
 
 
-@pytest.mark.parametrize(
-    ("text", "metric", "value", "bound", "rounding"),
-    [
-        ("31.341", "psnr", 31.341, "", 0.0005),
-        ("20", "fully_revealed_mean", 20, "", 0.5),
-        ("+2.94", "psnr_difference_db", 2.94, "", 0.005),
-        ("-2.01", "psnr_difference_db", -2.01, "", 0.005),
-        ("1e-4", "lr", 1e-4, "", 0.5e-4),
-        ("1e32", "factor", 1e32, "", 0.5e32),
-        ("2/3", "fully_revealed_fraction", 2 / 3, "", 0),
-        (">1", "fully_revealed_mean_min", 1, ">", 0.5),
-        (">1", "anything", 1, ">", 0.5),
-        ("<= 7", "anything", 7, "<", 0.5),
-        ("13", "fully_revealed_mean_min", 13, ">", 0.5),
-        ("10", "training_minutes_max", 10, "<", 0.5),
-        ("50%", "psnr_gain_max", 50, "<", 0.5),
-        ("2.0%", "psnr_gain", 2, "", 0.05),
-        ("5x", "speedup", 5, "", 0.5),
-        ("approximately 28", "psnr_as_printed", 28, "", 1),
-        ("about 3", "percent", 3, "", 1),
-        ("within 0.5", "percent", 0.5, "<", 0.05),
-        ("35 to 50", "psnr_as_printed", 42.5, "", 7.5),
-    ],
-)
+@pytest.mark.parametrize(("text", "metric", "value", "bound", "rounding"), TABLE["printed_values"])
 def test_printed_values(text: str, metric: str, value: float, bound: str, rounding: float) -> None:
     printed = parse_printed(text, metric)
     assert printed.value == pytest.approx(value)
@@ -76,19 +56,7 @@ def test_every_figure_with_something_to_show_has_a_claim() -> None:
         assert [row["id"] for row in shown if (row["source"], row["figure"]) not in claimed] == []
 
 
-@pytest.mark.parametrize(
-    ("key", "published"),
-    [
-        ("thesis.table-5-6.1", True),
-        ("thesis.table-3-4.1", True),
-        ("thesis.table-3-16.1", True),
-        ("thesis.table-3-11.1", False),
-        ("thesis.table-3-13.2-std", True),
-        ("thesis.text-5-3-3.6", False),
-        ("agic.table-4.1", False),
-        ("fidel.text-abstract.1", False),
-    ],
-)
+@pytest.mark.parametrize(("key", "published"), TABLE["conventions"])
 def test_numbers_that_are_not_the_standard_metric_of_their_name(key: str, published: bool) -> None:
     found = {
         row.id: (work, row) for work in read_papers(PAPERS) for rows in work.tables.values() for row in rows

@@ -60,7 +60,6 @@ def test_a_difference_on_other_trials_adds_squares() -> None:
 
 def test_a_threshold_keeps_trials_and_counts() -> None:
     a = made([*(30 + NOISE)]) - 10
-    assert a.trials is not None
     assert (a.n, a.independent, a.value) == (12, 12, pytest.approx(20 + NOISE.mean()))
     assert (10 - a).value == pytest.approx(-10 - NOISE.mean())
     assert (-a).low == pytest.approx(-a.high)

@@ -1,28 +1,36 @@
-"""The scorecard of what is recorded: what differs is explained, no refutation is hidden."""
+"""What the recorded tables say: the scorecard, headlines of the README, and the pages made of them."""
+
+from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from project import ROOT
-from recorded_world import recorded
+from recorded_world import recorded, works
 
+from leakbench.base.errors import UserError
+from leakbench.jobs.manual import of_records
 from leakbench.papers.entries import entries
+from leakbench.papers.findings import findings
 from leakbench.papers.scorecard.kinds import CORE, KINDS, OTHERS, kinds
 from leakbench.papers.scorecard.scorecard import RECOGNISABLE, Card
-from leakbench.papers.work import Work, read_papers
+from leakbench.papers.scorecard.seeds import by_seed
+from leakbench.papers.work import Work
+from leakbench.results.report.card import lines
+from leakbench.results.report.seeds import held, seeds
 
 # What a reason says of a run that is too short.
 TOO_SHORT = "of the published length, of which|the step size falls again"
 
 
 @pytest.fixture(scope="module")
-def works() -> list[Work]:
-    return read_papers(ROOT / "papers")
-
-
-@pytest.fixture(scope="module")
-def card(works: list[Work]) -> pd.DataFrame:
+def card() -> pd.DataFrame:
     scales = recorded()
-    return Card(works, scales, scales[-1]).frame()
+    return Card(works(), scales, scales[-1]).frame()
+
+
+def own_work() -> list[Work]:
+    return [work for work in works() if work.name == "leakbench"]
 
 
 def test_every_recorded_statement_that_differs_is_explained(card: pd.DataFrame) -> None:
@@ -32,9 +40,9 @@ def test_every_recorded_statement_that_differs_is_explained(card: pd.DataFrame) 
 
 
 def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_length(
-    works: list[Work], card: pd.DataFrame
+    card: pd.DataFrame,
 ) -> None:
-    every = {entry.id: entry for work in works for entry in entries(work)}
+    every = {entry.id: entry for work in works() for entry in entries(work)}
     failing = {
         key for key, entry in every.items() if entry.reading.hidden or entry.words["published"] == "failure"
     }
@@ -63,8 +71,91 @@ def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_lengt
     assert left + missed == []
 
 
-def test_the_readme_has_the_counts_of_reproduced_results(works: list[Work], card: pd.DataFrame) -> None:
-    found = kinds(card, [work.name for work in works if work.paper.core])
+def test_the_readme_has_the_counts_of_reproduced_results(card: pd.DataFrame) -> None:
+    found = kinds(card, [work.name for work in works() if work.paper.core])
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for kind, meaning in KINDS.items():
         assert f"| {kind} | {meaning} | {found[CORE][kind]} | {found[OTHERS][kind]} |" in readme
+
+
+def test_every_headline_of_the_readme_is_recorded() -> None:
+    found = (ROOT / "README.md").read_text().split("## What it found")[1].split("\n## ")[0]
+    found = " ".join(found.replace("**", "").split())
+    scales = recorded()
+    shown = [line for line in lines(Card(own_work(), scales, scales[-1]).frame()) if line["headline"]]
+    assert len(shown) >= 5
+    for line in shown:
+        words = (
+            f"{line['headline']} (95 % interval {line['headline_interval']}, n = {line['n']}, "
+            f"seed{'s' * (' ' in line['seeds'])} {line['seeds']}, {line['scale']} scale"
+        )
+        assert words in found, line["id"]
+    assert found.count("95 % interval [") == len(shown)
+
+
+def test_every_headline_holds_with_each_seed_of_everything_but_one() -> None:
+    standard = next(each for each in recorded() if each.scale == "standard")
+    rows = by_seed(own_work(), standard)
+    found = held(seeds(rows))
+    headlines = set(rows.loc[rows["headline"] != "", "id"])
+    assert len(headlines) >= 8
+    less = {key: found[key] for key in headlines if found[key][11] != found[key][16]}
+    assert less == {"leakbench.expectation.spear-128": "holds with 4 of 5 seeds"}
+
+
+# One finding of a small recorded table.
+OPENED = {
+    "title": "The lock is opened",
+    "claim": "leakbench.expectation.lock-opened",
+    "says": "It reads {claim:.2f}, and {guessed:.1%} else.",
+    "numbers": {
+        "guessed": {
+            "read": {
+                "experiment": "leakbench-single-images", "metric": "ssim", "dataset": "cifar10",
+                "victim": "lenet-dlg-batch-norm", "defence": "key-lock", "attack": "grnn",
+            },
+        }
+    },
+}  # fmt: skip
+
+
+def page(folder: Path, **changed: object) -> str:
+    path = folder / "findings.yaml"
+    path.write_text(yaml.safe_dump({"introduction": "All.", "findings": [OPENED | changed]}))
+    return findings(path, own_work(), [each for each in recorded() if each.scale == "standard"])
+
+
+def test_the_pages_of_recorded_numbers_are_current() -> None:
+    stale = [name for name, text in of_records(ROOT).items() if (ROOT / name).read_text() != text]
+    assert not stale, "run python -m leakbench manual"
+
+
+def test_a_finding_has_the_recorded_numbers_and_its_claims_verdict(tmp_path: Path) -> None:
+    made = page(tmp_path, because="A lock has few numbers.", guess=True)
+    assert "It reads 0.79 (0.50 to 1.00), and 7.7 % (4.7 % to 10.6 %) else." in made
+    assert "*Why (a guess):* A lock has few numbers." in made
+    assert (
+        "`leakbench.expectation.lock-opened`: reproduced. Scale standard, 3 networks, seeds 0 1 2, n = 30."
+        in made
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"claim": "leakbench.lock-open"}, "claim: the scorecard has no row leakbench.lock-open"),
+        ({"because": "Magic.", "tested": "leakbench.x"}, "tested: the scorecard has no row leakbench.x"),
+        ({"because": "Magic."}, "a cause has either `tested`"),
+        ({"guess": True}, "a cause has either `tested`"),
+        ({"says": "It reads {gessed:.2f}."}, "says: no number is called gessed"),
+        (
+            {"numbers": {"guessed": {"read": {"experiment": "leakbench-single-images", "metric": "mse"}}}},
+            "guessed: no recorded table has this number",
+        ),
+    ],
+)  # fmt: skip
+def test_what_has_no_claim_number_or_test_is_refused(
+    changed: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=words):
+        page(tmp_path, **changed)

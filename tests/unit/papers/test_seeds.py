@@ -25,13 +25,10 @@ def test_each_seed_judges_what_its_tables_measure(tmp_path: Path) -> None:
     assert list(found) == COLUMNS
     said = {(row.id, row.raised): (row.verdict, row.seeds) for row in found.itertuples()}
     assert said == {
-        ("tiny.table-1.1", 0): ("reproduced", "0"),
-        ("tiny.table-1.2", 0): ("reproduced", "0"),
-        ("tiny.table-1.fast-better", 0): ("reproduced", "0"),
-        ("tiny.table-1.1", 2): ("differs", "2"),
-        ("tiny.table-1.2", 2): ("reproduced", "2"),
-        ("tiny.table-1.fast-better", 2): ("differs", "2"),
-    }
+        ("tiny.table-1.1", 0): ("reproduced", "0"), ("tiny.table-1.2", 0): ("reproduced", "0"),
+        ("tiny.table-1.fast-better", 0): ("reproduced", "0"), ("tiny.table-1.1", 2): ("differs", "2"),
+        ("tiny.table-1.2", 2): ("reproduced", "2"), ("tiny.table-1.fast-better", 2): ("differs", "2"),
+    }  # fmt: skip
 
 
 def pooled(tmp_path: Path, *means: float) -> pd.Series:

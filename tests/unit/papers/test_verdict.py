@@ -91,17 +91,11 @@ def word(statement: Statement, sample: Sample) -> str:
 numbers = st.floats(-1e6, 1e6)
 widths = st.floats(0, 1e6)
 statements = st.builds(
-    Statement,
-    st.sampled_from(["=", ">", ">=", "<", "<="]),
-    numbers,
-    rounding=st.floats(0, 10),
-    std=st.none() | st.floats(0, 10),
-    n=st.none() | st.integers(0, 50),
-    tolerance=st.floats(0, 100),
-    bounds=st.sampled_from([(-math.inf, math.inf), (0.0, math.inf), (-1e6, 1e6)]),
-    success=st.booleans(),
+    Statement, st.sampled_from(["=", ">", ">=", "<", "<="]), numbers, rounding=st.floats(0, 10),
+    std=st.none() | st.floats(0, 10), n=st.none() | st.integers(0, 50), tolerance=st.floats(0, 100),
+    bounds=st.sampled_from([(-math.inf, math.inf), (0.0, math.inf), (-1e6, 1e6)]), success=st.booleans(),
     sign=st.sampled_from([-1, 0, 1]),
-)
+)  # fmt: skip
 orderings = st.none() | st.builds(
     lambda value, down, up, n, equal: Ordering(value, value - down, value + up, n, equal),
     numbers,

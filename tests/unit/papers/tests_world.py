@@ -54,13 +54,8 @@ def paper(folder: Path, **files: Any) -> Path:
     own = folder / "papers" / "tiny"
     (own / "tables").mkdir(parents=True, exist_ok=True)
     content = {
-        "paper": PAPER,
-        "measured": MAP,
-        "claims": CLAIMS,
-        "print": PRINT,
-        "checks": None,
-        "differs": None,
-    } | files
+        "paper": PAPER, "measured": MAP, "claims": CLAIMS, "print": PRINT, "checks": None, "differs": None,
+    } | files  # fmt: skip
     for name in ("paper", "measured", "claims", "differs"):
         if content[name] is not None:
             text = content[name] if isinstance(content[name], str) else yaml.safe_dump(content[name])
@@ -69,6 +64,27 @@ def paper(folder: Path, **files: Any) -> Path:
     if content["checks"] is not None:
         (own / "checks.py").write_text(content["checks"])
     return folder / "papers"
+
+
+def files_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the files that a row of papers_bad.yaml or scorecards.yaml gives the small paper."""
+    files = {key: row[key] for key in ("measured", "claims", "differs", "checks", "paper") if key in row}
+    if isinstance(row.get("paper"), dict):
+        files["paper"] = PAPER | row["paper"]
+    if "map" in row:
+        files["measured"] = {"table-1": MAP["table-1"] | row["map"]}
+    if "claim" in row:
+        files["claims"] = CLAIMS | {"claims": [CLAIMS["claims"][0] | row["claim"]]}
+    text = PRINT.replace("30.0", str(row["words"]), 1) if "words" in row else PRINT
+    for old, new in row.get("print", ()):
+        text = text.replace(old, new)
+    return files | {"print": text + row.get("more", "")}
+
+
+def cell_of(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cell as `lines` takes it, of one that scorecards.yaml gives."""
+    drawn = [*trials(*said["draw"]), *said.get("more", ())] if "draw" in said else said["values"]
+    return {key: each for key, each in said.items() if key not in ("draw", "more")} | {"values": drawn}
 
 
 def trials(mean: float, spread: float, n: int, seed: int = 0) -> np.ndarray:
@@ -101,7 +117,7 @@ def lines(
             "ci_high": high, "n": len(values), "failure_rate": 0.0, "seeds": str(seed), "scale": "quick",
         }  # fmt: skip
         rows.append(row | more)
-        if not (row | more)["baseline"]:
+        if (row | more)["baseline"] in ("", "snapshot"):
             for trial, value in enumerate(values):
                 update = f"{seed}/{trial}"
                 named = {"cluster": update, "trial": f"{update}/0/{trial}"}

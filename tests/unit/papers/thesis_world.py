@@ -73,13 +73,9 @@ def as_printed(name: str) -> dict[tuple[tuple[str, str], ...], float]:
 def lines(experiment: str, rows: list[dict[str, Any]]) -> Lines:
     """Return a result table of one run without single trials."""
     usual = {
-        "baseline": "",
-        "convention": "standard",
-        "std": 0.0,
-        "n": 1,
-        "ci_low": float("nan"),
+        "baseline": "", "convention": "standard", "std": 0.0, "n": 1, "ci_low": float("nan"),
         "ci_high": float("nan"),
-    }
+    }  # fmt: skip
     return Lines(experiment, pd.DataFrame([usual | row for row in rows]))
 
 

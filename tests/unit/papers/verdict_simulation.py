@@ -83,23 +83,15 @@ def lognormal(deviation: float, sigma: float) -> Family:
 
 
 FAMILIES = {
-    "normal, deviation 2 dB": normal(2),
-    "normal, deviation 4 dB": normal(4),
-    "normal, deviation 6 dB": normal(6),
-    "bimodal, 45 and 4 dB, half fail": bimodal(45, 4, 0.5),
+    "normal, deviation 2 dB": normal(2), "normal, deviation 4 dB": normal(4),
+    "normal, deviation 6 dB": normal(6), "bimodal, 45 and 4 dB, half fail": bimodal(45, 4, 0.5),
     "bimodal, 30 and 10 dB, 30 % fail": bimodal(30, 10, 0.3),
-    "bimodal, 30 and 22 dB, half fail": bimodal(30, 22, 0.5),
-    "bounded, beta(8, 2)": bounded(8, 2),
-    "bounded, beta(5, 0.5)": bounded(5, 0.5),
-    "bounded, beta(0.5, 0.5)": bounded(0.5, 0.5),
-    "share of 0.95": yes_or_no(0.95),
-    "share of 0.8": yes_or_no(0.8),
-    "share of 0.5": yes_or_no(0.5),
-    "skewed, exponential, 1 tol": exponential(1),
-    "skewed, exponential, 2 tol": exponential(2),
-    "skewed, exponential, 4 tol": exponential(4),
-    "skewed, log-normal, 2 tol": lognormal(2, 0.5),
-}
+    "bimodal, 30 and 22 dB, half fail": bimodal(30, 22, 0.5), "bounded, beta(8, 2)": bounded(8, 2),
+    "bounded, beta(5, 0.5)": bounded(5, 0.5), "bounded, beta(0.5, 0.5)": bounded(0.5, 0.5),
+    "share of 0.95": yes_or_no(0.95), "share of 0.8": yes_or_no(0.8), "share of 0.5": yes_or_no(0.5),
+    "skewed, exponential, 1 tol": exponential(1), "skewed, exponential, 2 tol": exponential(2),
+    "skewed, exponential, 4 tol": exponential(4), "skewed, log-normal, 2 tol": lognormal(2, 0.5),
+}  # fmt: skip
 # Samples with rare failures, or with tails that a few trials do not show.
 HARD = {
     "bimodal, 30 and 10 dB, 20 % fail": bimodal(30, 10, 0.2),

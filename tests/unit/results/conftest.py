@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from leakbench.results.report import Section
 
@@ -21,39 +22,15 @@ matplotlib.use("Agg")
 COLUMNS = [
     "id", "work", "class", "item", "condition", "metric", "convention", "published", "measured",
     "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
-    "seeds", "headline", "examined",
+    "seeds", "headline", "kind", "examined",
 ]  # fmt: skip
 
 
 @pytest.fixture
 def card() -> pd.DataFrame:
-    """A scorecard as read from CSV without type guessing: every verdict, three sources."""
-    here = ("quick", "cpu", "abc", "", "", "", "0", "")
-    nothing = ("",) * 8
-    rows = [
-        ("fidel.text.1", "fidel", "result", "fig-13", "model=FCNN", "fully_revealed_mean", "standard",
-         "20", "21.495", "21.2", "21.8", "200", "direction", "20 lies outside the interval",
-         *here[:-1], "Fidel reads 21.5 of 30 digits."),
-        ("fidel.fig-13.a", "fidel", "result", "fig-13", "a check", "claim", "",
-         "ReLU reveals more.", "12.3", "11", "13", "200",
-         "reproduced", "> 0 through the whole interval", *here),
-        ("fidel.doubt.b", "fidel", "result", "doubt-1", "see experiment fidel-figure-5", "claim", "",
-         "A doubt.", "1", "1", "1", "10", "differs", "not < 1", "paper", "cpu", "abc", "1.5", "2", "no",
-         "0", ""),
-        ("fidel.fig-9.c", "fidel", "result", "fig-9", "a check", "claim", "",
-         "Isolates.", "", "", "", "", "not-run", "not implemented", *nothing),
-        ("fidel.lr", "fidel", "setting", "table-1", "", "lr", "",
-         "0.1", "0.1", "", "", "", "reproduced", "the same", *here),
-        ("agic.1", "agic", "result", "table-1", "data=CIFAR-10", "psnr", "standard",
-         "31.3", "", "", "", "", "not-run", "data set cifar100 is not here", *nothing),
-        ("agic.2", "agic", "result", "table-1", "data=CIFAR-10", "psnr", "standard",
-         "31.3", "12", "", "", "2", "inconclusive", "2 independent trials", *here),
-        ("other.1", "elsewhere", "result", "x", "", "psnr", "standard",
-         "1", "", "", "", "", "not-run", "not implemented", *nothing),
-    ]  # fmt: skip
-    found = pd.DataFrame(rows, columns=COLUMNS[:-1])
-    found = found.assign(kind=found["id"].map({"fidel.fig-13.a": "success"}).fillna(""))
-    return found.assign(examined=found["verdict"].map({"differs": "Hypothesis: a doubt."}).fillna(""))
+    """A scorecard as read from CSV without type guessing (card.yaml)."""
+    rows = yaml.safe_load(Path(__file__).with_name("card.yaml").read_text())
+    return pd.DataFrame(rows, columns=COLUMNS).fillna("")
 
 
 def results(sizes: tuple[int, ...] = (1, 30)) -> pd.DataFrame:

@@ -61,18 +61,9 @@ def invent(name: str) -> Result:
 def row(**more: Any) -> dict[str, Any]:
     """Return a row of a table: one mean of three values."""
     same = {
-        "baseline": "",
-        "convention": "standard",
-        "mean": 0.5,
-        "ci_low": 0.4,
-        "ci_high": 0.6,
-        "n": 3,
-        "unit": "image",
-        "seeds": "0",
-        "scale": "paper",
-        "client": 0,
-        "failure_rate": 0.0,
-    }
+        "baseline": "", "convention": "standard", "mean": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 3,
+        "unit": "image", "seeds": "0", "scale": "paper", "client": 0, "failure_rate": 0.0,
+    }  # fmt: skip
     return same | more
 
 
@@ -91,12 +82,8 @@ def _attacked(drawn: Plan, cells: list[Any], metrics: list[str]) -> list[dict[st
             )
             mean = level * (0.2 + 0.6 * (number % 17) / 17) / (1 + client / 8)
             here = named | {
-                "metric": metric,
-                "client": client,
-                "local_samples": size,
-                "checkpoint": epoch,
-                "pass": 0,
-            }
+                "metric": metric, "client": client, "local_samples": size, "checkpoint": epoch, "pass": 0,
+            }  # fmt: skip
             here |= {"mean": mean, "ci_low": mean * 0.9, "ci_high": mean * 1.1, "iterations": whole}
             if metric.startswith("success"):
                 out += [row(**here | {"threshold": step / 10, "mean": step / 10}) for step in range(11)]
@@ -116,13 +103,8 @@ def _trained(studies: list[Any], metrics: list[str]) -> list[dict[str, Any]]:
         keys = [""] if study.defence == "none" else ["own", "other", "random"]
         for metric, key, client in itertools.product(metrics, keys, (np.nan, 0, 1, 2)):
             same = named | {
-                "metric": metric,
-                "key": key,
-                "client": client,
-                "unit": "run",
-                "rounds": 4,
-                "images": 900,
-            }
+                "metric": metric, "key": key, "client": client, "unit": "run", "rounds": 4, "images": 900,
+            }  # fmt: skip
             for tested, convention in itertools.product((study.dataset, "svt"), ("standard", "published")):
                 here = same | {
                     "tested": tested,

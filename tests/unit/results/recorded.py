@@ -1,14 +1,14 @@
 """Results of recorded tables, as the job of a figure reads them where a run measures nothing itself."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 import pandas as pd
 from invented import ROOT, planned
 
-from leakbench.papers.marks import marks, sentences
+from leakbench.papers.marks import every_mark, framed, sentences
 from leakbench.papers.reference import Kept, files, fuller, tables
 from leakbench.papers.work import Work, read_papers
 from leakbench.results.figures.result import Result, _of_record, with_others
@@ -21,6 +21,11 @@ KEYS = ("where", "columns", "medians", "unmeasured", "convention", "over_updates
 @cache
 def works() -> list[Work]:
     return read_papers(ROOT / "papers")
+
+
+@cache
+def _marks() -> list[Mapping[str, Any]]:
+    return list(every_mark(works()))
 
 
 @cache
@@ -50,7 +55,7 @@ def _result(name: str, spec: dict[str, Any]) -> Result:
     kept = record(name)
     assert kept is not None, name
     # A file has no text where a column is empty.
-    said = marks(works(), name).replace("", math.nan)
+    said = framed(each for each in _marks() if each["experiment"] == name).replace("", math.nan)
     words = sentences(works(), spec["work"], spec["item"], name)["says"]
     return _of_record(Result(pd.DataFrame(), [], {}, {}, spec, said, said=list(words)), kept)
 

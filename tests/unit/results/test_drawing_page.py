@@ -127,25 +127,29 @@ def test_a_notebook_is_stripped_and_short(path: Path) -> None:
     assert notebook.metadata.kernelspec.name == "python3"
 
 
-@pytest.mark.parametrize("metric", ["psnr", "other"])
+@pytest.mark.parametrize("drawn_of", ["the table", "nothing", "a record"])
 def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(
-    metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    drawn_of: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = {"absent_cells": {"c": "too long"}, "scale": "quick"}
-    files = _files(tmp_path, [cell(metric=metric)], result().spec, **facts)
+    facts, rows = {"absent_cells": {"c": "too long"}, "scale": "quick"}, [cell(metric="other")]
+    files = _files(
+        tmp_path, {"the table": [cell()], "nothing": rows, "a record": []}[drawn_of], result().spec, **facts
+    )
     trials, papers = tmp_path / "t.parquet", Path(__file__).parents[3] / "papers"
-    write_table(trials, pd.DataFrame({"metric": [metric]}), {})
+    write_table(trials, pd.DataFrame({"metric": ["psnr"]}), {})
     out, executed = tmp_path / "out.png", tmp_path / "out.ipynb"
-    figure(NOTEBOOKS[0], **files, out=out, executed=executed, trials=trials, papers=papers)
-    assert out.read_bytes()[:4] == (b"\x89PNG" if metric == "psnr" else b"")
-    text = executed.read_text()
-    assert ("image/png" in text) == (metric == "psnr")
+    recorded = _record(tmp_path, [cell()]) if drawn_of == "a record" else []
+    figure(NOTEBOOKS[0], **files, out=out, executed=executed, trials=trials, papers=papers, recorded=recorded)
+    empty, text = drawn_of == "nothing", executed.read_text()
+    assert out.read_bytes()[:4] == (b"" if empty else b"\x89PNG")
+    assert ("image/png" in text) is not empty
     outputs = str([cell.get("outputs") for cell in nbformat.reads(text, 4).cells])
-    assert ("measures nothing that could be drawn" in outputs) == (metric != "psnr")
+    assert ("measures nothing that could be drawn" in outputs) is empty
     assert "# A title" in text
+    assert ("recorded on cpu: another" in text) is (drawn_of == "a record")
     said = capsys.readouterr().out
-    assert ("out.png: empty, because scale quick measures nothing" in said) == (metric != "psnr")
-    assert ("that could be drawn: too long (see" in said) == (metric != "psnr")
+    assert ("out.png: empty, because scale quick measures nothing" in said) is empty
+    assert ("that could be drawn: too long (see" in said) is empty
 
 
 @pytest.mark.parametrize(
@@ -228,18 +232,6 @@ def test_a_recorded_exhibit_is_drawn_rather_than_pictures_at_the_median(tmp_path
     _recorded(recorded[0])
     with pytest.raises(UserError, match=r"t\.exhibit\.safetensors: tensor '0/usable' is missing"):
         read_result(*files, recorded=[str(path) for path in recorded])
-
-
-def test_the_verb_judges_the_recorded_run_that_it_draws(tmp_path: Path) -> None:
-    facts = {"absent_cells": {"c": "too long"}, "scale": "quick"}
-    files = _files(tmp_path, [], result().spec, **facts)
-    trials, papers = tmp_path / "t.parquet", Path(__file__).parents[3] / "papers"
-    write_table(trials, pd.DataFrame({"metric": []}), {})
-    out, executed = tmp_path / "out.png", tmp_path / "out.ipynb"
-    beside = {"out": out, "executed": executed, "trials": trials, "papers": papers}
-    figure(NOTEBOOKS[0], **files, **beside, recorded=_record(tmp_path, [cell()]))
-    assert out.read_bytes()[:4] == b"\x89PNG"
-    assert "recorded on cpu: another" in executed.read_text()
 
 
 def test_an_interval_ends_where_its_metric_does(tmp_path: Path) -> None:

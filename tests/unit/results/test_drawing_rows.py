@@ -8,7 +8,7 @@ import nbformat
 import pandas as pd
 import papermill
 import pytest
-from drawings import cell, drawn, result, texts
+from drawings import cell, result
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
 
@@ -26,34 +26,22 @@ from leakbench.results.figures.rows import (
     word,
 )
 
-LONG = {
-    "attack": [
-        {
-            "name": "grnn",
-            "title": "GRNN",
-            "summary": "",
-            "parameters": {"iterations": 1000, "objective": {"layer-weights": {"beta": 5}}},
-        }
-    ]
-}
+LONG = {"attack": [{"name": "grnn", "parameters": {"objective": {"layer-weights": {"beta": 5}}}}]}
 
 
 def test_a_metric_a_baseline_and_a_condition_are_chosen() -> None:
-    rows = [
-        cell(),
-        cell(metric="ssim"),
-        cell(baseline="random-noise"),
-        cell(defence="prune"),
-        cell(convention="published"),
-    ]
+    others = (
+        {"metric": "ssim"},
+        {"baseline": "random-noise"},
+        {"defence": "prune"},
+        {"convention": "published"},
+    )
+    rows = [cell(**more) for more in ({}, *others)]
     found = chosen(result(rows), ["psnr"], where={"defence": ["none"]})
     assert len(found) == 1
     assert len(chosen(result(rows), ["psnr"], baselines=["", "random-noise"])) == 3
-
-
-def test_a_metric_of_one_convention_needs_none_to_be_named() -> None:
-    rows = [cell(metric="rmse_255", convention="published")]
-    assert len(chosen(result(rows), ["rmse_255"])) == 1
+    # A metric of one convention alone needs none to be named.
+    assert len(chosen(result([cell(metric="rmse_255", convention="published")]), ["rmse_255"])) == 1
 
 
 def test_an_exact_copy_does_not_squeeze_all_others() -> None:
@@ -68,29 +56,16 @@ def test_few_values_have_no_interval(n: int, there: bool) -> None:
     assert found[["ci_low", "ci_high"]].notna().all(axis=None) == there
 
 
-def test_a_run_much_too_short_is_not_drawn_and_the_small_print_says_so() -> None:
-    rows = [cell(iterations=9), cell(dataset="cifar10", iterations=10)]
-    given = result(rows, parts=LONG)
-    assert chosen(given, ["psnr"])["dataset"].tolist() == ["cifar10"]
-    assert any(
-        "Not drawn, too short to say anything: GRNN (9 of 1,000 steps)" in text
-        for text in texts(drawn(given))
-    )
-
-
 def test_columns_follow_from_others() -> None:
     rows = [cell(defence=name) for name in ("none", "gaussian-1e-2", "laplacian")]
     columns = {
         "noise": {"by": "defence", "none": "0", "*-1e-2": "0.01", "else": "0.1"},
         "kind": {
-            "by": "defence",
-            "none": ["Gaussian", "Laplacian"],
-            "gauss*": "Gaussian",
-            "else": "Laplacian",
+            "by": "defence", "none": ["Gaussian", "Laplacian"], "gauss*": "Gaussian", "else": "Laplacian",
         },
         "both": {"by": ["defence", "attack"], "none | grnn": "plain"},
         "beta": {"by": "attack", "parameter": "objective.layer-weights.beta"},
-    }
+    }  # fmt: skip
     found = chosen(result(rows, parts=LONG), ["psnr"], columns=columns)
     assert found[["noise", "kind"]].to_numpy().tolist() == [
         ["0", "Gaussian"], ["0", "Laplacian"], ["0.01", "Gaussian"], ["0.1", "Laplacian"],
@@ -101,9 +76,7 @@ def test_columns_follow_from_others() -> None:
 
 
 def test_rows_stand_in_the_order_of_the_experiment_and_numbers_by_size() -> None:
-    rows = pd.DataFrame(
-        [cell(attack="dlg", local_samples=4), cell(attack="grnn", local_samples=16), cell(local_samples=4)]
-    )
+    rows = pd.DataFrame([cell(attack="dlg", local_samples=4), cell(local_samples=16), cell(local_samples=4)])
     given = result(parts={"attack": [{"name": "grnn"}, {"name": "dlg"}]})
     assert ordered(given, rows, ["attack", "local_samples"])["local_samples"].tolist() == [4, 16, 4]
     assert levels(given, rows, "local_samples") == [4, 16]
@@ -140,34 +113,14 @@ def test_a_printed_number_takes_the_place_of_its_row() -> None:
         cell(client=math.nan, mean=30.0),
         cell(metric="ssim"),
     ]
-    marks = pd.DataFrame(
-        [
-            {
-                "attack": "grnn",
-                "client": None,
-                "metric": "psnr",
-                "convention": "standard",
-                "value": 25.0,
-                "id": "a",
-            },
-            {
-                "attack": "invg",
-                "client": None,
-                "metric": "psnr",
-                "convention": "standard",
-                "value": 9.0,
-                "id": "b",
-            },
-        ]
-    )
+    mark = {"client": None, "metric": "psnr", "convention": "standard"}
+    values = {"grnn": 25.0, "invg": 9.0}
+    marks = pd.DataFrame([mark | {"attack": name, "value": each} for name, each in values.items()])
     found = chosen(result(rows, marks=marks), ["psnr"])
     printed = found[found["baseline"] == PRINTED]
     assert printed["mean"].tolist() == [25.0]
     assert printed["client"].isna().all()
     assert printed["ci_low"].isna().all()
-
-
-def test_an_empty_file_of_marks_means_none() -> None:
     assert PRINTED not in set(chosen(result(marks=pd.DataFrame()), ["psnr"])["baseline"])
 
 

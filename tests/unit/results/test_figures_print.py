@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from drawings import axes_of, cell, drawn, entries, points, result, texts
+from drawings import axes_of, cell, drawn, result, texts
 from matplotlib.collections import FillBetweenPolyCollection
 from recorded import SEED, names, printed, record, recorded, works
 
@@ -71,9 +71,7 @@ def test_table_3_6_is_one_map_of_eight_by_nine(figures: dict[str, Result]) -> No
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_record_of_pictures_keeps_them_at_its_own_scale(name: str) -> None:
     kept = record(name)
-    assert kept is not None
     exhibit = kept.beside(EXHIBIT)
-    assert exhibit is not None
     assert read_facts(exhibit)["scale"] == kept.scale == "standard"
     # Figures 11 has MNIST alone.
     sets = {panel["dataset"] for panel in read_facts(exhibit)["panels"]}
@@ -110,34 +108,11 @@ def test_sentences_are_those_of_the_item() -> None:
     assert set(SEED) <= {work.name for work in works()}
 
 
-def test_printed_sentences_stand_in_the_small_print() -> None:
-    assert "Printed: One thing; another." in texts_of(result(said=["One thing", "another"]))
-    assert "Printed:" not in texts_of(result())
-
-
 def texts_of(given: Result) -> str:
     return " ".join(texts(drawn(given)))
 
 
 MARK = {"attack": "grnn", "metric": "ssim", "convention": "standard", "id": "a", "value": math.nan}
-
-
-def test_a_printed_failure_stands_at_the_edge() -> None:
-    given = result(
-        [cell(metric="ssim", mean=0.4, ci_low=0.3, ci_high=0.5)],
-        {"drawing": "dots", "metrics": ["ssim"]},
-        marks=pd.DataFrame([MARK | {"word": "failure"}]),
-    )
-    figure = drawn(given)
-    assert "published: failure" in entries(figure)
-    assert (0.0, 0.0) in points(axes_of(figure)[0])
-
-
-def test_what_nothing_measured_has_a_line_of_its_own_if_asked() -> None:
-    lone = pd.DataFrame([MARK | {"attack": "dlg", "metric": "psnr", "value": 12.0}])
-    drawing = {"drawing": "dots", "metrics": ["psnr"]}
-    assert "DLG" not in texts(drawn(result(drawing=drawing, marks=lone)))
-    assert "DLG" in texts(drawn(result(drawing=drawing | {"unmeasured": True}, marks=lone)))
 
 
 def test_medians_and_quartiles_replace_means_and_intervals() -> None:
@@ -159,21 +134,6 @@ def test_single_trials_are_small_dots(figures: dict[str, Result]) -> None:
     # Four of the five trainings are fine, and one is closed: their mean shows neither.
     assert np.sort(values)[0] < 0.3 < 0.95 < np.sort(values)[1]
     assert "small dots: single runs" in texts_of(whole)
-
-
-def test_a_row_of_panels_starts_with_each_value() -> None:
-    drawing = {"drawing": "lines", "x": "local_samples", "metrics": ["psnr"], "panels": ["dataset", "victim"]}
-    rows = [
-        cell(dataset=data, victim=victim, local_samples=k)
-        for data, victims in (("mnist-32", "abc"), ("cifar10", "ab"))
-        for victim in victims
-        for k in (1, 2, 3)
-    ]
-    heights = [
-        len({round(axes.get_position().y0, 3) for axes in axes_of(drawn(result(rows, drawing | more)))})
-        for more in ({"across": 5}, {"across": 5, "down": ["dataset"]})
-    ]
-    assert heights == [1, 2]
 
 
 def test_a_map_has_the_records_of_other_experiments(tmp_path: Path) -> None:

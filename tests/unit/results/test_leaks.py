@@ -54,13 +54,10 @@ def test_the_strongest_attack_of_each_defence_and_attacker() -> None:
     # No defence comes first. Two trials, null baselines and other metrics are no leak.
     assert list(found.rows) == ["no defence", "noise"]
     plain, adaptive = (found.rows["noise"][kind] for kind in ("plain", "adaptive"))
-    assert plain is not None
-    assert adaptive is not None
     assert (plain.attack, plain.mean, plain.n, plain.failed) == ("Plain", 0.3, 10, "20%")
     assert (adaptive.attack, adaptive.mean, adaptive.interval) == ("Clever", 0.8, "[0.7, 0.9]")
     # Who knows the defence can still ignore it.
     without = found.rows["no defence"]
-    assert without["plain"] is not None
     assert without["adaptive"] == replace(without["plain"], note=NOTHING)
 
 
@@ -122,8 +119,6 @@ def test_servers_with_candidates_or_written_weights_have_columns_of_their_own() 
     means = {title: [leak and leak.mean for leak in leaks.values()] for title, leaks in first.items()}
     assert means == {"no defence": [0.6, 0.6, None, 0.94], "noise": [0.3, 0.3, 0.7, None]}
     candidates, malicious = first["noise"]["candidates"], first["no defence"]["malicious"]
-    assert candidates is not None
-    assert malicious is not None
     assert (candidates.attack, candidates.n, malicious.where) == ("Clever", 12, "Digits, w")
 
 
@@ -139,13 +134,10 @@ def test_the_network_that_leaks_most_counts_and_a_control_is_no_attack() -> None
     first, further = on_any_network(table, {"d/v/f/noise/clever/0": {"defence": "normal noise"}}, PARTS)
     assert not first
     plain, adaptive = further["noise"]["plain"], further["noise"]["adaptive"]
-    assert plain is not None
-    assert adaptive is not None
     assert (plain.mean, plain.where) == (0.6, "Digits, w")
     # The attacker who knows the defence does better without that knowledge here, and it was tried.
     assert (adaptive.mean, adaptive.note) == (0.6, "")
     _, further = on_any_network(table[table["attack"] == "plain"], {}, PARTS)
-    assert further["noise"]["adaptive"] is not None
     assert further["noise"]["adaptive"].note == PLAIN_ONLY
     assert on_any_network(pd.DataFrame(), {}, PARTS) == ({}, {})
 

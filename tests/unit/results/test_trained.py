@@ -32,14 +32,10 @@ def study(
             rows.append(
                 own
                 | {
-                    "validation_accuracy": right,
-                    "tested": tested,
-                    "filtered_accuracy": filtered * right,
-                    "test_loss": 1.0,
-                    "validation_loss": 1.0,
-                    "training_loss": 2.0,
+                    "validation_accuracy": right, "tested": tested, "filtered_accuracy": filtered * right,
+                    "test_loss": 1.0, "validation_loss": 1.0, "training_loss": 2.0,
                 }
-            )
+            )  # fmt: skip
     names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": seed}
     return pd.DataFrame(rows).assign(**names), FACTS
 
@@ -87,16 +83,12 @@ def by_rule() -> tuple[pd.DataFrame, dict[str, Any]]:
     rows, facts = study()
     rounds = [
         {
-            "round": turn,
-            "client": client,
-            "key": "client",
-            "weight": share,
-            "cross_loss": 0.5,
+            "round": turn, "client": client, "key": "client", "weight": share, "cross_loss": 0.5,
             "training_loss": 0.25,
         }
         for turn in (1, 2)
         for client, share in ((0, 0.1 * turn), (1, 1 - 0.1 * turn))
-    ]
+    ]  # fmt: skip
     names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": 0}
     own = pd.DataFrame(rounds).assign(**names)
     return pd.concat([rows, own]).assign(cross_accuracy=float("nan")), facts | {"epsilon": 1.5, "delta": 1e-5}

@@ -4,7 +4,7 @@ Each condition has a line, each metric has a column, and each group has a colour
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -136,7 +136,7 @@ def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.S
     return pd.Series([found.get(key, 0.0) for key in keys], rows.index)
 
 
-def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict[str, str]) -> None:
+def _dots(axes: Axes, rows: pd.DataFrame, palette: Mapping[str, Any], markers: dict[str, str]) -> None:
     """Draw measured dots with their intervals, and the marks with which they are compared."""
     own = rows[rows["baseline"].isin(["", TRIAL])]
     several = bool(own["client"].isna().any())

@@ -81,7 +81,7 @@ def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False)
 
 def entry(label: str, **look: Any) -> Line2D:
     """Return an entry of the legend: a bare marker, unless `look` has a line style."""
-    bare: dict[str, Any] = {"linestyle": "none", "markersize": 5}
+    bare: Any = {"linestyle": "none", "markersize": 5}
     return Line2D([], [], label=label, **bare | look)
 
 
@@ -143,7 +143,7 @@ def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str
     """
     null = rows[rows["baseline"].isin(list(NULLS))]
     scatter(axes, null, x, y, style="baseline", markers=NULLS, color=GREY, s=20, linewidth=0, zorder=2)
-    star: dict[str, Any] = {"marker": "*", "s": 95, "edgecolor": INK, "linewidth": 0.8, "zorder": 5}
+    star: Any = {"marker": "*", "s": 95, "edgecolor": INK, "linewidth": 0.8, "zorder": 5}
     scatter(axes, rows[rows["baseline"] == PRINTED], x, y, hue="hue", palette=palette, **star)
     for name, (marker, edge) in PLACES.items():
         part = rows[rows["baseline"] == name]

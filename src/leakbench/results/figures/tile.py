@@ -78,8 +78,8 @@ def pearson(score: float) -> str:
 
 def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
     tiles: list[tuple[float, float, Tile]] = []
-    texts: list[tuple[float, float, str, dict[str, Any]]] = []
-    bold: dict[str, Any] = {"color": INK, "fontweight": "bold"}
+    texts: list[tuple[float, float, str, Any]] = []
+    bold: Any = {"color": INK, "fontweight": "bold"}
     left, y = left_of(name for _, lines in groups for name, _ in lines), 0.0
     for heading, lines in groups:
         texts.append((0, y, heading, bold | {"fontsize": 8.4}))

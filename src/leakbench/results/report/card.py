@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from leakbench.base.artefacts import Facts
 from leakbench.papers.scorecard.kinds import KINDS
 from leakbench.results.report.numbers import count, interval, number
 
@@ -77,7 +78,7 @@ def cells(rows: Iterable[Line]) -> list[list[str]]:
     return [[row[key] for key in COLUMNS] for row in rows]
 
 
-def columns() -> list[dict[str, Any]]:
+def columns() -> list[Facts]:
     """Return the facts about each column that the page's script needs."""
     return [
         {

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from leakbench.base.artefacts import Facts
 from leakbench.papers.scorecard.kinds import KINDS, kinds
 from leakbench.results.figures.words import merged, span
 from leakbench.results.report.card import RESULT, VERDICTS, Line, cells, columns, groups, lines
@@ -80,7 +81,7 @@ def _mine(rows: Sequence[Line], sections: Sequence[Section]) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _section(section: Section, rows: Sequence[Line]) -> dict[str, Any]:
+def _section(section: Section, rows: Sequence[Line]) -> Facts:
     own = section.table[section.table["baseline"].fillna("") == ""] if len(section.table) else section.table
     return {
         "section": section,

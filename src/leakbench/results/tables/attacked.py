@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from leakbench.base.artefacts import Facts
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.pearson import THRESHOLD
@@ -89,7 +89,7 @@ def aggregate(
 
 
 def _add_images(
-    out: Lines, group: pd.DataFrame, metrics: list[str], success: Sequence[str], condition: dict[str, Any]
+    out: Lines, group: pd.DataFrame, metrics: list[str], success: Sequence[str], condition: Facts
 ) -> None:
     cluster, trial, update, failed = (
         group[name].to_numpy() for name in ("cluster", "trial", "update", "failed")
@@ -120,7 +120,7 @@ def _add_images(
             out.add(condition, ("pearson_unrevealed", "standard"), below.to_numpy(), named, "image", seeds)
 
 
-def _add_updates(out: Lines, group: pd.DataFrame, condition: dict[str, Any]) -> None:
+def _add_updates(out: Lines, group: pd.DataFrame, condition: Facts) -> None:
     """Add the lines of the numbers that are counted update by update."""
     updates = group.drop_duplicates("update").sort_values("update")
     cluster, trial = (updates[name].to_numpy() for name in ("cluster", "of_update"))

@@ -1,11 +1,11 @@
 """The results of an experiment: its table, its trials, and what its figure and the report need too."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from leakbench.base.artefacts import Facts
 from leakbench.results.tables.lines import TRIAL
 
 
@@ -14,7 +14,7 @@ class Found:
     table: pd.DataFrame
     trials: pd.DataFrame  # the single trials behind its lines
     tensors: dict[str, np.ndarray] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
 
 
 def no_lines(columns: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

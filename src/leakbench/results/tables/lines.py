@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.seeds import stream
 from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
 from leakbench.metrics.interval import summary
@@ -41,7 +42,7 @@ class Lines:
 
     def __init__(self, scale: str) -> None:
         self.scale = scale
-        self.lines: list[dict[str, Any]] = []
+        self.lines: list[Facts] = []
         self._trials: list[tuple[np.ndarray, ...]] = []
 
     def add(

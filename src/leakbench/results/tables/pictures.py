@@ -1,7 +1,7 @@
 """The pictures that an experiment shows, chosen by a stated rule and never by eye."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from leakbench.metrics.scoring.hidden import aim_at
 if TYPE_CHECKING:
     from leakbench.catalogue.experiment import Exhibit
 
-Panel = tuple[dict[str, Any], dict[str, np.ndarray]]
+Panel = tuple[Facts, dict[str, np.ndarray]]
 TENSORS = ("truth", "guess", "usable", "sample", "score")
 
 
