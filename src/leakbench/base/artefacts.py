@@ -105,10 +105,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 class _Sheet:
-    """A tensor of a file that is being written: assigning to leading indices writes those bytes.
-
-    System calls write them, because a memory map costs a page fault for every 4 KiB.
-    """
+    """A tensor of a file that is being written: assigning to leading indices writes those bytes."""
 
     def __init__(self, file: int, offset: int, shape: tuple[int, ...], dtype: str) -> None:
         self.file, self.offset, self.shape, self.dtype = file, offset, shape, np.dtype(dtype)

@@ -43,10 +43,7 @@ def files_behind(asked: Plan, experiment: str, stems: list[str]) -> list[str]:
 def measured(
     root: Path, asked: Plan, experiment: str, stems: list[str], scores: Path, pictures: bool = False
 ) -> Found:
-    """Return the results of cells or studies alone, with the pictures that the experiment shows if asked for.
-
-    The files that `files_behind` names are there. `scores` is an empty folder for the scores of each capture.
-    """
+    """Return the results of cells or studies alone. `scores` is an empty folder for those of captures."""
     table = asked.spec(f"table/{experiment}")
     if asked.studies[experiment]:
         files, costs = ([root / path for path in paths] for paths in _of_studies(asked, stems))

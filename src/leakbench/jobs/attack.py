@@ -49,9 +49,7 @@ _KINDS = {each.__name__: each for each in (Unwritable, Unfit, UserError, MemoryE
 
 @dataclass(frozen=True)
 class _Ready:
-    """What is known before the attack's code is loaded: the facts of provenance, the folder from which a
-    killed attack resumes, and what enforces the seal.
-    """
+    """What is known before an attack begins: facts, the folder that it resumes from, what seals it."""
 
     made: dict[str, Any]
     folder: str

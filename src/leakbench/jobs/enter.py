@@ -132,10 +132,7 @@ def _run(
     root: Path, name: str, source: str, settings: str, attacker: str, scale: str, cores: int,
     given: Sequence[str],
 ) -> Entry:  # fmt: skip
-    """Run the agreed cells in a copy of the checkout that has the defence; return the entry.
-
-    given: what messages call the defence's file, its settings and its attacker.
-    """
+    """Run the agreed cells in a copy that has the defence. `given` is what messages call its three files."""
     for text, where in ((source, given[0]), (attacker, given[2])):
         if text or where == given[0]:
             _check_source(text, name, where)
@@ -220,10 +217,7 @@ def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
 
 
 def _paying(scale: dict[str, Any]) -> dict[str, Any]:
-    """Return a scale that leaves out no agreed cell.
-
-    Each cell gets the fewest trials, even where these cost more than the scale pays for a cell of its own.
-    """
+    """Return a scale that leaves out no agreed cell: each gets the fewest trials, whatever they cost."""
     scale = scale | {"left_out": {}}
     if budget := scale.get("budget"):
         trials, total = budget["trials"], max(budget["total"], MINUTES)

@@ -131,10 +131,7 @@ def _meant(
 
 
 def _sampled(asked: Plan, experiment: str, rng: random.Random) -> list[str]:
-    """Return one condition of an experiment: the cells of one capture, or a study.
-
-    A line of a table sums up all seeds of a condition, so these are sampled together.
-    """
+    """Return one condition of an experiment: the cells of one capture, or a study, with all their seeds."""
     spec = asked.spec(f"table/{experiment}")
     everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
     everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}

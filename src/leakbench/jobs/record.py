@@ -156,10 +156,7 @@ def specs_digest(asked: Plan, experiment: str) -> str:
 
 
 def numerics_of(asked: Plan, experiment: str, absent: Collection[str] = ()) -> dict[str, int]:
-    """Return name → numerics version, where it is above 1, of the files from which a table follows.
-
-    Nothing follows from the attacks of cells that are `absent`, because these gave no number.
-    """
+    """Return name → numerics version above 1 of the files behind a table, but for `absent` cells."""
     names = asked.needed(experiment) - {f"attack/{cell}" for cell in absent}
     measured = asked.definitions[experiment].metrics or []
     return numerics({*modules_of(asked, names), *(declared_metrics()[name].module for name in measured)})

@@ -31,14 +31,7 @@ IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "d
 
 
 class _Tree(BaseModel):
-    """What made a recorded tree, beside its numbers.
-
-    device: what the tree ran on, in words.
-    versions: library → version.
-    tables: table → digest of its text.
-    files: suffix → digest of the file of the numbers.
-    twice: how many tables there are, and how many of them a second run gave identically.
-    """
+    """What made a recorded tree: of each table a digest, and how many of them a second run gave too."""
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
@@ -105,10 +98,7 @@ def _place(path: Path, scale: str) -> tuple[Path, Path]:
 
 
 def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
-    """Keep the numbers of a finished tree, and what made them, in reference/<scale>.csv and .json.
-
-    `twin` is a checkout with the results of a second run, whose tables are compared byte by byte.
-    """
+    """Keep the numbers of a finished tree. `twin` is a checkout with a second run's results."""
     tables = _tables(root, scale)
     again = {} if twin is None else {path.stem: table_digest(path) for path in _tables(twin, scale)}
     digests = {path.stem: table_digest(path) for path in tables}
@@ -171,14 +161,9 @@ def summary_of(out: Path) -> Path:
 
 
 def verify(
-    root: Path,
-    scale: str = "quick",
-    tables: Sequence[Path] | None = None,
-    out: Path | None = None,
-    record: str | None = None,
-    twin: Path | None = None,
-    seed: int | None = None,
-) -> None:
+    root: Path, scale: str = "quick", tables: Sequence[Path] | None = None, out: Path | None = None,
+    record: str | None = None, twin: Path | None = None, seed: int | None = None,
+) -> None:  # fmt: skip
     """Compare tables with what is recorded of them; print a summary and write every number to `out`.
 
     Recorded numbers are of the seeds that the experiments name, so a run with raised seeds is compared with

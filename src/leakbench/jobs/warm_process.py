@@ -87,10 +87,7 @@ def _work(
     run: Callable[[Sequence[str]], int],
     answer: Callable[[int], object] = bool,
 ) -> NoReturn:
-    """Take on the caller's folder, environment and streams, run the job and end with its exit code.
-
-    `answer` gets the exit code before the process ends.
-    """
+    """Take on the caller's folder, environment and streams, run the job, and end with its exit code."""
     for target, file in enumerate(files):
         os.dup2(file, target)
         os.close(file)
