@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.needs import BACKBONES
 from leakbench.base.numerics import numerics
 from leakbench.catalogue.cell import PICTURED, Cell, capture_of
@@ -84,7 +85,7 @@ def _captures(cells: list[str]) -> list[str]:
     return list(dict.fromkeys(map(capture_of, cells)))
 
 
-def _attacks(asked: Plan, capture: str, stems: list[str]) -> dict[str, Any]:
+def _attacks(asked: Plan, capture: str, stems: list[str]) -> Facts:
     """Return the entries of those attacks on a capture that are among cells, in the order of its spec."""
     own = {cell.attack for cell in map(Cell.parse, stems) if cell.capture == capture}
     return {name: e for name, e in asked.spec(f"score/{capture}")["attacks"].items() if name in own}

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from leakbench import attacks
-from leakbench.base.artefacts import creating, write_tensors
+from leakbench.base.artefacts import Facts, creating, write_tensors
 from leakbench.base.errors import Unfit, Unwritable, UserError
 from leakbench.base.missing import absent, pass_on, unless_unfit
 from leakbench.base.processes.blinding import Seal, apart, unsealed
@@ -51,7 +51,7 @@ _KINDS = {each.__name__: each for each in (Unwritable, Unfit, UserError, MemoryE
 class _Ready:
     """What is known before an attack begins: facts, the folder that it resumes from, what seals it."""
 
-    made: dict[str, Any]
+    made: Facts
     folder: str
     blinding: str
 

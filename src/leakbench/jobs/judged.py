@@ -24,7 +24,7 @@ import torch
 from leakbench.attacks import Piece
 from leakbench.attacks.exact.membership import certified
 from leakbench.attacks.matching.received import noise_images
-from leakbench.base.artefacts import open_tensors
+from leakbench.base.artefacts import Facts, open_tensors
 from leakbench.base.errors import Altered, Unfit, Unwritable
 from leakbench.base.processes.blinding import Blinded
 from leakbench.base.processes.process import Stopped
@@ -75,8 +75,8 @@ def read(
 def _taken(arrays: Mapping[str, np.ndarray], prefix: str, facts: Mapping[str, Any]) -> Reconstruction:
     """Return the reconstruction whose tensors have names that begin with a digit and then `prefix`."""
     known = {each.name for each in fields(Reconstruction)} - {"target", "iterations", "partners"}
-    own: dict[str, Any] = {name: facts.get(name) for name in ("target", "iterations")}
-    partners: dict[str, Any] = {}
+    own: Facts = {name: facts.get(name) for name in ("target", "iterations")}
+    partners: dict[str, torch.Tensor] = {}
     for name, array in arrays.items():
         if not array.flags.aligned:
             raise Unfit(f"{OF}{name} does not begin where it can be read")
@@ -98,7 +98,7 @@ def checked(pieces: Iterator[Piece], of: Observation, certify: bool) -> Iterator
     A round that an attack leaves out would be missing from every mean. Each piece goes into one file, so all
     are of one form. Raises Unfit for a piece that does not fit the observation or the first piece.
     """
-    form: dict[str, Any] = {}
+    form: Facts = {}
     for rounds, found in pieces:
         found.check()
         seen = of if rounds is ... else of.part(rounds)
@@ -201,7 +201,7 @@ def judge(own: Path, code: int, folder: Path, module: str, observation: Observat
     Whether memory, disk or files lack, and whether unfinished work was altered, is measured here. All else is
     the attack's own.
     """
-    told: dict[str, Any] = {}
+    told: Facts = {}
     with suppress(OSError, ValueError, RecursionError):
         file = os.open(own / _END, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(file, "rb") as stream:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from leakbench.base.artefacts import read_csv, read_facts, read_tensors, write_listed
+from leakbench.base.artefacts import Facts, read_csv, read_facts, read_tensors, write_listed
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import read_spec
@@ -103,7 +103,7 @@ def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:
     return {(scale, cell): pair for scale, path in files for cell, pair in read_tensors(path)[0].items()}
 
 
-def _of_run(name: str, scale: str, made: str) -> dict[str, Any]:
+def _of_run(name: str, scale: str, made: str) -> Facts:
     """Return where the figure and table of an experiment of this run, made at a commit, are from."""
     setting = "" if scale == "quick" else f" --config scale={scale}"
     return {
@@ -115,7 +115,7 @@ def _of_run(name: str, scale: str, made: str) -> dict[str, Any]:
     }
 
 
-def _of_record(kept: Kept, folder: Path) -> dict[str, Any]:
+def _of_record(kept: Kept, folder: Path) -> Facts:
     """Return where figure and table are from for a recorded run, with links from the report's folder."""
     trials = kept.beside(".parquet")
     return {

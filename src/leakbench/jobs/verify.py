@@ -3,13 +3,13 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from leakbench.base.artefacts import read_csv, read_json, to_json, write_json, write_listed, write_text
+from leakbench.base.artefacts import Facts, read_csv, read_json, to_json, write_json, write_listed, write_text
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine, versions
 from leakbench.base.yamls import validated
@@ -42,7 +42,7 @@ class _Tree(BaseModel):
     twice: dict[str, int] = {}
 
 
-def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, Facts]:
     """Return the numbers of a recorded tree and what made them."""
     facts = read_json(made, f"{csv.name}'s record", _AGAIN)
     validated(_Tree, facts, f"{made}: ", "reference/README.md")
@@ -102,7 +102,7 @@ def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
     tables = _tables(root, scale)
     again = {} if twin is None else {path.stem: table_digest(path) for path in _tables(twin, scale)}
     digests = {path.stem: table_digest(path) for path in tables}
-    facts: dict[str, Any] = {"device": device, "versions": versions(), "tables": digests}
+    facts: Facts = {"device": device, "versions": versions(), "tables": digests}
     if again:
         facts["twice"] = {
             "tables": len(digests),
@@ -195,7 +195,7 @@ def verify(
     csv, made = _place(root, scale)
     tables = tables or _tables(root, run_name(scale, seed))
     known = pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     if (csv.exists() or made.exists()) and seed is None:
         known, facts = _recorded(csv, made)
     rows = compared(numbers(tables), known)
@@ -203,7 +203,7 @@ def verify(
     counts = {
         name: int((rows["status"] == name).sum()) for name in (IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW)
     }
-    summary: dict[str, Any] = {
+    summary: Facts = {
         "scale": scale,
         "numbers": counts,
         "tables": len(tables),
