@@ -13,6 +13,7 @@ import yaml
 from project import Project
 
 from leakbench.base.errors import UserError
+from leakbench.catalogue.costs import REFERENCE
 from leakbench.catalogue.run import checked
 from leakbench.catalogue.workflow import Workflow
 from leakbench.jobs.cli import main
@@ -135,8 +136,10 @@ def test_refusal(case: Case, catalogue: Path, complaint: Callable[..., str]) -> 
 
 @pytest.mark.parametrize("case", TABLE["generators"], ids=lambda case: case["name"])
 def test_refusal_of_a_generator(
-    case: Case, catalogue: Path, complaint: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+    case: Case, catalogue: Path, complaint: Callable[..., str], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("leakbench.jobs.plan.measured", lambda: REFERENCE)
     for name, value in (("attacks/reader", READER), ("generators/reader", GENERATOR)):
         (catalogue / "config" / f"{name}.yaml").write_text(yaml.safe_dump(value))
     spoil(catalogue, {"file": CELLS, "lay": {"cells.0.attack": ["reader"]}})

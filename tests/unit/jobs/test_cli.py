@@ -189,14 +189,17 @@ def test_the_package_runs_as_a_module() -> None:
 
 
 def test_who_reads_only_the_first_line_of_a_plan_is_told_nothing_of_pipes() -> None:
-    job = subprocess.Popen(
-        [sys.executable, "-m", "leakbench", "plan"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    script = (
+        "import sys; from leakbench.jobs import cli\n"
+        "cli._run = lambda _: print('line\\n' * 99999); sys.exit(cli.main(['plan']))"
     )
+    pipe = subprocess.PIPE
+    job = subprocess.Popen([sys.executable, "-c", script], stdout=pipe, stderr=pipe)
     assert job.stdout is not None
     assert job.stderr is not None
     job.stdout.close()
     assert job.stderr.read() == b""
-    job.wait()
+    assert job.wait() == 128 + signal.SIGPIPE
 
 
 def test_a_command_that_a_warm_process_runs_loads_no_library_itself() -> None:
