@@ -85,13 +85,6 @@ def _layout(
     return layout | {"origin": ((rounds,), "int64")}
 
 
-def _added(sums: Mapping[str, np.ndarray], part: slice, shares: torch.Tensor, update: Tensors) -> None:
-    """Add one client's update to sums [rounds, groups, *shape], weighted by `shares` [groups]."""
-    for name, tensor in update.items():
-        for group, share in enumerate(shares.tolist()):
-            torch.from_numpy(sums[f"updates/{name}"][part, group]).add_(tensor, alpha=share)
-
-
 def _looked_at(
     view: View, updates: Mapping[str, np.ndarray], tensors: Mapping[str, Any], rng: torch.Generator
 ) -> None:
@@ -246,11 +239,13 @@ def capture(
             updates: Mapping[str, Any] = hidden_updates or tensors
 
             def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:
-                if view.shares is not None:
-                    _added(updates, part, view.shares[:, client], update)
-                else:
-                    for name, tensor in update.items():
+                for name, tensor in update.items():
+                    if view.shares is None:
                         updates[f"updates/{name}"][part, client] = tensor.numpy()
+                        continue
+                    # Groups that are seen together see weighted sums.
+                    for group, share in enumerate(view.shares[:, client].tolist()):
+                        torch.from_numpy(updates[f"updates/{name}"][part, group]).add_(tensor, alpha=share)
                 sizes[part, client] = defences.sent_bytes(defence, update).numpy()
 
             def show(part: slice, client: int, values: dict[str, torch.Tensor]) -> None:

@@ -68,7 +68,10 @@ def figure(
         attacks = shown["parts"].get("attack", [])
         of_attacks = {each["name"]: each["parameters"] for each in attacks}
         _statements(works, lines, facts, kept, of_attacks, card)
-        _print(works, shown, [table.stem, *(each.name for each in others)], marks)
+        # What the works print: numbers and outcomes in our words and unit, and sentences.
+        printed = [printed_marks(works, name) for name in (table.stem, *(each.name for each in others))]
+        printed.append(sentences(works, shown["work"], shown["item"], table.stem))
+        pd.concat(printed).to_csv(marks, index=False)
         lists = {"marks": [marks], "paper": paper, "scorecard": [card]}
         lists |= {"recorded": [each.table for each in (kept, *others) if each]}
         values = {name: str(path.resolve()) for name, path in files.items()}
@@ -126,13 +129,6 @@ def _statements(
     records = [of_records([kept], attacks=attacks)] if kept else []
     judged = Card(works, [*records, run], run).frame(name)
     write_text(card, to_csv(judged))
-
-
-def _print(works: Sequence[Work], shown: Mapping[str, Any], experiments: Sequence[str], marks: Path) -> None:
-    """Write what the works print: numbers and outcomes in our words and unit, and sentences."""
-    printed = [printed_marks(works, each) for each in experiments]
-    printed.append(sentences(works, shown["work"], shown["item"], experiments[0]))
-    pd.concat(printed).to_csv(marks, index=False)
 
 
 def fullest(

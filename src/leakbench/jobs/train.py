@@ -113,7 +113,12 @@ def train_generator(
     measured: dict[str, float] = {}
     if entry.weights:
         network = built(*inputs)
-        load_weights(network, {name: torch.from_numpy(v.copy()) for name, v in arrays.items()}, data)
+        try:
+            network.load_state_dict({name: torch.from_numpy(v.copy()) for name, v in arrays.items()})
+        except RuntimeError as problem:
+            what = " ".join(str(problem).split())[:200]
+            mend = "fetch the right ones"
+            raise UserError(f"{data}: not this generator's weights: {what} ({mend})") from problem
     elif entry.reads == "nothing":
         network = built(*inputs)
         network.keep(*_auxiliary(entry, arrays)[:2])
@@ -175,17 +180,6 @@ def _refuse_private(auxiliary: "specs.OwnImages", data: Path, private: Path) -> 
             f"generator: auxiliary: {count} of {len(images)} images of {auxiliary.dataset} are images of "
             f"{private.stem}, which is attacked (give that set's own name, and a range that is not private)"
         )
-
-
-def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    """Load published weights from `path`. Raises UserError if they are those of another network."""
-    try:
-        network.load_state_dict(state)
-    except RuntimeError as problem:
-        what = " ".join(str(problem).split())
-        raise UserError(
-            f"{path}: not this generator's weights: {what[:200]} (fetch the right ones)"
-        ) from problem
 
 
 def _lacking(spec: "specs.TrainSpec", data: Path, further: Sequence[Path]) -> str | None:
