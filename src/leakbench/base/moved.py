@@ -3,28 +3,30 @@
 import sys
 from typing import Any
 
-# Where it lies now → what kept its name.
+from leakbench.base.parts import PLACES
+
+# Where it lies now → what kept its name, beside the rooms of parts.
 _KEPT = {
-    "attacks": "adaptive exact matching", "attacks.matching": "epochs objectives optimisers unknowns",
-    "base": "artefacts errors parts pixels progress seeds tensors", "base.processes": "workers",
-    "defences": "aggregation encryption", "federation": "detectors servers training",
-    "metrics": "scoring", "networks": "generators tasks victims", "observations": "flower",
+    "attacks": "exact matching", "base": "artefacts errors parts pixels progress seeds tensors",
+    "base.processes": "workers", "metrics": "scoring", "observations": "flower",
     "papers": "scorecard verdicts", "results": "report tables",
 }  # fmt: skip
-_MOVED = {name: f"{to}.{name}" for to, names in _KEPT.items() for name in names.split()} | {
-    "auditing": "audit",
-    "drawing": "results.figures",
-    "labels": "attacks.label_inference",
-    "verbs": "jobs",
-    "attacks.observation": "observations.observation",
-    "attacks.reconstruction": "observations.reconstruction",
-    "attacks.threat_model": "observations.threat_model",
-    "matching.unknowns": "attacks.matching.parameterisation",
-    "matching.hidden": "networks.per_trial",
-    "matching.layers": "attacks.matching.engines.layers",
-    "records": "datasets.columns",
-    "victims.layers": "networks.layers",
-}
+_MOVED = (
+    PLACES
+    | {name: f"{to}.{name}" for to, names in _KEPT.items() for name in names.split()}
+    | {
+        "auditing": "audit",
+        "verbs": "jobs",
+        "attacks.observation": "observations.observation",
+        "attacks.reconstruction": "observations.reconstruction",
+        "attacks.threat_model": "observations.threat_model",
+        "matching.unknowns": "attacks.matching.parameterisation",
+        "matching.hidden": "networks.per_trial",
+        "matching.layers": "attacks.matching.engines.layers",
+        "records": "datasets.columns",
+        "victims.layers": "networks.layers",
+    }
+)
 
 
 # Without importlib's base class, which loads modules that take longer than a job's own start.
