@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from warm_runs import Run, alive, until
+from warm_runs import Run, until
 
 from leakbench.base.processes import process
+from leakbench.base.processes.process import alive
 from leakbench.jobs.cli import APART
 
 # A verb that works apart has one process less: who keeps its job is the job.
@@ -182,7 +183,7 @@ def test_who_has_ended_and_was_not_asked_after_does_not_live() -> None:
     ended = subprocess.Popen(["true"])
     until(lambda: Path(f"/proc/{ended.pid}/stat").read_text().split()[2] == "Z", 10)
     os.kill(ended.pid, 0)
-    assert not process.alive(ended.pid)
+    assert not alive(ended.pid)
     ended.wait()
     assert process.born(ended.pid) == 0
     assert process.born(os.getpid()) >= process.born(os.getppid()) > 0

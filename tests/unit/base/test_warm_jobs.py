@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from warm_runs import CLIENT, SERVER, SOURCE, Run, alive, until
+from warm_runs import CLIENT, SERVER, SOURCE, Run, until
 
 from leakbench.base.artefacts import read_facts, write_tensors
 from leakbench.base.parts import dotted
-from leakbench.base.processes.process import OWNER
+from leakbench.base.processes.process import OWNER, alive
 from leakbench.catalogue.signature import SIGNATURES, part_names
 from leakbench.jobs.warm_process import MANY, of_leakbench
 
