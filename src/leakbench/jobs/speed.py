@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from leakbench.base.processes.workers import one_thread
 from leakbench.catalogue.costs import STEP, STEPPED, Work
 
 TURNS = 7
@@ -30,9 +31,7 @@ def measured() -> Work:
     The probes have the size of a job's operations: a pass forth and back through a convolution of LeNet, a
     product of matrices, and a step of SGD on a network whose operations take no time compared to the calls.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         images, filters = torch.rand(64, 12, 16, 16), torch.rand(12, 12, 5, 5)
         for each in (images, filters):
             each.requires_grad_()
@@ -54,5 +53,3 @@ def measured() -> Work:
             product / _seconds(lambda: matrix @ matrix, 20),
             3 * STEPPED / _seconds(step, 200),
         )
-    finally:
-        torch.set_num_threads(threads)
