@@ -127,8 +127,9 @@ def test_no_attack_reads_what_a_training_study_drew(name: str, copied: Project) 
 
 
 def added(
-    project: Project, module: str, rounds: int, *attacks: dict[str, Any], defences: Sequence[str] = ("none",)
-) -> None:
+    project: Project, module: str, rounds: int, *attacks: dict[str, Any], defences: Sequence[str] = ("none",),
+    federation: str = "cheated",
+) -> None:  # fmt: skip
     """Add a cheat as a user adds an attack, by files alone, and an experiment of that name.
 
     It has a cell of one client for each of `attacks` (entries of the catalogue, by their key `name`) beside
@@ -136,14 +137,14 @@ def added(
     """
     shutil.copy(CHEATS / f"{module}.py", project.path("src/leakbench/attacks"))
     own = module.replace("_", "-")
-    project.write(f"federations/{own}", FEDERATION | {"clients": [1], "rounds": rounds})
+    project.write(f"federations/{federation}", FEDERATION | {"clients": [1], "rounds": rounds})
     for entry in attacks:
         more = {key: value for key, value in entry.items() if key != "name"}
         project.write(
             f"attacks/{entry['name']}", {"summary": "x", "module": module, "matching": "best"} | more
         )
     names = ["fidel", *(entry["name"] for entry in attacks)]
-    cells = {"dataset": ["tiny"], "victim": ["tiny"], "federation": [own], "attack": names}
+    cells = {"dataset": ["tiny"], "victim": ["tiny"], "federation": [federation], "attack": names}
     cells["defence"] = [*defences]
     project.write(
         f"experiments/{own}", EXPERIMENT | {"cells": [cells], "metrics": ["pearson", "mse", "psnr"]}
@@ -158,7 +159,7 @@ def lines(project: Project, experiment: str) -> pd.DataFrame:
 
 def two_faced(project: Project) -> None:
     """Add the cheat that is honest on the null run alone, and a claim that it succeeds."""
-    added(project, "two_faced", 8, {"name": "two-faced"})
+    added(project, "two_faced", 8, {"name": "two-faced"}, federation="two-faced")
     read = {"experiment": "two-faced", "metric": "pearson", "attack": "two-faced"}
     claim = {"id": "new.success", "item": "table-1", "claim": "It shows what is private.", "read": read,
              "quantity": "at()", "threshold": 0.6, "success": True}  # fmt: skip
@@ -172,8 +173,8 @@ def cheating(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Pro
     What `relay` does to the undefended cell is done before its defended sibling runs.
     """
     project = finished.copy(tmp_path_factory.mktemp("cheats"))
-    added(project, "relay", 4, {"name": "relay"}, defences=("none", "gaussian"))
-    added(project, "three_faced", 16, {"name": "three-faced"})
+    added(project, "relay", 4, {"name": "relay"}, defences=("none", "gaussian"), federation="relay")
+    added(project, "three_faced", 16, {"name": "three-faced"}, federation="three-faced")
     two_faced(project)
     cards = f"{QUICK}/scorecard.csv"
     for target in (f"{QUICK}/guesses/tiny/tiny/relay/none/relay/0.safetensors", cards):
@@ -197,7 +198,7 @@ def test_saying_nan_where_it_is_unsure_counts_as_failures(copied: Project) -> No
     copied.work("new", "id,source,table,attack,metric,value\n", read | {"attack": "fidel"}, claims)
     ran = copied.snakemake(f"{QUICK}/scorecard.csv")
     assert ran.rc == 0, ran.text[-3000:]
-    guesses, _ = read_tensors(copied.path(f"{QUICK}/guesses/tiny/tiny/unsure/none/unsure-nan/0.safetensors"))
+    guesses, _ = read_tensors(copied.path(f"{QUICK}/guesses/tiny/tiny/cheated/none/unsure-nan/0.safetensors"))
     assert guesses["usable"][1:].any()
     assert np.isnan(guesses["images"][1:]).all()
     table = lines(copied, "unsure")
@@ -255,7 +256,7 @@ def test_without_the_baseline_of_another_update_it_would_be_one(copied: Project)
 def test_a_clients_noise_is_drawn_again_by_whoever_has_the_salt_and_by_no_attack(copied: Project) -> None:
     """Given the salt, which no attack can read, the cheat takes the noise off and undoes the defence.
     Without it nothing is better than the honest attack."""
-    known = {"dataset": "tiny", "federation": "unnoise", "scale": 0.1}
+    known = {"dataset": "tiny", "federation": "cheated", "scale": 0.1}
     salt = yaml.safe_load(copied.path("config/salt.yaml").read_text())["salt"]
     cheats = [
         {"name": name, "parameters": known | more}
