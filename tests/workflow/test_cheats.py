@@ -184,41 +184,34 @@ def cheating(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Pro
 
 
 @pytest.mark.nightly
-def test_saying_nan_where_it_is_unsure_counts_as_failures(copied: Project) -> None:
-    """From the attack to the verdict: it has the numbers of one that says that it found nothing."""
-    cheats = [{"name": f"unsure-{says}", "parameters": {"says": says}} for says in ("nan", "nothing")]
-    refused = [{"name": f"unsure-{says}", "parameters": {"says": says}} for says in ("made", "out")]
-    added(copied, "unsure", 8, *cheats, *refused)
+def test_who_says_nan_or_nothing_where_it_is_unsure_gains_nothing(copied: Project) -> None:
+    """From the attack to the verdict: nothing is a failure, and NaN or a round left out gives no number."""
+    says = ("nothing", "nan", "made", "out")
+    added(copied, "unsure", 8, *({"name": f"unsure-{word}", "parameters": {"says": word}} for word in says))
     read = {"experiment": "unsure", "metric": "pearson"}
     claims = [
-        {"id": f"new.{name}", "item": "table-1", "claim": "x", "read": read, "threshold": 0.9,
-         "success": True, "quantity": f"at(attack='{name}')"}
-        for name in ("unsure-nan", "unsure-nothing", "unsure-made", "unsure-out")
+        {"id": f"new.unsure-{word}", "item": "table-1", "claim": "x", "read": read, "threshold": 0.9,
+         "success": True, "quantity": f"at(attack='unsure-{word}')"}
+        for word in says
     ]  # fmt: skip
     copied.work("new", "id,source,table,attack,metric,value\n", read | {"attack": "fidel"}, claims)
     ran = copied.snakemake(f"{QUICK}/scorecard.csv")
     assert ran.rc == 0, ran.text[-3000:]
-    guesses, _ = read_tensors(copied.path(f"{QUICK}/guesses/tiny/tiny/cheated/none/unsure-nan/0.safetensors"))
-    assert guesses["usable"][1:].any()
-    assert np.isnan(guesses["images"][1:]).all()
     table = lines(copied, "unsure")
-    said, nothing, honest = (table.xs(name) for name in ("unsure-nan", "unsure-nothing", "fidel"))
+    nothing, honest = (table.xs(name) for name in ("unsure-nothing", "fidel"))
     for metric in ("pearson", "mse", "psnr"):
-        # An attack cannot have fewer trials, fewer failures or another mean by saying NaN.
-        for column in ("mean", "n", "failure_rate"):
-            assert said.loc[("", metric), column] == nothing.loc[("", metric), column]
-        assert said.loc[("", metric), "n"] == honest.loc[("", metric), "n"] == 8
-        assert said.loc[("", metric), "failure_rate"] == pytest.approx(7 / 8)
-    assert said.loc[("", "pearson"), "mean"] < 0.2 < 0.5 < honest.loc[("", "pearson"), "mean"]
+        # An attack cannot have fewer trials.
+        assert nothing.loc[("", metric), "n"] == honest.loc[("", metric), "n"] == 8
+        assert nothing.loc[("", metric), "failure_rate"] == pytest.approx(7 / 8)
+    assert nothing.loc[("", "pearson"), "mean"] < 0.2 < 0.5 < honest.loc[("", "pearson"), "mean"]
     card = pd.read_csv(copied.path(f"{QUICK}/scorecard.csv"), keep_default_na=False).set_index("id")
-    for name in ("nan", "nothing"):
-        assert card.loc[f"new.unsure-{name}", "verdict"] in ("differs", "inconclusive")
-    assert card.loc["new.unsure-nan", "measured"] == card.loc["new.unsure-nothing", "measured"]
+    assert card.loc["new.unsure-nothing", "verdict"] in ("differs", "inconclusive")
     # What cannot be scored has no number at all, and the reason stands where the number would.
-    for name, reason in (("made", "images hold NaN or Inf"), ("out", "(1, 1) rounds and clients of (8, 1)")):
-        assert f"unsure-{name}" not in set(table.index.get_level_values("attack"))
-        assert card.loc[f"new.unsure-{name}", "verdict"] == "not-run"
-        assert reason in card.loc[f"new.unsure-{name}", "reason"]
+    nan, left_out = "images hold NaN or Inf", "(1, 1) rounds and clients of (8, 1)"
+    for word, reason in (("nan", nan), ("made", nan), ("out", left_out)):
+        assert f"unsure-{word}" not in set(table.index.get_level_values("attack"))
+        assert card.loc[f"new.unsure-{word}", "verdict"] == "not-run"
+        assert reason in card.loc[f"new.unsure-{word}", "reason"]
 
 
 def judged(project: Project) -> tuple[pd.Series, pd.Series]:
