@@ -1,9 +1,10 @@
 """Snakemake and the jobs of small projects, forked from one process that has their libraries loaded.
 
-    python tests/forked.py WORDS…
+    python tests/forked.py PROGRAM WORDS…
 
-does what `python -m snakemake WORDS…` does. Loading the libraries costs more than what most of these runs
-compute. A fork forgets leakbench, so that it takes its project's own code, as a process of its own does.
+does what `python -m PROGRAM WORDS…` does for snakemake and leakbench. Loading the libraries costs more than
+what most of these runs compute. A fork forgets leakbench, so that it takes its project's own code, as a
+process of its own does.
 Where FROM names no session, or while its process still loads, Snakemake starts as ever. All workers of a test
 session share the process, which is gone soon after the session.
 """
@@ -55,6 +56,9 @@ def _serve(session: int, address: Path) -> None:
         if argv[0] != "snakemake":
             from leakbench.jobs.cli import run as verb
 
+            # A command of its own belongs to no run, as if somebody had typed it.
+            if os.environ.get(OWNER) == os.environ.get(FROM):
+                del os.environ[OWNER]
             return verb(argv)
         from snakemake.cli import main
 
@@ -81,9 +85,9 @@ def _fork(words: Sequence[str]) -> int:
     code = None
     if server and alive(int(server.read_text() or 0)):
         os.environ[OWNER] = session
-        code = run_warm(["snakemake", *words])
+        code = run_warm(words if words[0] == "snakemake" else words[1:])
     if code is None:
-        os.execv(sys.executable, [sys.executable, "-m", "snakemake", *words])
+        os.execv(sys.executable, [sys.executable, "-m", *words])
     return code
 
 

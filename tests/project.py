@@ -3,6 +3,7 @@ experiments."""
 
 import os
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -153,7 +154,7 @@ class Project:
         return self.run("snakemake", "--cores", str(cores), *arguments)
 
     def leakbench(self, *arguments: str) -> Ran:
-        return self.run(sys.executable, "-m", "leakbench", *arguments)
+        return self.run("leakbench", *arguments)
 
     def copy(self, to: Path) -> "Project":
         """Copy everything with its times, so that nothing in the copy is out of date."""
@@ -171,6 +172,10 @@ class Project:
         ]
         assert len(found) == 1, found
         return found[0]
+
+    def words(self, verb: str, part: str) -> list[str]:
+        """Return the words of that command, behind `python -m leakbench`."""
+        return shlex.split(self.logged(verb, part).split(" 2> ")[0])[3:]
 
     def shell(self, command: str) -> Ran:
         """Run a command as a person would who pastes it into a terminal at the project's root."""

@@ -2,17 +2,17 @@
 gone."""
 
 import csv
-import itertools
 import json
 import re
-import shlex
 import shutil
+from pathlib import Path
 
 import pytest
-from project import CELL, Project, Ran
+from project import CELL, ROOT, Project
 
 from leakbench.base.artefacts import read_tensors
 from leakbench.base.seeds import stream
+from leakbench.catalogue.workflow import Workflow
 
 GUESSES = f"results/quick/guesses/{CELL}/fidel/0.safetensors"
 FORBIDDEN = (
@@ -35,7 +35,7 @@ def test_an_attack_without_truth_and_data_gives_the_same_bytes(copied: Project) 
     for folder in HIDDEN:
         shutil.rmtree(copied.path(folder))
     copied.path(GUESSES).unlink()
-    ran = copied.shell(copied.logged("attack", "/fidel/"))
+    ran = copied.leakbench(*copied.words("attack", "/fidel/"))
     assert ran.rc == 0, ran.text
     assert copied.path(GUESSES).read_bytes() == before
 
@@ -70,29 +70,28 @@ def test_no_attack_has_a_truth_or_data_file_among_its_inputs(copied: Project) ->
     assert len([name for name in captured if name.startswith(FORBIDDEN)]) >= 3
 
 
-def test_no_attack_of_the_catalogue_names_truth_or_data(everything: Project) -> None:
-    planned = Ran(0, everything.path("paper.log").read_text(), "")
-    commands = re.findall(r"^Shell command: python -m leakbench attack (.*)$", planned.text, re.MULTILINE)
-    assert len(commands) == sum(message.startswith("attack ") for message in planned.messages) > 20
-    given = []
-    for command in commands:
-        words = shlex.split(command)
-        flags = ("--capture", "--spec", "--generator", "--labels")
-        read = {flag: value for flag, value in itertools.pairwise(words) if flag in flags}
-        assert read["--capture"].startswith("results/paper/captures/")
-        others = {flag: value for flag, value in itertools.pairwise(words) if flag.startswith("--")}
-        assert others.keys() - set(flags) == {"--out", "--record", "--workers", "--device"}
-        assert others["--workers"].isdigit()
-        assert others["--device"] == "cpu"
-        forbidden = tuple(name.replace("/quick/", "/paper/") for name in FORBIDDEN)
-        assert not [name for name in read.values() if name.startswith(forbidden)]
+def test_no_attack_of_the_catalogue_names_truth_or_data(tmp_path: Path) -> None:
+    rule = (ROOT / "workflow/rules/attack.smk").read_text().partition("    output:")[0]
+    assert re.findall(r"^        (\w+)=", rule, re.MULTILINE) == [
+        "capture",
+        "spec",
+        "generator",
+        "labels",
+        "code",
+    ]
+    flow = Workflow(ROOT, "paper", home=tmp_path)
+    given = set()
+    attacks = {name for name in flow.plan.specs if name.startswith("attack/")}
+    for name in attacks:
+        stem = name.partition("/")[2]
         # Labels are read only by an attack that says so in its name, and from a file that holds nothing else.
-        spec = json.loads(everything.path(read["--spec"]).read_text())
-        oracle = read["--capture"].replace("/captures/", "/oracle/")
-        assert read.get("--labels") == (oracle if spec["attack"]["labels"] == "oracle" else None)
-        given.append("--labels" in read)
-    assert True in given
-    assert False in given
+        asked = flow.plan.spec(name)["attack"]["labels"] == "oracle"
+        oracle = f"results/paper/oracle/{stem.rsplit('/', 2)[0]}/{stem.rpartition('/')[2]}.safetensors"
+        assert flow.oracle(stem) == ([oracle] if asked else [])
+        assert all(file.startswith("results/paper/generators/") for file in flow.generator(stem))
+        given.add((asked, bool(flow.generator(stem))))
+    assert len(attacks) > 20
+    assert {asked for asked, _ in given} == {some for _, some in given} == {True, False}
 
 
 def test_the_oracles_file_holds_labels_and_nothing_else(finished: Project) -> None:
@@ -109,7 +108,7 @@ def test_capture_is_the_same_whatever_attacks_it(copied: Project) -> None:
     for name in files:
         copied.path(name).unlink()
     shutil.rmtree(copied.path("config/attacks"))
-    ran = copied.shell(copied.logged("capture", "/tiny/"))
+    ran = copied.leakbench(*copied.words("capture", "/tiny/"))
     assert ran.rc == 0, ran.text
     assert [copied.path(name).read_bytes() for name in files] == before
 

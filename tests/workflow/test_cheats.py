@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,97 +127,122 @@ def test_no_attack_reads_what_a_training_study_drew(name: str, copied: Project) 
 
 
 def added(
-    project: Project, module: str, federation: dict[str, Any], *attacks: dict[str, Any], defence: str = "none"
-) -> None:
-    """Add a cheat as a user adds an attack, by files alone, and an experiment of one cell for each of
-    `attacks` (entries of the catalogue, by their key `name`) beside the honest one, all behind `defence`."""
+    project: Project, module: str, rounds: int, *attacks: dict[str, Any], defences: Sequence[str] = ("none",),
+    federation: str = "cheated",
+) -> None:  # fmt: skip
+    """Add a cheat as a user adds an attack, by files alone, and an experiment of that name.
+
+    It has a cell of one client for each of `attacks` (entries of the catalogue, by their key `name`) beside
+    the honest one, behind each defence.
+    """
     shutil.copy(CHEATS / f"{module}.py", project.path("src/leakbench/attacks"))
-    project.write("federations/cheated", FEDERATION | federation)
+    own = module.replace("_", "-")
+    project.write(f"federations/{federation}", FEDERATION | {"clients": [1], "rounds": rounds})
     for entry in attacks:
         more = {key: value for key, value in entry.items() if key != "name"}
         project.write(
             f"attacks/{entry['name']}", {"summary": "x", "module": module, "matching": "best"} | more
         )
     names = ["fidel", *(entry["name"] for entry in attacks)]
-    cells = {"dataset": ["tiny"], "victim": ["tiny"], "federation": ["cheated"], "attack": names}
-    cells["defence"] = [defence]
-    project.write("experiments/tiny", EXPERIMENT | {"cells": [cells], "metrics": ["pearson", "mse", "psnr"]})
+    cells = {"dataset": ["tiny"], "victim": ["tiny"], "federation": [federation], "attack": names}
+    cells["defence"] = [*defences]
+    project.write(
+        f"experiments/{own}", EXPERIMENT | {"cells": [cells], "metrics": ["pearson", "mse", "psnr"]}
+    )
 
 
-def lines(project: Project) -> pd.DataFrame:
-    """Return the experiment's table by attack, baseline and metric."""
-    found = pd.read_csv(project.path(f"{QUICK}/tables/tiny.csv"), keep_default_na=False)
+def lines(project: Project, experiment: str) -> pd.DataFrame:
+    """Return an experiment's table by attack, baseline and metric."""
+    found = pd.read_csv(project.path(f"{QUICK}/tables/{experiment}.csv"), keep_default_na=False)
     return found.set_index(["attack", "baseline", "metric"]).sort_index()
 
 
+def two_faced(project: Project) -> None:
+    """Add the cheat that is honest on the null run alone, and a claim that it succeeds."""
+    added(project, "two_faced", 8, {"name": "two-faced"}, federation="two-faced")
+    read = {"experiment": "two-faced", "metric": "pearson", "attack": "two-faced"}
+    claim = {"id": "new.success", "item": "table-1", "claim": "It shows what is private.", "read": read,
+             "quantity": "at()", "threshold": 0.6, "success": True}  # fmt: skip
+    project.work("new", "id,source,table,attack,metric,value\n", read, [claim])
+
+
+@pytest.fixture(scope="module")
+def cheating(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a project in which three cheats have run, each in an experiment of its own.
+
+    What `relay` does to the undefended cell is done before its defended sibling runs.
+    """
+    project = finished.copy(tmp_path_factory.mktemp("cheats"))
+    added(project, "relay", 4, {"name": "relay"}, defences=("none", "gaussian"), federation="relay")
+    added(project, "three_faced", 16, {"name": "three-faced"}, federation="three-faced")
+    two_faced(project)
+    cards = f"{QUICK}/scorecard.csv"
+    for target in (f"{QUICK}/guesses/tiny/tiny/relay/none/relay/0.safetensors", cards):
+        ran = project.snakemake(target)
+        assert ran.rc == 0, ran.text[-3000:]
+    return project
+
+
 @pytest.mark.nightly
-def test_saying_nan_where_it_is_unsure_counts_as_failures(copied: Project) -> None:
-    """From the attack to the verdict: it has the numbers of one that says that it found nothing."""
-    cheats = [{"name": f"unsure-{says}", "parameters": {"says": says}} for says in ("nan", "nothing")]
-    refused = [{"name": f"unsure-{says}", "parameters": {"says": says}} for says in ("made", "out")]
-    added(copied, "unsure", {"clients": [1], "rounds": 8}, *cheats, *refused)
-    read = {"experiment": "tiny", "metric": "pearson"}
+def test_who_says_nan_or_nothing_where_it_is_unsure_gains_nothing(copied: Project) -> None:
+    """From the attack to the verdict: nothing is a failure, and NaN or a round left out gives no number."""
+    says = ("nothing", "nan", "made", "out")
+    added(copied, "unsure", 8, *({"name": f"unsure-{word}", "parameters": {"says": word}} for word in says))
+    read = {"experiment": "unsure", "metric": "pearson"}
     claims = [
-        {"id": f"new.{name}", "item": "table-1", "claim": "x", "read": read, "threshold": 0.9,
-         "success": True, "quantity": f"at(attack='{name}')"}
-        for name in ("unsure-nan", "unsure-nothing", "unsure-made", "unsure-out")
+        {"id": f"new.unsure-{word}", "item": "table-1", "claim": "x", "read": read, "threshold": 0.9,
+         "success": True, "quantity": f"at(attack='unsure-{word}')"}
+        for word in says
     ]  # fmt: skip
     copied.work("new", "id,source,table,attack,metric,value\n", read | {"attack": "fidel"}, claims)
     ran = copied.snakemake(f"{QUICK}/scorecard.csv")
     assert ran.rc == 0, ran.text[-3000:]
-    guesses, _ = read_tensors(copied.path(f"{QUICK}/guesses/tiny/tiny/cheated/none/unsure-nan/0.safetensors"))
-    assert guesses["usable"][1:].any()
-    assert np.isnan(guesses["images"][1:]).all()
-    table = lines(copied)
-    said, nothing, honest = (table.xs(name) for name in ("unsure-nan", "unsure-nothing", "fidel"))
+    table = lines(copied, "unsure")
+    nothing, honest = (table.xs(name) for name in ("unsure-nothing", "fidel"))
     for metric in ("pearson", "mse", "psnr"):
-        # An attack cannot have fewer trials, fewer failures or another mean by saying NaN.
-        for column in ("mean", "n", "failure_rate"):
-            assert said.loc[("", metric), column] == nothing.loc[("", metric), column]
-        assert said.loc[("", metric), "n"] == honest.loc[("", metric), "n"] == 8
-        assert said.loc[("", metric), "failure_rate"] == pytest.approx(7 / 8)
-    assert said.loc[("", "pearson"), "mean"] < 0.2 < 0.5 < honest.loc[("", "pearson"), "mean"]
+        # An attack cannot have fewer trials.
+        assert nothing.loc[("", metric), "n"] == honest.loc[("", metric), "n"] == 8
+        assert nothing.loc[("", metric), "failure_rate"] == pytest.approx(7 / 8)
+    assert nothing.loc[("", "pearson"), "mean"] < 0.2 < 0.5 < honest.loc[("", "pearson"), "mean"]
     card = pd.read_csv(copied.path(f"{QUICK}/scorecard.csv"), keep_default_na=False).set_index("id")
-    for name in ("nan", "nothing"):
-        assert card.loc[f"new.unsure-{name}", "verdict"] in ("differs", "inconclusive")
-    assert card.loc["new.unsure-nan", "measured"] == card.loc["new.unsure-nothing", "measured"]
+    assert card.loc["new.unsure-nothing", "verdict"] in ("differs", "inconclusive")
     # What cannot be scored has no number at all, and the reason stands where the number would.
-    for name, reason in (("made", "images hold NaN or Inf"), ("out", "(1, 1) rounds and clients of (8, 1)")):
-        assert f"unsure-{name}" not in set(table.index.get_level_values("attack"))
-        assert card.loc[f"new.unsure-{name}", "verdict"] == "not-run"
-        assert reason in card.loc[f"new.unsure-{name}", "reason"]
+    nan, left_out = "images hold NaN or Inf", "(1, 1) rounds and clients of (8, 1)"
+    for word, reason in (("nan", nan), ("made", nan), ("out", left_out)):
+        assert f"unsure-{word}" not in set(table.index.get_level_values("attack"))
+        assert card.loc[f"new.unsure-{word}", "verdict"] == "not-run"
+        assert reason in card.loc[f"new.unsure-{word}", "reason"]
 
 
-@pytest.mark.parametrize("caught", daily([True, False], [True]))
-def test_honesty_on_the_null_run_alone_is_no_success(caught: bool, copied: Project) -> None:
-    """It beats every baseline that has a run of its own, and not what it made of another update; without that
-    baseline (`caught`: no) the claim would stand."""
-    added(copied, "two_faced", {"clients": [1], "rounds": 8}, {"name": "two-faced"})
-    read = {"experiment": "tiny", "metric": "pearson", "attack": "two-faced"}
-    claim = {"id": "new.success", "item": "table-1", "claim": "It shows what is private.", "read": read,
-             "quantity": "at()", "threshold": 0.6, "success": True}  # fmt: skip
-    copied.work("new", "id,source,table,attack,metric,value\n", read, [claim])
-    if not caught:
-        groups = copied.path("src/leakbench/metrics/scoring/groups.py")
-        text = groups.read_text()
-        assert text.count("    if others is not None:\n") == 1
-        groups.write_text(text.replace("    if others is not None:\n", "    if False:\n"))
-    ran = copied.snakemake(f"{QUICK}/scorecard.csv")
-    assert ran.rc == 0, ran.text[-3000:]
-    table = lines(copied).xs("two-faced").xs("pearson", level="metric")["mean"]
+def judged(project: Project) -> tuple[pd.Series, pd.Series]:
+    """Return what the two-faced cheat reached beside the baselines, and the verdict on its claim."""
+    table = lines(project, "two-faced").xs("two-faced").xs("pearson", level="metric")["mean"]
     assert table[""] > 0.7
     for null in ("random-gradient", "random-noise", "dataset-mean"):
         assert table[null] < table[""] - 0.1
-    card = pd.read_csv(copied.path(f"{QUICK}/scorecard.csv"), keep_default_na=False).set_index("id")
-    found = card.loc["new.success"]
-    if caught:
-        assert table["other-update"] == pytest.approx(table[""], abs=0.1)
-        assert (found["verdict"], "no better than the null baselines" in found["reason"]) == (
-            "inconclusive",
-            True,
-        )
-    else:
-        assert found["verdict"] == "reproduced"
+    card = pd.read_csv(project.path(f"{QUICK}/scorecard.csv"), keep_default_na=False).set_index("id")
+    return table, card.loc["new.success"]
+
+
+def test_honesty_on_the_null_run_alone_is_no_success(cheating: Project) -> None:
+    """It beats every baseline that has a run of its own, and not what it made of another update."""
+    table, found = judged(cheating)
+    assert table["other-update"] == pytest.approx(table[""], abs=0.1)
+    assert found["verdict"] == "inconclusive"
+    assert "no better than the null baselines" in found["reason"]
+
+
+@pytest.mark.nightly
+def test_without_the_baseline_of_another_update_it_would_be_one(copied: Project) -> None:
+    """Guards the test above."""
+    two_faced(copied)
+    groups = copied.path("src/leakbench/metrics/scoring/groups.py")
+    text = groups.read_text()
+    assert text.count("    if others is not None:\n") == 1
+    groups.write_text(text.replace("    if others is not None:\n", "    if False:\n"))
+    ran = copied.snakemake(f"{QUICK}/scorecard.csv")
+    assert ran.rc == 0, ran.text[-3000:]
+    assert judged(copied)[1]["verdict"] == "reproduced"
 
 
 @pytest.mark.nightly
@@ -229,10 +255,10 @@ def test_a_clients_noise_is_drawn_again_by_whoever_has_the_salt_and_by_no_attack
         {"name": name, "parameters": known | more}
         for name, more in (("guessed", {}), ("told", {"salt": salt}))
     ]
-    added(copied, "unnoise", {"clients": [1], "rounds": 8}, *cheats, defence="gaussian")
-    ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
+    added(copied, "unnoise", 8, *cheats, defences=("gaussian",))
+    ran = copied.snakemake(f"{QUICK}/tables/unnoise.csv")
     assert ran.rc == 0, ran.text[-3000:]
-    found = lines(copied).xs("", level="baseline").xs("pearson", level="metric")["mean"]
+    found = lines(copied, "unnoise").xs("", level="baseline").xs("pearson", level="metric")["mean"]
     assert found["told"] > 0.99
     assert found["guessed"] < found["fidel"] + 0.05 < 0.5
 
@@ -248,34 +274,21 @@ def test_files_in_the_rooms_of_parts_run_in_no_process_that_did_not_ask_for_them
     assert not [*copied.path("src").rglob("*.ran")]
 
 
-def test_a_defended_cell_does_not_get_what_a_sibling_left(copied: Project) -> None:
+def test_a_defended_cell_does_not_get_what_a_sibling_left(cheating: Project) -> None:
     """The cheat leaves the images of the undefended cell in shared memory and in attributes of a source file.
 
     It runs to its end, since it catches each refusal, and has what the honest attack has.
     """
-    added(copied, "relay", {"clients": [1], "rounds": 4}, {"name": "relay"}, defence="gaussian")
-    experiment = copied.entry("experiments/tiny")
-    value = yaml.safe_load(experiment.read_text())
-    value["cells"][0]["defence"] = ["none", "gaussian"]
-    experiment.write_text(yaml.safe_dump(value))
-    ran = copied.snakemake(f"{QUICK}/guesses/tiny/tiny/cheated/none/relay/0.safetensors")
-    assert ran.rc == 0, ran.text[-3000:]
-    ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
-    assert ran.rc == 0, ran.text[-3000:]
-    table = pd.read_csv(copied.path(f"{QUICK}/tables/tiny.csv"), keep_default_na=False)
+    table = pd.read_csv(cheating.path(f"{QUICK}/tables/relay.csv"), keep_default_na=False)
     table = table[(table["metric"] == "pearson") & (table["baseline"] == "")]
     found = table.set_index(["defence", "attack"])["mean"]
     assert found["none", "relay"] > 0.5
     assert found["gaussian", "relay"] == found["gaussian", "fidel"] < 0.5
 
 
-def test_what_is_worse_in_the_first_rounds_is_no_success(copied: Project) -> None:
+def test_what_is_worse_in_the_first_rounds_is_no_success(cheating: Project) -> None:
     """The baseline of another update takes no round that an attack could foresee."""
-    shutil.copy(CHEATS / "two_faced.py", copied.path("src/leakbench/attacks"))
-    added(copied, "three_faced", {"clients": [1], "rounds": 16}, {"name": "three-faced"})
-    ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
-    assert ran.rc == 0, ran.text[-3000:]
-    table = lines(copied).xs("three-faced").xs("pearson", level="metric")["mean"]
+    table = lines(cheating, "three-faced").xs("three-faced").xs("pearson", level="metric")["mean"]
     assert table[""] > 0.6
     assert table["other-update"] > table[""] - 0.3
 

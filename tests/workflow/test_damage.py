@@ -1,7 +1,6 @@
 """A damaged input is one line that names the file, exit code 2, no traceback, and no output."""
 
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +9,11 @@ from nightly import daily
 from project import CELL, Project
 
 from leakbench.base.artefacts import read_facts, read_json, read_tensors, told, write_tensors
+from leakbench.catalogue import run
+from leakbench.catalogue.workflow import Workflow
 from leakbench.jobs.cli import main
 
-R = "results/quick"
+R, SCORE = "results/quick", "score tiny of tiny on tiny, defence none"
 INPUTS = [
     ("fetch", "/tiny", "data/specs/tiny.json"),
     ("train", "/tiny/", "data/tiny.safetensors"),
@@ -52,6 +53,12 @@ def remove(path: Path) -> None:
 DAMAGES = (halve, empty, garble, remove)
 
 
+@pytest.fixture(scope="module")
+def shared(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a copy of the finished project whose damaged files are made good after each test."""
+    return finished.copy(tmp_path_factory.mktemp("damage"))
+
+
 # Every input has one damage each day, another beside its neighbour's, and all of them each night.
 @pytest.mark.parametrize(
     ("verb", "part", "name", "damage"),
@@ -62,48 +69,31 @@ DAMAGES = (halve, empty, garble, remove)
     ],
 )
 def test_one_line_for_a_damaged_input(
-    verb: str,
-    part: str,
-    name: str,
-    damage: Callable[[Path], None],
-    copied: Project,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+    verb: str, part: str, name: str, damage: Callable[[Path], None], shared: Project,
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     """What is printed is read where a process prints, since an attack runs in a child."""
-    monkeypatch.chdir(copied.root)
-    words = shlex.split(copied.logged(verb, part).split(" 2> ")[0])[3:]
-    out = copied.path(words[words.index("--out") + 1])
+    monkeypatch.chdir(shared.root)
+    words = shared.words(verb, part)
+    out, path = shared.path(words[words.index("--out") + 1]), shared.path(name)
+    before = {file: file.read_bytes() for file in (out, path)}
     out.unlink()
-    damage(copied.path(name))
-    code = main(words)
+    damage(path)
+    code, made = main(words), out.exists()
+    for file, data in before.items():
+        file.write_bytes(data)
     printed = capfd.readouterr()
-    assert code == 2, printed.err
-    lines = printed.err.splitlines()
-    assert len(lines) == 1, printed.err
-    assert lines[0].startswith(f"leakbench {verb}: ")
-    assert name in lines[0]
-    assert not out.exists()
-    assert copied.leftovers() == []
-
-
-def test_snakemake_shows_the_line_and_no_traceback(copied: Project) -> None:
-    halve(copied.path(f"{R}/captures/{CELL}/0.safetensors"))
-    guesses = f"{R}/guesses/{CELL}/fidel/0.safetensors"
-    copied.path(guesses).unlink()
-    ran = copied.snakemake("--allowed-rules", "attack", "--", guesses)
-    assert ran.rc == 1
-    line = [line for line in ran.text.splitlines() if line.startswith("leakbench attack: ")]
-    assert len(line) == 1
-    assert f"{R}/captures/{CELL}/0.safetensors: truncated" in line[0]
-    assert "Traceback" not in ran.text
-    assert not copied.path(guesses).exists()
+    assert (code, made) == (2, False), printed.err
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"leakbench {verb}: ")
+    assert name in line
+    assert shared.leftovers() == []
 
 
 def test_a_failing_notebook_is_one_line(copied: Project) -> None:
     notebook = copied.path("notebooks/experiment.ipynb")
     notebook.write_text(notebook.read_text().replace("read_result(", "no_such_function("))
-    ran = copied.shell(copied.logged("figure", "/tiny").split(" 2> ")[0])
+    ran = copied.leakbench(*copied.words("figure", "/tiny"))
     assert ran.rc == 2
     lines = [line for line in ran.stderr.splitlines() if line.startswith("leakbench ")]
     assert len(lines) == 1, ran.stderr
@@ -144,63 +134,74 @@ def test_a_flipped_bit_is_named_set_aside_and_mended_by_the_next_run(name: str, 
         copied.path(f"{R}/guesses/{CELL}/fidel/0.safetensors").unlink()
     ran = copied.snakemake(wanted)
     assert ran.rc == 1
-    told = [line for line in ran.text.splitlines() if f": {name}: " in line]
-    assert told, ran.text[-3000:]
-    assert "set aside" in told[0]
+    (line,) = {line for line in ran.text.splitlines() if f": {name}: " in line}
+    assert line.startswith("leakbench ")
+    assert "set aside" in line
+    assert "Traceback" not in ran.text
     assert path.with_name(f"{path.name}.damaged").is_file()
     assert not path.exists()
     again = copied.snakemake(wanted)
     assert again.rc == 0, again.text[-3000:]
     assert "records" in name or path.read_bytes() == whole
-    assert copied.snakemake().rc == 0
-    assert "Nothing to be done" in copied.snakemake().text
 
 
-def test_neither_clock_nor_copy_hides_another_spec(copied: Project) -> None:
-    """A result that is dated after its spec and follows another: Snakemake alone has nothing to do."""
+def test_neither_clock_nor_copy_hides_another_spec_or_other_code(copied: Project) -> None:
+    """Results dated after all that they follow from, for which Snakemake alone has nothing to do."""
     guesses = copied.path(f"{R}/guesses/{CELL}/fidel/0.safetensors")
-    whole = guesses.read_bytes()
+    exhibit, wanted = copied.path(f"{R}/exhibits/tiny.safetensors"), f"{R}/tables/tiny.csv"
+    whole, shown = guesses.read_bytes(), exhibit.read_bytes()
     # The same attack by another name, so its spec alone differs.
     guesses.write_bytes(copied.path(f"{R}/guesses/{CELL}/other/0.safetensors").read_bytes())
     assert guesses.read_bytes() != whole
+    # As one from another checkout says that it was made.
+    tensors, facts = read_tensors(exhibit)
+    write_tensors(exhibit, tensors, facts | {"code": "0" * 64})
+    assert told(exhibit) == (facts["spec"], "0" * 64)
     # Dated far in the future, as by a clock that went back since.
-    os.utime(guesses, (2**32, 2**32))
-    ran = copied.snakemake()
+    for path in (guesses, exhibit):
+        os.utime(path, (2**32, 2**32))
+    ran = copied.snakemake(wanted)
     assert ran.rc == 0, ran.text[-3000:]
-    assert f"made again: 1 ({R}/guesses/{CELL}/fidel/0.safetensors)\n" in ran.stderr
-    assert "attack tiny of tiny on tiny with fidel" in ran.messages
-    assert "attack tiny of tiny on tiny with other" not in ran.messages
-    assert "score" in ran.verbs
-    assert guesses.read_bytes() == whole
-    assert "Nothing to be done" in copied.snakemake("--dry-run").text
+    assert "results of another spec or other code, to be made again: 2 (" in ran.stderr
+    assert all(str(path.relative_to(copied.root)) in ran.stderr for path in (guesses, exhibit))
+    assert ran.messages == ["attack tiny of tiny on tiny with fidel", SCORE, "table tiny"]
+    assert (guesses.read_bytes(), exhibit.read_bytes()) == (whole, shown)
+    assert "Nothing to be done" in copied.snakemake("--dry-run", wanted).text
 
 
-def test_no_copy_hides_other_code(copied: Project) -> None:
-    """A result that says it was made by other code, as one from another checkout would."""
-    scores = copied.path(f"{R}/scores/{CELL}/0.parquet")
-    captures = copied.path(f"{R}/captures/{CELL}/0.safetensors")
-    whole = captures.read_bytes()
-    tensors, facts = read_tensors(captures)
-    code, other = facts["code"], "0" * 64
-    write_tensors(captures, tensors, facts | {"code": other})
-    os.utime(captures, (2**32, 2**32))
-    assert told(captures) == (facts["spec"], other)
-    assert told(scores) == tuple(read_facts(scores)[name] for name in ("spec", "code"))
-    ran = copied.snakemake()
-    assert ran.rc == 0, ran.text[-3000:]
-    assert f"other code, to be made again: 1 ({R}/captures/{CELL}/0.safetensors)\n" in ran.stderr
-    assert "capture" in ran.verbs
-    assert captures.read_bytes() == whole
-    assert told(captures)[1] == code
-    assert "Nothing to be done" in copied.snakemake("--dry-run").text
+def test_results_of_older_code_are_accepted_on_purpose_alone_and_kept_in_writing(
+    copied: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the planner alone, whose code of attacks is another at each turn."""
+    turn, code_of = "", run.code_of
+    monkeypatch.setattr(run, "code_of", lambda spec, *more: code_of(spec, *more) + turn * ("attack" in spec))
+    flow, accepted = Workflow(copied.root, "quick"), copied.path(f"{R}/accepted.json")
+    guesses = [f"{R}/guesses/{CELL}/{name}/0.safetensors" for name in ("fidel", "other")]
+    flow.accept()
+    assert flow.strays() == []
+    assert not accepted.exists()
+    turn = " of another line"
+    flow.accept()
+    assert flow.strays() == [f"results of other code, accepted by --touch: 2 ({accepted} names them)"]
+    old = told(copied.path(guesses[0]))[1]
+    assert read_json(accepted, "a list", "") == {path: [old, old + turn] for path in guesses}
+    # It was accepted for that code, and not for the next.
+    turn = " of a third line"
+    (line,) = flow.strays()
+    assert line.startswith("results of another spec or other code, to be made again: 2 (")
+    # With the first code back, nothing is of other code.
+    turn = ""
+    flow.accept()
+    assert read_json(accepted, "a list", "") == {}
+    assert flow.strays() == []
 
 
-def test_results_of_older_code_are_accepted_on_purpose_alone_and_kept_in_writing(copied: Project) -> None:
+@pytest.mark.nightly
+def test_snakemake_accepts_results_of_older_code_by_touching_them(copied: Project) -> None:
     guesses, source = f"{R}/guesses/{CELL}/fidel/0.safetensors", copied.path("src/leakbench/attacks/fidel.py")
     old = told(copied.path(guesses))[1]
     text = source.read_text()
     source.write_text(text + "# Another line.\n")
-    assert "attack" in copied.snakemake("--dry-run").verbs
     touched = copied.snakemake("--touch")
     assert touched.rc == 0, touched.text[-3000:]
     then = copied.snakemake("--dry-run")
@@ -228,7 +229,7 @@ LATER = [
 ]
 
 
-@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("name", daily(LATER, [f"{R}/tables/tiny.csv"]))
 def test_what_was_set_aside_is_made_again_by_the_next_run(name: str, copied: Project) -> None:
     """Although all that follows from it is there; a table or a picture has its digest beside it."""
     path = copied.path(name)
@@ -255,10 +256,9 @@ def test_a_clock_set_back_hides_no_change(copied: Project) -> None:
     entry = {"summary": "one neuron", "module": "fidel", "matching": "best", "parameters": {"neurons": 1}}
     before = copied.path(f"{R}/tables/tiny.csv").read_bytes()
     copied.write("attacks/other", entry)
-    ran = copied.snakemake()
+    ran = copied.snakemake(f"{R}/tables/tiny.csv")
     assert ran.rc == 0, ran.text[-3000:]
     assert "dated to now" in ran.stderr
     assert copied.path(f"{R}/tables/tiny.csv").read_bytes() != before
     facts = read_facts(copied.path(f"{R}/guesses/{CELL}/other/0.safetensors"))
     assert facts["spec"] == told(copied.path(f"{R}/guesses/{CELL}/other/0.safetensors"))[0]
-    assert "Nothing to be done" in copied.snakemake().text

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from project import CELL, EXPERIMENT, FEDERATION, PARTS, ROOT, Project, Ran
+from project import CELL, EXPERIMENT, FEDERATION, ROOT, Project, Ran
+
+from leakbench.catalogue import run
+from leakbench.catalogue.workflow import Workflow
+from leakbench.jobs.cli import main
 
 RECORDED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore")
 NOTHING = "Nothing to be done"
@@ -88,13 +92,21 @@ def track(project: Project) -> None:
     git(project, "commit", "--quiet", "--message", "code")
 
 
+@pytest.fixture(scope="module")
+def recorded(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Ran]:
+    """Return a finished project under git and DVC, and what `dvc repro` printed that recorded it."""
+    folder = tmp_path_factory.mktemp("dvc")
+    project = finished.copy(folder)
+    project.environment |= own_settings(folder / "publisher")
+    track(project)
+    return project, dvc(project, "repro")
+
+
 @dataclass
 class Story:
-    """A project recorded, then changed and recorded again; with what was seen on the way."""
+    """A recorded project that was changed and recorded again; with what was seen on the way."""
 
     project: Project
-    first: Ran
-    settled: dict[str, Any]
     before: dict[str, str]
     files_before: dict[str, str]
     told: dict[str, Any]
@@ -102,28 +114,25 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    folder = tmp_path_factory.mktemp("dvc")
-    project = finished.copy(folder)
-    project.environment |= own_settings(folder / "publisher")
-    track(project)
-    first = dvc(project, "repro")
-    settled, before, files_before = status(project), locked(project), published_files(project)
-
+def story(recorded: tuple[Project, Ran], tmp_path_factory: pytest.TempPathFactory) -> Story:
+    project = recorded[0].copy(tmp_path_factory.mktemp("story"))
+    before, files_before = locked(project), published_files(project)
     # One cell more for the table. Its updates and guesses are deleted once used: a reader must not miss them.
     project.write("federations/bulky", FEDERATION | {"keep": False})
     bulky = {"dataset": ["tiny"], "victim": ["tiny"], "federation": ["bulky"], "attack": ["fidel"]}
     project.write("experiments/tiny", EXPERIMENT | {"cells": [*EXPERIMENT["cells"], bulky]})
     told = status(project)
-    return Story(project, first, settled, before, files_before, told, dvc(project, "repro"))
+    return Story(project, before, files_before, told, dvc(project, "repro"))
 
 
-def test_recording_finished_results_runs_nothing(story: Story) -> None:
-    assert story.first.messages == []
-    assert story.first.text.count(NOTHING) == 3
-    assert story.settled == {}
+def test_recording_finished_results_runs_nothing(recorded: tuple[Project, Ran]) -> None:
+    project, ran = recorded
+    assert ran.messages == []
+    assert ran.text.count(NOTHING) == 3
+    assert status(project) == {}
 
 
+@pytest.mark.nightly
 def test_status_tells_of_a_changed_configuration(story: Story) -> None:
     papers = {"papers": "modified"}
     assert story.told == {
@@ -132,6 +141,7 @@ def test_status_tells_of_a_changed_configuration(story: Story) -> None:
     }
 
 
+@pytest.mark.nightly
 def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
     assert story.second.messages == [
         "attack bulky of tiny on tiny with fidel",
@@ -145,6 +155,7 @@ def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_repro_records_changed_results(story: Story) -> None:
     """Where outs are hard links into DVC's cache, `persist` makes it record stale ones: cache.type is
     copy."""
@@ -160,6 +171,7 @@ def test_repro_records_changed_results(story: Story) -> None:
     assert status(story.project) == {}
 
 
+@pytest.mark.nightly
 def test_reader_gets_the_published_files_and_has_nothing_to_run(story: Story) -> None:
     publisher = story.project
     beside = publisher.root.parent / "leakbench-dvc"
@@ -222,22 +234,24 @@ def test_altered_bytes_of_a_remote_are_refused(story: Story, tmp_path: Path) -> 
     assert len(checked.stderr.splitlines()) == 1
 
 
-def test_check_names_each_file_that_is_not_as_recorded(story: Story, tmp_path: Path) -> None:
-    project = story.project.copy(tmp_path)
-    sound = project.leakbench("check")
-    assert sound.rc == 0, sound.text
+def test_check_names_each_file_that_is_not_as_recorded(
+    recorded: tuple[Project, Ran], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = recorded[0].copy(tmp_path)
+    assert main(["check", "--root", str(project.root)]) == 0
+    capsys.readouterr()
     scores = f"results/quick/scores/{CELL}/0.parquet"
     altered(project.path(scores), b"PAR1", b"PAR2")
     project.path("results/quick/tables/more.csv").write_text("x\n")
     project.path("results/quick/truth").joinpath(CELL, "0.safetensors").unlink()
-    checked = project.leakbench("check")
-    assert checked.rc == 2
-    assert checked.stdout.splitlines() == [
+    assert main(["check", "--root", str(project.root)]) == 2
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
         f"{scores}: other bytes",
         "results/quick/tables/more.csv: not recorded",
         f"results/quick/truth/{CELL}/0.safetensors: missing",
     ]
-    assert checked.stderr.startswith("leakbench check: dvc.lock: 3 differences")
+    assert f"{project.path('dvc.lock')}: 3 differences" in said.err
 
 
 @pytest.mark.nightly
@@ -256,26 +270,10 @@ def test_an_experiment_runs_what_changed_and_shows_its_counts(story: Story, tmp_
     assert "printed" in dvc(project, "exp", "show", "--csv").stdout
 
 
-def test_new_time_stamps_rerun_nothing(story: Story) -> None:
-    for name in ("data/tiny.safetensors", "results/quick/victims/tiny/tiny/0.safetensors"):
-        story.project.path(name).touch()
-    assert NOTHING in story.project.snakemake("--dry-run").text
-    # That it is the profile's limit that does it for results, and not for data sets:
-    low = story.project.snakemake("--dry-run", "--max-checksum-file-size", "1000")
-    assert "capture" in low.verbs
-    assert "train" not in low.verbs
-
-
-def test_a_new_digest_of_a_data_set_reruns_what_reads_it(story: Story, tmp_path: Path) -> None:
-    project = story.project.copy(tmp_path)
-    project.path("data/digests/tiny.sha256").write_text("another\n")
-    assert {"train", "capture", "score", "table", "scorecard"} <= project.snakemake("--dry-run").verbs
-
-
-def test_recorded_data_sets_are_compared_by_the_digest_beside_them(story: Story) -> None:
+def test_recorded_data_sets_are_compared_by_the_digest_beside_them(finished: Project) -> None:
     """Snakemake would read them again for each output of each job."""
-    digest = story.project.path("data/digests/tiny.sha256").read_text().split()
-    data = story.project.path(digest[1]).read_bytes()
+    digest = finished.path("data/digests/tiny.sha256").read_text().split()
+    data = finished.path(digest[1]).read_bytes()
     assert digest[0] == hashlib.sha256(data).hexdigest()
     text = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
     read = re.findall(
@@ -285,22 +283,16 @@ def test_recorded_data_sets_are_compared_by_the_digest_beside_them(story: Story)
 
 
 def test_every_output_of_the_quick_scale_is_recorded(tmp_path: Path) -> None:
-    """A copy, because Snakemake writes specs when it reads the catalogue."""
-    for part in PARTS:
-        if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(ROOT / part, tmp_path / part)
-    summary = Project(tmp_path, None).snakemake("--summary")
-    assert summary.rc == 0, summary.text
-    made = {line.split("\t")[0] for line in summary.stdout.splitlines()[1:] if "\t" in line}
-    recorded = {path for stage in stages().values() for path in outs(stage)}
-    assert len(made) > 100
-    homes = {next((path for path in recorded if f"{file}/".startswith(f"{path}/")), None) for file in made}
-    assert None not in homes, sorted(
-        f for f in made if not any(f"{f}/".startswith(f"{p}/") for p in recorded)
-    )
-    assert homes == recorded, f"dvc.yaml records what no rule makes: {sorted(recorded - homes)}"
+    flow = Workflow(ROOT, "quick", home=tmp_path)
+    specs = flow.plan.specs
+    assert len(specs) > 100
+    data = {*flow.data()}
+    data |= {flow.auxiliary(name.partition("/")[2]) for name in specs if name.startswith("generator/")}
+    data |= {x for n in specs if n.startswith("capture/") for x in flow.backbones(n.partition("/")[2])}
+    kinds = {name.partition("/")[0] for name in specs} & run._RESULTS.keys()
+    rooms = {pattern.partition("/")[0] for kind in kinds for pattern in run._RESULTS[kind][1:]}
+    made = {f"results/quick/{name}" for name in (*rooms, "records", "oracle", *run._SHOWN, *run._PAGES)}
+    assert made | data | {"data/digests"} == {path for stage in stages().values() for path in outs(stage)}
 
 
 def test_stages_follow_data_and_configuration_and_no_code() -> None:

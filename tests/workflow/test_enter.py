@@ -7,6 +7,7 @@ import pytest
 from project import EXPERIMENT, Project, tiny_project
 
 from leakbench.base.artefacts import write_json
+from leakbench.jobs.cli import main
 
 HALVE = '''"""Send half of every coordinate."""
 
@@ -74,24 +75,28 @@ def test_an_entry_that_is_run_again_gives_its_numbers_or_is_found_out(
     ],
 )
 def test_a_file_that_is_no_defence_is_one_line(
-    entered: Project, tmp_path: Path, name: str, text: str, words: str
+    entered: Project, tmp_path: Path, name: str, text: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(text)
-    ran = entered.leakbench("enter", str(tmp_path / name), "--scale", "quick")
-    assert (ran.rc, ran.stdout) == (2, "")
-    assert words in ran.stderr
-    assert ran.stderr.count("\n") == 1
-    assert not entered.path(f"entries/{Path(name).stem}.json").exists() or name == "halve.py"
+    before = entered.path("entries/halve.json").read_bytes()
+    assert main(["enter", str(tmp_path / name), "--scale", "quick", "--root", str(entered.root)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert words in printed.err
+    assert printed.err.count("\n") == 1
+    assert [path.name for path in entered.path("entries").glob("*.json")] == ["halve.json"]
+    assert entered.path("entries/halve.json").read_bytes() == before
 
 
-def test_the_leaderboard_leaves_out_what_is_altered(entered: Project) -> None:
+def test_the_leaderboard_leaves_out_what_is_altered(
+    entered: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = entered.path("entries/halve.json")
     before = path.read_bytes()
     try:
         path.write_bytes(before.replace(b"Send half", b"Send none"))
-        ran = entered.leakbench("enter")
-        assert ran.rc == 2
-        assert ran.stderr.startswith("leakbench enter: ")
+        assert main(["enter", "--root", str(entered.root)]) == 2
+        assert capsys.readouterr().err.startswith("leakbench enter: ")
         assert "halve" not in entered.path("entries/README.md").read_text()
     finally:
         path.write_bytes(before)

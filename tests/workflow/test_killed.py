@@ -67,7 +67,7 @@ def test_a_killed_job_leaves_nothing_that_the_next_run_does_not_clear(copied: Pr
     # The old file stands until a whole new one replaces it.
     assert capture.read_bytes() == whole
     play.write_text(text)
-    ran = copied.shell(copied.logged("capture", "/tiny/"))
+    ran = copied.leakbench(*copied.words("capture", "/tiny/"))
     assert ran.rc == 0, ran.text
     assert copied.leftovers() == []
     assert capture.read_bytes() == whole

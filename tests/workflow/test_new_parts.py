@@ -31,17 +31,14 @@ def composed(copied: Project) -> Project:
     return copied
 
 
-def table(project: Project, **cells: list[str]) -> tuple[pd.DataFrame, list[str]]:
-    """Run an experiment of these cells; return its table and the attacks that ran."""
+def table(project: Project, *cells: dict[str, list[str]]) -> pd.DataFrame:
+    """Run an experiment of these cells and return its table."""
     (product,) = EXPERIMENT["cells"]
-    project.write("experiments/added", EXPERIMENT | {"cells": [product | cells], "metrics": ["mse"]})
+    products = [product | own for own in cells]
+    project.write("experiments/added", EXPERIMENT | {"cells": products, "metrics": ["mse"]})
     ran = project.snakemake("results/quick/tables/added.csv")
     assert ran.rc == 0, ran.text[-3000:]
-    frame = pd.read_csv(project.path("results/quick/tables/added.csv"), keep_default_na=False)
-    started = [
-        line.split()[3] for line in ran.text.splitlines() if line.startswith("Job ") and ": attack " in line
-    ]
-    return frame, started
+    return pd.read_csv(project.path("results/quick/tables/added.csv"), keep_default_na=False)
 
 
 def add(project: Project, kind: str, name: str) -> None:
@@ -50,9 +47,9 @@ def add(project: Project, kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("kind", daily(["objective", "optimiser", "attack"], ["attack"]))
 def test_a_new_part_of_an_attack_runs_alone(kind: str, composed: Project) -> None:
-    table(composed, attack=["matching"])
+    table(composed, {"attack": ["matching"]})
     add(composed, kind, "my-part")
-    frame, _ = table(composed, attack=["matching", "my-part"])
+    frame = table(composed, {"attack": ["matching", "my-part"]})
     assert set(frame["attack"]) == {"matching", "my-part"}
     guesses = "results/quick/guesses/tiny/tiny/tiny/none"
     # A finished attack that does not name the part is not run again.
@@ -62,19 +59,18 @@ def test_a_new_part_of_an_attack_runs_alone(kind: str, composed: Project) -> Non
     assert own < other
 
 
-def test_a_new_defence_is_met_by_plain_and_adaptive_attackers(composed: Project) -> None:
+def test_a_new_defence_is_met_by_all_attackers_and_a_new_victim_is_trained_and_attacked(
+    composed: Project,
+) -> None:
     composed.write("attacks/adaptive", MATCHING | {"adaptive": True})
     add(composed, "defence", "my-part")
-    frame, _ = table(composed, defence=["none", "my-part"], attack=["matching", "adaptive"])
+    add(composed, "victim", "my-victim")
+    defended = {"defence": ["none", "my-part"], "attack": ["matching", "adaptive"]}
+    frame = table(composed, defended, {"victim": ["my-victim"], "attack": ["fidel"]})
     # Without a defence there is nothing to adapt to.
-    cells = {("none", "matching"), ("my-part", "matching"), ("my-part", "adaptive")}
-    assert set(zip(frame["defence"], frame["attack"], strict=True)) == cells
-
-
-def test_a_new_victim_is_trained_and_attacked(composed: Project) -> None:
-    add(composed, "victim", "my-part")
-    frame, _ = table(composed, victim=["my-part"], attack=["fidel"])
-    assert set(frame["victim"]) == {"my-part"}
+    cells = {("tiny", "none", "matching"), ("tiny", "my-part", "matching"), ("tiny", "my-part", "adaptive")}
+    cells |= {("my-victim", "none", "fidel")}
+    assert {*zip(frame["victim"], frame["defence"], frame["attack"], strict=True)} == cells
 
 
 PRIOR = '''"""Brightness: pictures are not black."""

@@ -32,7 +32,7 @@ COMMANDS = [
 ]
 
 
-PARTS = 3
+PARTS = 6
 
 
 @pytest.mark.parametrize("words", COMMANDS)

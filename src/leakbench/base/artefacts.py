@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,14 +30,9 @@ _KEY = "leakbench"
 # holds the facts as a string within JSON, hence the optional backslashes.
 _MADE = re.compile(rb'(?:\n|\\n) \\?"(spec|code)\\?": \\?"([0-9a-f]{64})')
 _DTYPES = {
-    "float32": "F32",
-    "float64": "F64",
-    "float16": "F16",
-    "int64": "I64",
-    "int32": "I32",
-    "uint8": "U8",
+    "float32": "F32", "float64": "F64", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8",
     "bool": "BOOL",
-}
+}  # fmt: skip
 _LARGEST_HEADER = 100_000_000
 # The most axes and the longest axis that NumPy can hold, even in an array without elements.
 _MOST_AXES, _LONGEST_AXIS = 32, 1 << 40
@@ -98,17 +93,14 @@ def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
     return value
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a mapping as JSON, atomically, with the file's own digest."""
     with sealing(path) as temporary:
-        temporary.write_text(to_json(value | {SEAL: UNSEALED}) + "\n", encoding="utf-8")
+        temporary.write_text(to_json({**value, SEAL: UNSEALED}) + "\n", encoding="utf-8")
 
 
 class _Sheet:
-    """A tensor of a file that is being written: assigning to leading indices writes those bytes.
-
-    System calls write them, because a memory map costs a page fault for every 4 KiB.
-    """
+    """A tensor of a file that is being written: assigning to leading indices writes those bytes."""
 
     def __init__(self, file: int, offset: int, shape: tuple[int, ...], dtype: str) -> None:
         self.file, self.offset, self.shape, self.dtype = file, offset, shape, np.dtype(dtype)
@@ -144,27 +136,19 @@ def creating(
     offset = 0
     for name in sorted(layout):
         shape, dtype = layout[name]
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        header[name] = {
-            "dtype": _DTYPES[dtype],
-            "shape": list(shape),
-            "data_offsets": [offset, offset + size],
-        }
-        offset += size
+        places = [offset, offset + math.prod(shape) * np.dtype(dtype).itemsize]
+        header[name] = {"dtype": _DTYPES[dtype], "shape": list(shape), "data_offsets": places}
+        offset = places[1]
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     with (sealing if digested else replacing)(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        file.truncate(8 + len(text) + offset)
+        begin = 8 + len(text)
+        file.truncate(begin + offset)
         file.flush()
         yield {
-            name: _Sheet(
-                file.fileno(),
-                8 + len(text) + header[name]["data_offsets"][0],
-                tuple(layout[name][0]),
-                layout[name][1],
-            )
-            for name in layout
+            name: _Sheet(file.fileno(), begin + header[name]["data_offsets"][0], tuple(shape), dtype)
+            for name, (shape, dtype) in layout.items()
         }
 
 
@@ -184,8 +168,18 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the parsed header of a safetensors file and the offset of its data."""
+class _Header(NamedTuple):
+    """What the header of a safetensors file says; `offset` is where the data begin.
+
+    layout: name → (dtype, shape, first byte, last byte + 1), by the offset.
+    """
+
+    facts: Facts
+    layout: dict[str, tuple[str, tuple[int, ...], int, int]]
+    offset: int
+
+
+def _header(path: Path) -> _Header:
     path = Path(path)
     raise_unless_file(path)
     with path.open("rb") as file:
@@ -228,20 +222,20 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     end = max([0, *(stop for *_, stop in layout.values())])
     if size != 8 + length + end:
         raise Altered(path, f"truncated, {size} bytes of {8 + length + end}")
-    return {"facts": facts, "layout": layout}, 8 + length
+    return _Header(facts, layout, 8 + length)
 
 
 def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
     """Map a safetensors file read-only: (name → memory-mapped array, facts)."""
     path = Path(path)
-    header, offset = _header(path)
+    facts, layout, offset = _header(path)
     # All tensors share one map, since a process may hold some thousand. The map does not know its file.
     with path.open("rb") as file:
         body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return {
         name: np.zeros(shape, dtype) if begin == stop else np.ndarray(shape, dtype, body, offset + begin)
-        for name, (dtype, shape, begin, stop) in header["layout"].items()
-    }, header["facts"]
+        for name, (dtype, shape, begin, stop) in layout.items()
+    }, facts
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
@@ -330,7 +324,7 @@ def told(path: Path) -> tuple[str, str]:
 def read_facts(path: Path) -> Facts:
     """Return the facts of a tensor or table file without reading its data."""
     if Path(path).suffix != ".parquet":
-        return _header(Path(path))[0]["facts"]
+        return _header(Path(path)).facts
     import pyarrow.parquet as pq
 
     with _whole_parquet(path):

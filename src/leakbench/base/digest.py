@@ -1,6 +1,7 @@
 """Digests of what a job depends on, and files that are written only where they would change."""
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from leakbench.base.artefacts import to_json, write_text
 
 
-def digest(spec: dict[str, Any]) -> str:
+def digest(spec: Mapping[str, Any]) -> str:
     """Return the sha256 of a spec, written as JSON in its one canonical form."""
     return hashlib.sha256(to_json(spec).encode()).hexdigest()
 

@@ -52,12 +52,7 @@ class Unfit(UserError):
 
 
 def raise_unless_file(path: Path, what: str = "file", mend: str = "run the rule that writes it") -> None:
-    """Raise UserError if there is no regular file at `path`.
-
-    path: the file; a pipe is refused, because a reader of a pipe waits.
-    what: the kind of file, for the message.
-    mend: what the user can do if nothing is there, for the message.
-    """
+    """Raise UserError if there is no regular file at `path`. A pipe is refused, for a reader would wait."""
     if not os.path.exists(path):
         raise UserError(f"{path}: no such {what} ({mend})")
     if not os.path.isfile(path):
@@ -66,10 +61,7 @@ def raise_unless_file(path: Path, what: str = "file", mend: str = "run the rule 
 
 
 def raise_if_unwritable(problem: Exception, path: Path) -> None:
-    """Raise Unwritable if `problem` is a full disk, missing rights or a limit on the size of files.
-
-    `path` is what was to be written.
-    """
+    """Raise Unwritable if `path` met a full disk, missing rights or a limit on the size of files."""
     number = getattr(problem, "errno", None) or 0
     if number in _UNWRITABLE:
         where = getattr(problem, "filename", None) or path

@@ -3,48 +3,30 @@
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 _ROOMS = {
-    "victim": "victims",
-    "generator": "generators",
-    "defence": "defences",
-    "attack": "attacks",
-    "malicious": "servers",
-    "adaptation": "adaptive",
-    "aggregation": "aggregation",
+    "victim": "victims", "generator": "generators", "defence": "defences", "attack": "attacks",
+    "malicious": "servers", "adaptation": "adaptive", "aggregation": "aggregation",
     "encryption": "encryption",
-}
-
-# Where a room lies in the package, unless it lies at the top.
-_PLACES = {
-    "victims": "networks.victims",
-    "generators": "networks.generators",
-    "tasks": "networks.tasks",
-    "aggregation": "defences.aggregation",
-    "encryption": "defences.encryption",
+}  # fmt: skip
+# Room → where it lies in the package, unless it lies at the top.
+PLACES = {
     "labels": "attacks.label_inference",
-    "adaptive": "attacks.adaptive",
-    "objectives": "attacks.matching.objectives",
-    "unknowns": "attacks.matching.unknowns",
-    "optimisers": "attacks.matching.optimisers",
-    "epochs": "attacks.matching.epochs",
-    "training": "federation.training",
-    "servers": "federation.servers",
-    "detectors": "federation.detectors",
     "drawing": "results.figures",
-}
+    **{room: f"{home}.{room}" for home, rooms in {
+        "networks": "victims generators tasks", "defences": "aggregation encryption", "attacks": "adaptive",
+        "attacks.matching": "objectives unknowns optimisers epochs",
+        "federation": "training servers detectors",
+    }.items() for room in rooms.split()},
+}  # fmt: skip
 
 # The form of a part's name in YAML.
 NAME = "[a-z][a-z0-9]*(-[a-z0-9]+)*"
 # The sections of an attack's YAML that name parts, and their rooms.
 SECTIONS = {
-    "objective": "objectives",
-    "unknowns": "unknowns",
-    "optimiser": "optimisers",
-    "epochs": "epochs",
-}
+    "objective": "objectives", "unknowns": "unknowns", "optimiser": "optimisers", "epochs": "epochs"
+}  # fmt: skip
 # The sections that may name several parts. Each of the others names one.
 SEVERAL = ("objective",)
 # The values of an attack's `labels` for which no rule infers labels.
@@ -58,12 +40,12 @@ def stem(name: str) -> str:
 
 def dotted(room: str, name: str) -> str:
     """Return the module of a part, such as leakbench.attacks.gradient_matching."""
-    return f"leakbench.{_PLACES.get(room, room)}.{stem(name)}"
+    return f"leakbench.{PLACES.get(room, room)}.{stem(name)}"
 
 
 def place(room: str) -> str:
     """Return the folder of a room below the package, such as attacks/labels."""
-    return _PLACES.get(room, room).replace(".", "/")
+    return PLACES.get(room, room).replace(".", "/")
 
 
 def parts_of(spec: Mapping[str, Any]) -> list[str]:
@@ -80,6 +62,8 @@ def parts_of(spec: Mapping[str, Any]) -> list[str]:
 
 def names(room: str) -> list[str]:
     """Return the names of all parts of a room, sorted and spelled like their files (with underscores)."""
+    from pkgutil import iter_modules
+
     folder = Path(__file__).parents[1] / place(room)
     return sorted(found.name for found in iter_modules([str(folder)]) if not found.ispkg)
 

@@ -16,10 +16,7 @@ def log(text: str) -> None:
 
 
 def track(items: Sequence[T], label: str, every: float = 10.0) -> Iterator[tuple[T, bool]]:
-    """Yield (item, due) for each of `items`, and show the progress under the name `label`.
-
-    `due` is true about once every `every` seconds, which is the moment to save or log.
-    """
+    """Yield (item, due) for each of `items`, under a name. `due` is true about once every `every` seconds."""
     console = Console(stderr=True)
     last = time.monotonic()
     if console.is_terminal:

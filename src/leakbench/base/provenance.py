@@ -4,14 +4,14 @@ import platform
 import reprlib
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.artefacts import read_json, write_json
+from leakbench.base.artefacts import Facts, read_json, write_json
 from leakbench.base.code import code_of
 from leakbench.base.digest import digest
 from leakbench.base.errors import Altered
@@ -70,7 +70,7 @@ def _processor(key: str) -> str:
     return ""
 
 
-def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:
+def provenance(spec: Mapping[str, Any], *modules: str, device: str = "cpu") -> Facts:
     """Return the facts that every output carries. None of them changes from run to run on one machine."""
     return {
         "spec": digest(spec),
@@ -81,21 +81,21 @@ def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict
     }
 
 
-def resuming(made: dict[str, Any], out: Path, *inputs: Path | None) -> str:
+def resuming(made: Facts, out: Path, *inputs: Path | None) -> str:
     """Return the name under which a killed job finds what it had done."""
     seen = [whole(path) for path in inputs if path is not None]
     return digest({"made": made, "out": str(out), "seen": seen})[:32]
 
 
 @contextmanager
-def recording(path: Path | None, verb: str) -> Iterator[dict[str, Any]]:
+def recording(path: Path | None, verb: str) -> Iterator[Facts]:
     """Write to `path` what the block cost: wall seconds, and the peak memory of the largest of its processes.
 
     `verb` is named in the record. The record is a file of its own, since results must not change with the
     cost. Yields a dict to which the block may add.
     """
     start = time.perf_counter()
-    record: dict[str, Any] = {"verb": verb}
+    record: Facts = {"verb": verb}
     yield record
     record["seconds"] = round(time.perf_counter() - start, 3)
     own, workers = (

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.base.artefacts import read_tensors, write_tensors
+from leakbench.base.artefacts import Facts, read_tensors, write_tensors
 from leakbench.base.tensors import Tensors
 
 
-def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: dict[str, Any]) -> None:
+def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: Facts) -> None:
     """Write the tensors of each group as <group>/<name>, with the facts."""
     tensors = {
         f"{group}/{name}": value.detach().cpu().numpy()
@@ -21,7 +20,7 @@ def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: dict[str
     write_tensors(path, tensors, facts)
 
 
-def resume(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
+def resume(path: Path) -> tuple[dict[str, Tensors], Facts]:
     """Return the groups that are not empty, and the facts, from a file that `save` wrote."""
     tensors, facts = read_tensors(path)
     groups: dict[str, Tensors] = {}

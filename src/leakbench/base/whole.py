@@ -70,20 +70,14 @@ def sealing(path: Path) -> Iterator[Path]:
     """Yield a temporary path as `replacing` does, and put the file's digest into its place afterwards."""
     with replacing(path) as temporary:
         yield temporary
-        digest = _sealed(temporary, path.suffix)
+        place, _, digest = _digests(temporary, path.suffix)
+        if place >= 0:
+            with temporary.open("r+b") as file:
+                file.seek(place)
+                file.write(digest.encode())
+                file.flush()
+                os.fsync(file.fileno())
     _remember(path, digest)
-
-
-def _sealed(path: Path, suffix: str) -> str:
-    """Put a file's digest into its place in the file, if it has one, and return the digest."""
-    place, _, digest = _digests(path, suffix)
-    if place >= 0:
-        with path.open("r+b") as file:
-            file.seek(place)
-            file.write(digest.encode())
-            file.flush()
-            os.fsync(file.fileno())
-    return digest
 
 
 def beside(path: Path) -> Path:

@@ -22,10 +22,7 @@ FLOAT = "tag:yaml.org,2002:float"
 
 
 class Strict(BaseModel):
-    """Refuse unknown keys, values of another type, and numbers that are NaN or infinite.
-
-    A misspelt key is thus an error instead of a silent default, and neither `true` nor "10" is a number.
-    """
+    """Refuse unknown keys, values of another type, and numbers that are NaN or infinite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 

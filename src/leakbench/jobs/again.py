@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.needs import BACKBONES
 from leakbench.base.numerics import numerics
 from leakbench.catalogue.cell import PICTURED, Cell, capture_of
@@ -43,10 +44,7 @@ def files_behind(asked: Plan, experiment: str, stems: list[str]) -> list[str]:
 def measured(
     root: Path, asked: Plan, experiment: str, stems: list[str], scores: Path, pictures: bool = False
 ) -> Found:
-    """Return the results of cells or studies alone, with the pictures that the experiment shows if asked for.
-
-    The files that `files_behind` names are there. `scores` is an empty folder for the scores of each capture.
-    """
+    """Return the results of cells or studies alone. `scores` is an empty folder for those of captures."""
     table = asked.spec(f"table/{experiment}")
     if asked.studies[experiment]:
         files, costs = ([root / path for path in paths] for paths in _of_studies(asked, stems))
@@ -87,7 +85,7 @@ def _captures(cells: list[str]) -> list[str]:
     return list(dict.fromkeys(map(capture_of, cells)))
 
 
-def _attacks(asked: Plan, capture: str, stems: list[str]) -> dict[str, Any]:
+def _attacks(asked: Plan, capture: str, stems: list[str]) -> Facts:
     """Return the entries of those attacks on a capture that are among cells, in the order of its spec."""
     own = {cell.attack for cell in map(Cell.parse, stems) if cell.capture == capture}
     return {name: e for name, e in asked.spec(f"score/{capture}")["attacks"].items() if name in own}

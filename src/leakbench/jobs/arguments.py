@@ -119,10 +119,7 @@ def _counts(spec: Any, values: Mapping[str, Any]) -> Iterator[tuple[str, str, in
 
 
 def damaged(path: Path) -> bool:
-    """Say whether a file fails the check that belongs to its suffix.
-
-    A suffix without a check gives False. A sound file that was named in place of another is not damaged.
-    """
+    """Say whether a file fails the check of its suffix. A sound file of another kind does not."""
     from leakbench.base.artefacts import read_csv, read_facts, read_json, read_table
     from leakbench.base.whole import whole
 

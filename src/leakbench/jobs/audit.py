@@ -4,6 +4,7 @@ import operator
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ FINDING, UNMEASURED = 1, 3
 _GIGABYTES = {"m": 1 / 1024, "g": 1.0}
 
 
-def _command(target: list[str], given: dict[str, Any], fail_if: list[str]) -> str:
+def _command(target: list[str], given: Mapping[str, Any], fail_if: list[str]) -> str:
     """Return the command with these options on one line; options that are None or False were not given."""
     words = ["leakbench", "audit", *target]
     for name, value in given.items():
@@ -148,7 +149,7 @@ def check(condition: str) -> None:
         )
 
 
-def met(condition: str, audit: dict[str, Any]) -> bool:
+def met(condition: str, audit: Mapping[str, Any]) -> bool:
     """Return whether a condition such as "exposed > 0 at A..D" holds for `Audit.to_dict()`."""
     # The last letter decides: an attacker also has what the attackers before it have, and runs their attacks.
     check(condition)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def _observed(spec: "CaptureSpec", model: nn.Module, defence: Defence) -> Facts:
     """Return the facts of an observation (docs/observation.md); `model` is the one that clients train."""
     federation, plain = spec.federation, spec.plain()
-    hidden = defence.hidden(model)
+    hidden, cheat = defence.hidden(model), spec.malicious
     told = {"shown": sorted(defence.shown(model)), "sent": sorted(defence.sent(model))}
     return {
         "network": {**plain["victim"], "shape": list(spec.dataset.shape), "classes": spec.dataset.classes},
@@ -60,11 +60,7 @@ def _observed(spec: "CaptureSpec", model: nn.Module, defence: Defence) -> Facts:
             "local_set_repeats": federation.local_set == "fixed",
             "candidates_known": federation.candidates is not None,
             "defence": spec.defence.module,
-            **(
-                {"malicious": spec.malicious.module, "letter": spec.malicious.threat}
-                if spec.malicious
-                else {}
-            ),
+            **({"malicious": cheat.module, "letter": cheat.threat} if cheat else {}),
         },
         **({"hidden": hidden | told} if hidden else {}),
     }
@@ -73,35 +69,20 @@ def _observed(spec: "CaptureSpec", model: nn.Module, defence: Defence) -> Facts:
 def _layout(
     model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int, each: Tensors | None = None
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return name → (shape, dtype) of an observation's tensors.
-
-    Of the secret tensors of `model`, which clients train, it has only those that the defence shows.
-    `each` are the tensors [clients, *shape] of which every client was sent its own.
-    """
+    """Return name → (shape, dtype) of an observation; `each` are tensors that every client got its own of."""
     state, secret = model.state_dict(), defence.secret(model)
-    layout = {
-        f"updates/{name}": ((rounds, clients, *value.shape), str(value.dtype).removeprefix("torch."))
-        for name, value in model.named_parameters()
-        if name not in secret or name in defence.sent(model)
-    }
-    layout |= {
-        f"global/{name}": ((sent, *value.shape), str(value.dtype).removeprefix("torch."))
-        for name, value in state.items()
-        if name not in secret
-    }
-    layout |= {
-        f"shown/{name}": ((rounds, clients, *state[name].shape), "float32") for name in defence.shown(model)
-    }
-    layout |= {f"each/{name}": ((sent, *value.shape), "float32") for name, value in (each or {}).items()}
-    layout["origin"] = ((rounds,), "int64")
-    return layout
 
+    def of(value: torch.Tensor, *lead: int, dtype: str = "") -> tuple[tuple[int, ...], str]:
+        return (*lead, *value.shape), dtype or str(value.dtype).removeprefix("torch.")
 
-def _added(sums: Mapping[str, np.ndarray], part: slice, shares: torch.Tensor, update: Tensors) -> None:
-    """Add one client's update to sums [rounds, groups, *shape], weighted by `shares` [groups]."""
-    for name, tensor in update.items():
-        for group, share in enumerate(shares.tolist()):
-            torch.from_numpy(sums[f"updates/{name}"][part, group]).add_(tensor, alpha=share)
+    kept = {*secret} - {*defence.sent(model)}
+    sees = (name for name, _ in model.named_parameters() if name not in kept)
+    layout = {f"updates/{name}": of(state[name], rounds, clients) for name in sees}
+    layout |= {f"global/{name}": of(value, sent) for name, value in state.items() if name not in secret}
+    shown = {name: of(state[name], rounds, clients, dtype="float32") for name in defence.shown(model)}
+    layout |= {f"shown/{name}": value for name, value in shown.items()}
+    layout |= {f"each/{name}": of(value, sent, dtype="float32") for name, value in (each or {}).items()}
+    return layout | {"origin": ((rounds,), "int64")}
 
 
 def _looked_at(
@@ -122,10 +103,7 @@ def _seen_of(values: list[np.ndarray], view: View) -> list[np.ndarray]:
 def _evaluation(
     federation: dict[str, Any], arrays: Mapping[str, np.ndarray], dataset: str
 ) -> tuple[list[float], Moved]:
-    """Return a list, and a function that adds each model's accuracy to it if the federation asks for it.
-
-    Raises Unfit where all available test images are private.
-    """
+    """Return a list, and a function that adds each model's accuracy to it if the federation asks for it."""
     found: list[float] = []
     if not federation["evaluate"]:
         return found, lambda model, weights: None
@@ -141,10 +119,7 @@ def _evaluation(
 
 
 def _sent_out(
-    spec: "CaptureSpec",
-    model: nn.Module,
-    arrays: Mapping[str, np.ndarray],
-    names: tuple[str | int, ...],
+    spec: "CaptureSpec", model: nn.Module, arrays: Mapping[str, np.ndarray], names: tuple[str | int, ...]
 ) -> tuple[Tensors, Written]:
     """Return what the server sends out of a victim, and what else a malicious server did."""
     cheat, written = spec.malicious, Written()
@@ -173,11 +148,7 @@ def _naming(spec: "CaptureSpec") -> Iterator[None]:
 
 
 def _checked(
-    spec: "CaptureSpec",
-    defence: Defence,
-    model: nn.Module,
-    federation: Mapping[str, Any],
-    origins: int,
+    spec: "CaptureSpec", defence: Defence, model: nn.Module, federation: Mapping[str, Any], origins: int
 ) -> tuple[nn.Module, Facts | None]:
     """Return the network that clients train, for its names and shapes, and what the defence certifies."""
     with _naming(spec):
@@ -268,11 +239,13 @@ def capture(
             updates: Mapping[str, Any] = hidden_updates or tensors
 
             def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:
-                if view.shares is not None:
-                    _added(updates, part, view.shares[:, client], update)
-                else:
-                    for name, tensor in update.items():
+                for name, tensor in update.items():
+                    if view.shares is None:
                         updates[f"updates/{name}"][part, client] = tensor.numpy()
+                        continue
+                    # Groups that are seen together see weighted sums.
+                    for group, share in enumerate(view.shares[:, client].tolist()):
+                        torch.from_numpy(updates[f"updates/{name}"][part, group]).add_(tensor, alpha=share)
                 sizes[part, client] = defences.sent_bytes(defence, update).numpy()
 
             def show(part: slice, client: int, values: dict[str, torch.Tensor]) -> None:
@@ -282,20 +255,9 @@ def capture(
             def trained_on(part: slice, client: int, changed: torch.Tensor) -> None:
                 inputs[client][part] = changed.numpy()
 
-            out_models = play(
-                model,
-                origins,
-                images,
-                hidden,
-                federation,
-                defence,
-                stream("capture", *names),
-                sink,
-                moved,
-                show,
-                trained_on,
-                each,
-            )
+            seed = stream("capture", *names)
+            listeners = sink, moved, show, trained_on
+            out_models = play(model, origins, images, hidden, federation, defence, seed, *listeners, each)
             if view.shares is not None:
                 for name, sums in hidden_updates.items():
                     tensors[name][:] = sums
@@ -313,9 +275,9 @@ def capture(
                 tensors["candidates"][:] = arrays[f"{split}/images"][held]
         repeats = (len(epochs), 1)
         images_seen, labels_seen = (_seen_of(values, view) for values in (hidden.images, hidden.labels))
-        secret = {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(images_seen)}
-        secret |= {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(labels_seen)}
-        write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
+        secret = {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(labels_seen)}
+        write_tensors(oracle, secret, made)
+        secret |= {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(images_seen)}
         secret |= {"candidates": held} if len(held) else {}
         if inputs:
             secret |= {f"inputs/{c}": v for c, v in enumerate(_seen_of(inputs, view))}

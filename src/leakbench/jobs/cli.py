@@ -36,10 +36,7 @@ _NO_PLACE = (
 
 
 def _short_of(problem: Exception) -> str:
-    """Describe what the machine, or a limit of its user, refused or has too little of.
-
-    Any other problem gives "".
-    """
+    """Describe what the machine, or a limit of its user, refused or has too little of; "" for all else."""
     try:
         raise_if_unwritable(problem, Path())
     except UserError as told:
@@ -58,10 +55,7 @@ def _short_of(problem: Exception) -> str:
 
 
 def _mended(problem: Altered, root: Path) -> UserError:
-    """Return the error to show for an altered file.
-
-    A damaged file below data/, results/ or scratch/ is set aside first, so that its rule makes it again.
-    """
+    """Return the error to show for an altered file. A result is set aside first, to be made again."""
     from leakbench.base.whole import set_aside
     from leakbench.jobs.arguments import damaged
 
@@ -72,10 +66,7 @@ def _mended(problem: Altered, root: Path) -> UserError:
 
 
 def _line_of(problem: Exception, root: Path) -> str:
-    """Return the line that explains a user's mistake, or what the machine refused.
-
-    Any other problem gives "".
-    """
+    """Return the line that explains a user's mistake, or what the machine refused; "" for all else."""
     if isinstance(problem, UserError):
         return str(_mended(problem, root) if isinstance(problem, Altered) else problem)
     if isinstance(problem, ModuleNotFoundError):
@@ -90,11 +81,7 @@ def _line_of(problem: Exception, root: Path) -> str:
 
 
 def _told(verb: str, root: Path, work: Callable[[], int | None]) -> int:
-    """Do a verb's work and return its exit code.
-
-    The code is that of the work itself, 2 after one line for a user's mistake, or 128 + SIGPIPE if the reader
-    of the output has gone.
-    """
+    """Do a verb's work and return its exit code, 2 after one line for a user's mistake."""
     try:
         code = work() or 0
         sys.stdout.flush()

@@ -64,10 +64,7 @@ def public(name: str) -> Any:
 
 
 def definition(file: Path, name: str) -> Any:
-    """Return the node of the function or the class `name` of a file, without what follows its docstring.
-
-    The rest is not parsed, because the command line reads every verb at each start.
-    """
+    """Return the node of a function or class of a file, whose text is parsed to its docstring alone."""
     text = file.read_text("utf-8")
     found = re.search(rf'^(?:def|class) {name}\b.*?""".*?"""', text, re.MULTILINE | re.DOTALL)
     if not found:
@@ -76,10 +73,7 @@ def definition(file: Path, name: str) -> Any:
 
 
 def arguments(node: ast.FunctionDef) -> dict[str, tuple[str, str, str]]:
-    """Return argument → type, default and meaning; the meaning is what the docstring says behind `name: `.
-
-    Type and default are those of the source, and "" where it gives none.
-    """
+    """Return argument → type, default and meaning, which is what the docstring says behind `name: `."""
     text = ast.get_docstring(node) or ""
     given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     before = len(given) - len(node.args.defaults) - len(node.args.kw_defaults)

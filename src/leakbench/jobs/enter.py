@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from leakbench.base.errors import UserError, raise_unless_file
 from leakbench.base.parts import stem
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import machine, versions
-from leakbench.base.yamls import read_yaml
+from leakbench.base.yamls import read_yaml, yaml_of
 from leakbench.catalogue.load import find, load_kind
 from leakbench.jobs.new import checked_name
 from leakbench.jobs.record import outdated
@@ -82,10 +82,8 @@ def enter(
         raise UserError(f"{file}: is no Python file (name a defence's; --check runs an entry again)")
     name = checked_name(file.stem.replace("_", "-"))
     given = file.with_suffix(".yaml")
-    made = _run(
-        root, name, _text(file), _text(given) if given.exists() else "",
-        _text(attacker) if attacker else "", scale, cores, (str(file), str(given), str(attacker)),
-    )  # fmt: skip
+    texts = _text(file), _text(given) if given.exists() else "", _text(attacker) if attacker else ""
+    made = _run(root, name, texts, scale, cores, (str(file), str(given), str(attacker)))
     agreeing(made, agreed(root), f"{file}: ", "see docs/entering.md")
     path = root / "entries" / f"{name}.json"
     write_json(path, made.model_dump(mode="json"))
@@ -128,20 +126,30 @@ def _files(name: str) -> tuple[str, str, str]:
     )
 
 
-def _run(
-    root: Path, name: str, source: str, settings: str, attacker: str, scale: str, cores: int,
-    given: Sequence[str],
-) -> Entry:  # fmt: skip
-    """Run the agreed cells in a copy of the checkout that has the defence; return the entry.
+def _entry(
+    today: Agreed, name: str, texts: Sequence[str], scale: str, rows: Iterable[dict[str, Any]], **made: Any
+) -> Entry:
+    """Return a defence's entry of `texts`, those of its three files, and of `rows` of the table."""
+    source, settings, attacker = texts
+    return Entry(
+        version=VERSION, name=name, summary=str(yaml_of(settings, name)["summary"]) or name, source=source,
+        settings=settings, attacker=attacker, ensemble=today.digest, scale=scale,
+        lines=lines_of(row for row in rows if row["defence"] in ("none", name)), **made,
+    )  # fmt: skip
 
-    given: what messages call the defence's file, its settings and its attacker.
-    """
+
+def _run(root: Path, name: str, texts: Sequence[str], scale: str, cores: int, given: Sequence[str]) -> Entry:
+    """Run the agreed cells in a copy that has the defence. `given` is what messages call its three files."""
+    source, settings, attacker = texts
     for text, where in ((source, given[0]), (attacker, given[2])):
         if text or where == given[0]:
             _check_source(text, name, where)
-    settings = settings or f"summary: {_summary(source, name)}\ntitle: {name}\n"
-    places = _files(name)
-    files = {place: text for place, text in zip(places, (source, settings, attacker), strict=True) if text}
+    if not settings:
+        # The first paragraph of the file's docstring.
+        words = (ast.get_docstring(ast.parse(source)) or name).partition("\n\n")[0].split()
+        settings = f"summary: {json.dumps(' '.join(words), ensure_ascii=False)}\ntitle: {name}\n"
+    places, texts = _files(name), (source, settings, attacker)
+    files = {place: text for place, text in zip(places, texts, strict=True) if text}
     copy = _copied(root, name, files)
     _snakemake(copy, name, scale, cores, dict(zip(places, given, strict=True)))
     results = copy / "results" / scale
@@ -150,11 +158,8 @@ def _run(
     if all(row["defence"] != name for row in rows):
         reasons = sorted({reason for cell, reason in absent.items() if f"/{name}/" in cell})
         raise UserError(f"{name}: no attack has a number ({'; '.join(reasons) or 'no cell was run'})")
-    entry = Entry(
-        version=VERSION, name=name, summary=str(read_yaml(copy / places[1])["summary"]) or name,
-        source=source, settings=settings, attacker=attacker, ensemble=agreed(root).digest, scale=scale,
-        device=machine(), commit=commit(root), versions=versions(), lines=lines_of(rows), absent=absent,
-    )  # fmt: skip
+    made = {"device": machine(), "commit": commit(root), "versions": versions(), "absent": absent}
+    entry = _entry(agreed(root), name, texts, scale, rows, **made)
     shutil.rmtree(copy)
     return entry
 
@@ -170,15 +175,10 @@ def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
     rows, today = _rows(table), agreed(root)
     for name in sorted({row["defence"] for row in rows} - {"none"}):
         files = [root / place for place in _files(name)]
-        source, settings = map(_text, files[:2])
-        attacker = _text(files[2]) if files[2].is_file() else ""
-        entry = Entry(
-            version=VERSION, name=name, summary=str(read_yaml(files[1])["summary"]), source=source,
-            settings=settings, attacker=attacker, ensemble=today.digest, scale=scale,
-            device=made["device"], commit=made["commit"], versions=made["versions"],
-            lines=lines_of(row for row in rows if row["defence"] in ("none", name)),
-            absent={cell: why for cell, why in made["absent"].items() if f"/{name}/" in cell},
-        )  # fmt: skip
+        texts = *map(_text, files[:2]), _text(files[2]) if files[2].is_file() else ""
+        of_run = {key: made[key] for key in ("device", "commit", "versions")}
+        absent = {cell: why for cell, why in made["absent"].items() if f"/{name}/" in cell}
+        entry = _entry(today, name, texts, scale, rows, absent=absent, **of_run)
         yield agreeing(entry, today, f"{table}: ", f"record {EXPERIMENT} again")
 
 
@@ -219,12 +219,9 @@ def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
     return copy
 
 
-def _paying(scale: dict[str, Any]) -> dict[str, Any]:
-    """Return a scale that leaves out no agreed cell.
-
-    Each cell gets the fewest trials, even where these cost more than the scale pays for a cell of its own.
-    """
-    scale = scale | {"left_out": {}}
+def _paying(scale: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a scale that leaves out no agreed cell: each gets the fewest trials, whatever they cost."""
+    scale = {**scale, "left_out": {}}
     if budget := scale.get("budget"):
         trials, total = budget["trials"], max(budget["total"], MINUTES)
         fewest = min(trials, key=int)
@@ -243,12 +240,6 @@ def _check_source(source: str, name: str, where: str) -> None:
         raise UserError(f"{where}: is no Python file: {problem} (mend the line)") from problem
     if not any(isinstance(node, ast.FunctionDef) and node.name == stem(name) for node in tree.body):
         raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as the defence's file)")
-
-
-def _summary(source: str, name: str) -> str:
-    """Return the first paragraph of a file's docstring, as YAML."""
-    words = ast.get_docstring(ast.parse(source)) or name
-    return json.dumps(" ".join(words.partition("\n\n")[0].split()), ensure_ascii=False)
 
 
 def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:
@@ -273,7 +264,8 @@ def _checked(root: Path, file: Path, cores: int) -> int:
     """Run an entry's defence again; print how many numbers agree, and return 1 where one differs."""
     known = read_entry(file, agreed(root))
     given = [f"{file}: {key}" for key in ("source", "settings", "attacker")]
-    found = _run(root, known.name, known.source, known.settings, known.attacker, known.scale, cores, given)
+    texts = known.source, known.settings, known.attacker
+    found = _run(root, known.name, texts, known.scale, cores, given)
     fresh, before = ({line.place(): line for line in entry.lines} for entry in (found, known))
     words = [NEW] * len(set(fresh) - set(before))
     for place, line in before.items():

@@ -9,11 +9,6 @@ from leakbench.base.provenance import read_spec
 from leakbench.datasets.canonical import file_digest
 
 
-def search_path() -> list[Path]:
-    """Return the folders of LEAKBENCH_DATA, which are separated by colons."""
-    return [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
-
-
 def fetch(spec: Path, out: Path, digest: Path | None, scratch: Path) -> None:
     """Write data/<dataset>.safetensors, or the same file saying why the data set is absent.
 
@@ -22,6 +17,7 @@ def fetch(spec: Path, out: Path, digest: Path | None, scratch: Path) -> None:
     digest: the file that gets the sha256 of what was written, as `sha256sum` writes it.
     scratch: the folder for downloads.
     """
-    datasets.fetch(read_spec(spec), out, search_path(), scratch)
+    search = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
+    datasets.fetch(read_spec(spec), out, search, scratch)
     if digest is not None:
         write_text(digest, f"{file_digest(out)}  {out}\n")

@@ -25,17 +25,9 @@ from leakbench.papers.work import Work, read_papers
 
 
 def figure(
-    notebook: Path,
-    table: Path,
-    exhibit: Path,
-    spec: Path,
-    out: Path,
-    executed: Path,
-    trials: Path,
-    papers: Path,
-    paper: Sequence[Path] | None = None,
-    recorded: Sequence[Path] | None = None,
-) -> None:
+    notebook: Path, table: Path, exhibit: Path, spec: Path, out: Path, executed: Path, trials: Path,
+    papers: Path, paper: Sequence[Path] | None = None, recorded: Sequence[Path] | None = None,
+) -> None:  # fmt: skip
     """Write the figure, or an empty file if there is nothing to draw, and the executed notebook.
 
     Where the file is empty, one printed line says why.
@@ -76,7 +68,10 @@ def figure(
         attacks = shown["parts"].get("attack", [])
         of_attacks = {each["name"]: each["parameters"] for each in attacks}
         _statements(works, lines, facts, kept, of_attacks, card)
-        _print(works, shown, [table.stem, *(each.name for each in others)], marks)
+        # What the works print: numbers and outcomes in our words and unit, and sentences.
+        printed = [printed_marks(works, name) for name in (table.stem, *(each.name for each in others))]
+        printed.append(sentences(works, shown["work"], shown["item"], table.stem))
+        pd.concat(printed).to_csv(marks, index=False)
         lists = {"marks": [marks], "paper": paper, "scorecard": [card]}
         lists |= {"recorded": [each.table for each in (kept, *others) if each]}
         values = {name: str(path.resolve()) for name, path in files.items()}
@@ -84,15 +79,9 @@ def figure(
         # papermill chooses its reader by the suffix, and the temporary file has none.
         copy = ran.with_suffix(".ipynb")
         try:
-            papermill.execute_notebook(
-                str(notebook),
-                str(copy),
-                values | several,
-                engine_name=NAME,
-                kernel_name="python3",
-                progress_bar=False,
-                request_save_on_cell_execute=False,
-            )
+            quiet = {"progress_bar": False, "request_save_on_cell_execute": False}
+            own = {"engine_name": NAME, "kernel_name": "python3"}
+            papermill.execute_notebook(str(notebook), str(copy), values | several, **own, **quiet)
         except PapermillExecutionError as problem:
             what = " ".join(f"{problem.ename}: {problem.evalue}".split())
             raise UserError(
@@ -123,17 +112,10 @@ def _without_picture(out: Path, facts: Facts) -> str:
 
 
 def _statements(
-    works: Sequence[Work],
-    lines: Lines,
-    facts: Facts,
-    kept: Kept | None,
-    attacks: Mapping[str, Any],
+    works: Sequence[Work], lines: Lines, facts: Facts, kept: Kept | None, attacks: Mapping[str, Any],
     card: Path,
-) -> None:
-    """Write the experiment's own verdicts.
-
-    Its own verdicts are those that rest on it alone, and on the recorded run that is drawn in its place.
-    """
+) -> None:  # fmt: skip
+    """Write the verdicts that rest on this experiment alone, and on the record that is drawn in its place."""
     name = lines.name
     run = Evidence(
         scale=facts["scale"],
@@ -149,20 +131,10 @@ def _statements(
     write_text(card, to_csv(judged))
 
 
-def _print(works: Sequence[Work], shown: Mapping[str, Any], experiments: Sequence[str], marks: Path) -> None:
-    """Write what the works print: numbers and outcomes in our words and unit, and sentences."""
-    printed = [printed_marks(works, each) for each in experiments]
-    printed.append(sentences(works, shown["work"], shown["item"], experiments[0]))
-    pd.concat(printed).to_csv(marks, index=False)
-
-
 def fullest(
     table: pd.DataFrame, facts: Facts, recorded: Sequence[Kept], shown: Mapping[str, Any]
 ) -> Kept | None:
-    """Return the recorded run that is drawn in place of the table, or None where the table is drawn.
-
-    shown: the spec of the figure. A record without pictures serves where no drawing has pictures.
-    """
+    """Return the recorded run that is drawn in place of the table, or None where the table is drawn."""
     drawn = (import_module(dotted("drawing", each["drawing"])) for each in shown["figure"] or ())
     pictured = bool(facts["panels"]) and any(getattr(drawing, "PICTURES", False) for drawing in drawn)
     return fuller(table.fillna({"baseline": ""}), recorded, facts["scale"], pictured)

@@ -131,26 +131,19 @@ def _shown(name: str, experiment: Experiment) -> dict[str, set[str]]:
 def texts(root: Path) -> dict[str, str]:
     """Return the text of each file that is made of models and docstrings, by its path below the checkout."""
     schemas = {f"config/schemas/{kind}.json": _json(_editor_schema(model)) for kind, model in KINDS.items()}
-    return {"config/README.md": _readme(root), "docs/api.md": api(), **schemas, **_citations(root)}
-
-
-def _citations(root: Path) -> dict[str, str]:
-    """Return the texts whose citations are made from the bibliography and whose other words are kept."""
-    works = bibliography(root / "config")
-    make = {"README.md": cited, "CITATION.cff": citation}
-    return {name: each((root / name).read_text(encoding="utf-8"), works) for name, each in make.items()}
+    # Texts whose citations are made from the bibliography and whose other words are kept.
+    works, make = bibliography(root / "config"), {"README.md": cited, "CITATION.cff": citation}
+    citing = {name: each((root / name).read_text(encoding="utf-8"), works) for name, each in make.items()}
+    return {"config/README.md": _readme(root), "docs/api.md": api(), **schemas, **citing}
 
 
 def _readme(root: Path) -> str:
     kinds = (_of_kind(kind, model) for kind, model in KINDS.items())
     rooms = (_of_room(root, room) for room in (*PARTS, *SECTIONS.values(), "labels", *RULES, "drawing"))
-    introduction = INTRODUCTION % {"mapping": _json({"yaml.schemas": _mapping()}).strip()}
+    # Schema file → the YAML files that it is for, both below the checkout.
+    mapping = {f"config/schemas/{kind}.json": _files(kind) for kind in KINDS}
+    introduction = INTRODUCTION % {"mapping": _json({"yaml.schemas": mapping}).strip()}
     return "\n".join([introduction, *kinds, PARTS_INTRODUCTION, *rooms])
-
-
-def _mapping() -> dict[str, str]:
-    """Return schema file → the YAML files that it is for, both below the checkout."""
-    return {f"config/schemas/{kind}.json": _files(kind) for kind in KINDS}
 
 
 def _files(kind: str) -> str:
@@ -191,15 +184,11 @@ def _of_kind(kind: str, model: type[BaseModel]) -> str:
 
 
 def _of_room(root: Path, room: str) -> str:
-    return "\n".join([f"### Parts of {room}\n", *(_of_part(room, module) for module in _modules(root, room))])
-
-
-def _modules(root: Path, room: str) -> list[str]:
-    """Return the parts of a room: those that the catalogue names, or every one in a rule's room."""
-    if room in KINDS:
-        entries = load_kind(root / "config", room).values()
-        return sorted({entry.module for entry in entries if isinstance(entry, Part)})
-    return part_names(room)
+    """Describe the parts of a room: those that the catalogue names, or every one in a rule's room."""
+    entries = load_kind(root / "config", room).values() if room in KINDS else ()
+    named = {entry.module for entry in entries if isinstance(entry, Part)}
+    modules = sorted(named) if room in KINDS else part_names(room)
+    return "\n".join([f"### Parts of {room}\n", *(_of_part(room, module) for module in modules)])
 
 
 def _of_part(room: str, module: str) -> str:

@@ -60,11 +60,7 @@ def new(root: Path, kind: str, name: str) -> None:
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a part.
-
-    Raises UserError where it is too long or has characters that such names do not have, where no function of
-    Python can have it, and where experiments mean something else by it.
-    """
+    """Return the name of a part. Raises UserError for one that YAML or Python could not hold."""
     if not all(re.fullmatch(form, name) for form in (NAME, yamls.NAME)):
         raise UserError(
             f"'{name}' is no name of a part (use small letters, digits and single hyphens, at most 100, and "

@@ -18,19 +18,9 @@ from leakbench.jobs.docstrings import arguments, definition, table
 
 # The verbs that people call, and those that the rules of the workflow call.
 CALLED = (
-    "audit",
-    "enter",
-    "new",
-    "plan",
-    "verify",
-    "compare",
-    "check",
-    "record",
-    "recheck",
-    "renew",
-    "campaign",
+    "audit", "enter", "new", "plan", "verify", "compare", "check", "record", "recheck", "renew", "campaign",
     "manual",
-)
+)  # fmt: skip
 JOBS = ("fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard", "report")
 # The arguments that stand without a name before them.
 _WORDS = {"target", "returned", "file", "kind", "name", "old", "new", "experiment"}

@@ -2,10 +2,10 @@
 
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -35,7 +35,6 @@ from leakbench.papers.reference import FEWEST, read_record, recorded
 from leakbench.papers.verdicts.tolerances import tolerance_of
 from leakbench.results.tables.found import Found
 
-Spec = dict[str, Any]
 # What was found of each record, one line each, below reference/.
 RESULT = "rechecked.csv"
 # How many trials show that a metric which is 0 or 1 has not changed by half a tolerance. If all agree, 54 of
@@ -108,6 +107,16 @@ def recheck(
         )
 
 
+class _Difference(NamedTuple):
+    """The mean paired difference of trials, its interval, the number of trials, and what is tolerated."""
+
+    difference: float
+    low: float
+    high: float
+    n: int
+    bound: float
+
+
 def _meant(
     root: Path, scale: str, only: Sequence[str] | None, equivalent: bool
 ) -> Iterator[tuple[Path, Plan]]:
@@ -131,10 +140,7 @@ def _meant(
 
 
 def _sampled(asked: Plan, experiment: str, rng: random.Random) -> list[str]:
-    """Return one condition of an experiment: the cells of one capture, or a study.
-
-    A line of a table sums up all seeds of a condition, so these are sampled together.
-    """
+    """Return one condition of an experiment: the cells of one capture, or a study, with all their seeds."""
     spec = asked.spec(f"table/{experiment}")
     everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
     everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}
@@ -196,7 +202,7 @@ def _trials(table: Path) -> pd.DataFrame:
     return rows[rows["baseline"] == ""]
 
 
-def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
+def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, _Difference]:
     """Return attack and metric → the paired difference of today's trials, and half the metric's tolerance."""
     key = [name for name in found if name in kept and name not in ("line", "cluster", "value", "failed")]
     both = found[found["baseline"] == ""].merge(kept, on=key, suffixes=("", "_kept"))
@@ -209,28 +215,29 @@ def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
         fate = dict(enumerate(zip(*(rows[name] for name in (*CELL, "cluster")), strict=True)))
         difference, low, high, n = paired(now, then, fate)
         bound = tolerance_of(str(metric), float(rows["value_kept"].mean()))[0] / 2
-        found_of = {"difference": difference, "low": low, "high": high, "n": n, "bound": bound}
-        differences[f"{attack}, {metric}"] = found_of
+        differences[f"{attack}, {metric}"] = _Difference(difference, low, high, n, bound)
     return differences
 
 
-def _keep(root: Path, table: Path, sampled: str, differences: dict[str, Spec], now: dict[str, int]) -> bool:
+def _keep(
+    root: Path, table: Path, sampled: str, differences: dict[str, _Difference], now: dict[str, int]
+) -> bool:
     """Write into a record that today's numerics give the same, and return True; where not, print why."""
     for name, each in differences.items():
-        within = -each["bound"] <= each["low"] and each["high"] <= each["bound"]
+        within = -each.bound <= each.low and each.high <= each.bound
         # A record of fewer trials would be refused by its reader.
-        if each["n"] < FEWEST or not within:
+        if each.n < FEWEST or not within:
             print(
-                f"{table.stem}: not equivalent in {sampled}: {name} differs by {each['difference']:.3g} "
-                f"({each['low']:.3g} to {each['high']:.3g}, n = {each['n']}; "
-                f"within {each['bound']:.3g} is asked)"
+                f"{table.stem}: not equivalent in {sampled}: {name} differs by {each.difference:.3g} "
+                f"({each.low:.3g} to {each.high:.3g}, n = {each.n}; within {each.bound:.3g} is asked)"
             )
             return False
     if not differences:
         print(f"{table.stem}: not equivalent, no trial of {sampled} is recorded")
         return False
     made = read_record(table)
-    shows = {"numerics": now, "sampled": sampled, "differences": differences, "device": machine()}
+    told = {name: each._asdict() for name, each in differences.items()}
+    shows = {"numerics": now, "sampled": sampled, "differences": told, "device": machine()}
     made.setdefault("equivalent", []).append(
         shows | {"commit": commit(root), "date": date.today().isoformat()}
     )
@@ -239,7 +246,7 @@ def _keep(root: Path, table: Path, sampled: str, differences: dict[str, Spec], n
     return True
 
 
-def _note(root: Path, line: Spec) -> None:
+def _note(root: Path, line: Mapping[str, Any]) -> None:
     """Write the outcome of one record into the file of all outcomes, in place of an earlier one."""
     path = root / "reference" / RESULT
     rows = (

@@ -7,7 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, write_json, write_tensors
+from leakbench.base.artefacts import (
+    Facts,
+    open_tensors,
+    read_csv,
+    read_facts,
+    read_table,
+    write_json,
+    write_tensors,
+)
 from leakbench.base.digest import digest
 from leakbench.base.errors import UserError
 from leakbench.base.numerics import changed, numerics
@@ -124,7 +132,7 @@ def _take_away(kept: Path, experiment: str) -> None:
         (kept / f"{experiment}{suffix}").unlink(missing_ok=True)
 
 
-def _summed_up(results: Path, asked: Plan, experiment: str) -> list[dict[str, Any]]:
+def _summed_up(results: Path, asked: Plan, experiment: str) -> list[Facts]:
     """Return the facts of the guesses, scores and studies behind a table, except absent ones."""
     cells = asked.experiments[experiment]
     captures = {cell.capture for cell in cells}
@@ -156,10 +164,7 @@ def specs_digest(asked: Plan, experiment: str) -> str:
 
 
 def numerics_of(asked: Plan, experiment: str, absent: Collection[str] = ()) -> dict[str, int]:
-    """Return name → numerics version, where it is above 1, of the files from which a table follows.
-
-    Nothing follows from the attacks of cells that are `absent`, because these gave no number.
-    """
+    """Return name → numerics version above 1 of the files behind a table, but for `absent` cells."""
     names = asked.needed(experiment) - {f"attack/{cell}" for cell in absent}
     measured = asked.definitions[experiment].metrics or []
     return numerics({*modules_of(asked, names), *(declared_metrics()[name].module for name in measured)})
@@ -171,7 +176,7 @@ def modules_of(asked: Plan, names: Iterable[str]) -> set[str]:
     return {*(f"leakbench.jobs.{verb}" for verb in VERBS), *parts}
 
 
-def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str:
+def outdated(root: Path, run: str, experiment: str, made: Mapping[str, Any]) -> str:
     """Return in words what has changed since a table was recorded, or "" where the record is valid.
 
     A record is valid while its specs and the numerics of the parts that it follows from are today's. Other

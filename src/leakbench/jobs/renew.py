@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import (
+    Facts,
     open_tensors,
     read_csv,
     read_table,
@@ -101,7 +102,7 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
     write_json(table.with_suffix(".json"), made | {"files": kept_digests(table)})
 
 
-def _cells(asked: Plan, experiment: str, made: dict[str, Any]) -> list[str]:
+def _cells(asked: Plan, experiment: str, made: Facts) -> list[str]:
     """Return the path stems of the cells or studies to measure again, none if these alone are not enough.
 
     They are not if the record's settings are others too, if one of its metrics follows from the changed
@@ -178,7 +179,7 @@ def _order(lines: pd.DataFrame) -> np.ndarray:
     return np.asarray(keys.reset_index(drop=True).sort_values(list(map(str, keys)), kind="stable").index)
 
 
-def _exhibit(table: Path, made: dict[str, Any], found: Found) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def _exhibit(table: Path, made: Facts, found: Found) -> tuple[dict[str, np.ndarray], Facts] | None:
     """Return the tensors and facts of a recorded exhibit with the new panels, None where there is none."""
     if EXHIBIT not in made["files"]:
         return None

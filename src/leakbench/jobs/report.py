@@ -1,14 +1,14 @@
 """report: write the one page of a run."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from leakbench.base.artefacts import read_csv, read_facts, read_tensors, write_listed
+from leakbench.base.artefacts import Facts, read_csv, read_facts, read_tensors, write_listed
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
 from leakbench.base.provenance import read_spec
@@ -24,19 +24,10 @@ from leakbench.results.report.source import commits
 
 
 def report(
-    scorecard: Path,
-    seeds: Path,
-    verified: Path,
-    tables: list[Path],
-    exhibits: list[Path],
-    figures: list[Path],
-    specs: list[Path],
-    papers: Path,
-    catalogue: Path,
-    out: Path,
-    recorded: Sequence[Path] | None = None,
-    root: Path = Path(),
-) -> None:
+    scorecard: Path, seeds: Path, verified: Path, tables: list[Path], exhibits: list[Path],
+    figures: list[Path], specs: list[Path], papers: Path, catalogue: Path, out: Path,
+    recorded: Sequence[Path] | None = None, root: Path = Path(),
+) -> None:  # fmt: skip
     """Write report.html: the scorecard, what other seeds give, what `verify` found, and every experiment.
 
     An experiment has its table, threat models and figure. An experiment that this scale leaves out and that
@@ -84,23 +75,16 @@ def report(
         everywhere, threats = [*everywhere, every], threats | knows
         if every["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
             maps += best_known(every, knows, shown["parts"])
-        sections.append(
-            Section(
-                name=table.stem,
-                work=shown["work"],
-                item=shown["item"],
-                title=shown["title"],
-                shows=shown["shows"],
-                found=_found(papers, table.stem),
-                figure=figure.read_bytes(),
-                table=costs[table.stem],
-                knows=longest.record.get("knows", {}) if longest else facts["knows"],
-                absent=facts["absent_cells"],
-                **(_of_record(longest, out.parent) if longest else _of_run(table.stem, scale, made)),
-            )
-        )
-    unmade = [spec for spec in specs if spec.stem not in costs]
-    sections += _left_out(unmade, read_spec(catalogue)["left_out"], made, papers)
+        own = _of_record(longest, out.parent) if longest else _of_run(table.stem, scale, made)
+        own |= {"table": costs[table.stem], "figure": figure.read_bytes(), "absent": facts["absent_cells"]}
+        own["knows"] = longest.record.get("knows", {}) if longest else facts["knows"]
+        sections.append(_section(table.stem, shown, papers, own))
+    left_out = read_spec(catalogue)["left_out"]
+    for spec in (spec for spec in specs if spec.stem not in costs):
+        # It has a line with its reasons, without figure or table.
+        own = _of_run(spec.stem, scale, made) | {"table_file": "", "trials_file": "", "figure": b""}
+        own |= {"table": pd.DataFrame(), "knows": {}, "absent": left_out[spec.stem], "made": False}
+        sections.append(_section(spec.stem, read_spec(spec), papers, own))
     rows = read_csv(scorecard, keep_default_na=False)
     said = {path.parent.name: read_yaml(path) for path in sorted(papers.glob("*/paper.yaml"))}
     works = {name: str(paper["title"]) for name, paper in said.items()}
@@ -119,7 +103,7 @@ def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:
     return {(scale, cell): pair for scale, path in files for cell, pair in read_tensors(path)[0].items()}
 
 
-def _of_run(name: str, scale: str, made: str) -> dict[str, Any]:
+def _of_run(name: str, scale: str, made: str) -> Facts:
     """Return where the figure and table of an experiment of this run, made at a commit, are from."""
     setting = "" if scale == "quick" else f" --config scale={scale}"
     return {
@@ -131,7 +115,7 @@ def _of_run(name: str, scale: str, made: str) -> dict[str, Any]:
     }
 
 
-def _of_record(kept: Kept, folder: Path) -> dict[str, Any]:
+def _of_record(kept: Kept, folder: Path) -> Facts:
     """Return where figure and table are from for a recorded run, with links from the report's folder."""
     trials = kept.beside(".parquet")
     return {
@@ -144,28 +128,8 @@ def _of_record(kept: Kept, folder: Path) -> dict[str, Any]:
     }
 
 
-def _found(papers: Path, name: str) -> str:
-    """Return what an experiment showed, as its work's folder tells it, or an empty text."""
-    return "".join(path.read_text(encoding="utf-8") for path in papers.glob(f"*/found/{name}.md"))
-
-
-def _left_out(
-    specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]], made: str, papers: Path
-) -> Iterator[Section]:
-    """Yield a section without figure or table for each experiment that was left out, with the reasons."""
-    for spec in specs:
-        shown = read_spec(spec)
-        yield Section(
-            name=spec.stem,
-            work=shown["work"],
-            item=shown["item"],
-            title=shown["title"],
-            shows=shown["shows"],
-            found=_found(papers, spec.stem),
-            figure=b"",
-            table=pd.DataFrame(),
-            knows={},
-            absent=reasons[spec.stem],
-            made=False,
-            **_of_run(spec.stem, shown["scale"], made) | {"table_file": "", "trials_file": ""},
-        )
+def _section(name: str, shown: Mapping[str, Any], papers: Path, own: Mapping[str, Any]) -> Section:
+    """Return an experiment's section: what its figure's spec and its work's folder say, and its `own`."""
+    found = "".join(path.read_text(encoding="utf-8") for path in papers.glob(f"*/found/{name}.md"))
+    about = {key: shown[key] for key in ("work", "item", "title", "shows")}
+    return Section(name=name, found=found, **about, **own)

@@ -86,10 +86,7 @@ def score(
 def _drawn(
     spec: Any, secret: Mapping[str, np.ndarray], facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> bool:
-    """Return whether a truth holds the samples that the spec of its capture draws.
-
-    A defence may have some clients seen together, or one of them not at all. Their order stays.
-    """
+    """Return whether a truth holds the samples that its spec draws; clients may be seen together."""
     federation = spec.plain()["federation"]
     labels = np.array(arrays[f"{federation['private']['split']}/labels"])
     names = (spec.dataset.name, spec.federation_name, spec.seed, spec.salt)

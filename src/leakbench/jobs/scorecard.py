@@ -130,12 +130,7 @@ def _named(device: str) -> str:
 
 
 def _without_other_devices(run: Evidence, records: Sequence[Kept]) -> Evidence:
-    """Return the evidence of a run without the experiments that a record has from another device.
-
-    run: the evidence of the run. One printed line names the experiments that are left out.
-    records: the recorded experiments. Only those of the run's scale and seeds count. A record names
-    its GPUs first.
-    """
+    """Return the evidence of a run without what a record of its scale and seeds has from another device."""
     elsewhere = {
         kept.name: kept.record["device"]
         for kept in records

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from leakbench.base.processes.workers import one_thread
 from leakbench.catalogue.costs import STEP, STEPPED, Work
 
 TURNS = 7
@@ -31,9 +32,7 @@ def measured() -> Work:
     through one of ResNet20-4, a product of matrices, and a step of SGD on a network whose operations take no
     time compared to the calls.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         images, filters = torch.rand(64, 12, 16, 16), torch.rand(12, 12, 5, 5)
         for each in (images, filters):
             each.requires_grad_()
@@ -65,5 +64,3 @@ def measured() -> Work:
             / 1e6
             / _seconds(lambda: functional.conv2d(pictures, wide, padding=1).sum().backward(), 10),
         )
-    finally:
-        torch.set_num_threads(threads)

@@ -24,17 +24,11 @@ def _files(cells: Sequence[Cell], *given: Sequence[Path]) -> list[Files]:
 
 
 def table(
-    scores: list[Path],
-    spec: "TableSpec",
-    out: Path,
-    exhibit: Path,
-    trials: Path,
-    costs: Sequence[Path] | None = None,
-    guesses: Sequence[Path] | None = None,
-    truths: Sequence[Path] | None = None,
-    victims: Sequence[Path] | None = None,
+    scores: list[Path], spec: "TableSpec", out: Path, exhibit: Path, trials: Path,
+    costs: Sequence[Path] | None = None, guesses: Sequence[Path] | None = None,
+    truths: Sequence[Path] | None = None, victims: Sequence[Path] | None = None,
     data: Sequence[Path] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Write tables/<experiment>.csv, trials/<experiment>.parquet and exhibits/<experiment>.safetensors.
 
     The files that pictures are taken from are given where the experiment shows any. Each file is given once,

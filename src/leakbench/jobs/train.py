@@ -46,10 +46,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 @torch.no_grad()
 def mean_loss(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the mean cross-entropy of each next token, whose exponential is the perplexity.
-
-    The arguments are those of `accuracy`.
-    """
+    """Return the mean cross-entropy of each next token; see `accuracy` for the arguments."""
     pairs = zip(images.split(1000), labels.split(1000), strict=True)
     return sum(float(cross_entropy(model(x), y, reduction="sum")) for x, y in pairs) / labels.numel()
 
@@ -69,16 +66,9 @@ def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path)
     if training:
         seen = slice(training["images"])
         with thawed(model):
-            states = fit(
-                model,
-                to_images(arrays["train/images"][seen]),
-                torch.from_numpy(arrays["train/labels"][seen].copy()),
-                cross_entropy,
-                training,
-                stream("train", image.name, spec.seed),
-                scratch,
-                "train",
-            )
+            images, seed = to_images(arrays["train/images"][seen]), stream("train", image.name, spec.seed)
+            labels = torch.from_numpy(arrays["train/labels"][seen].copy())
+            states = fit(model, images, labels, cross_entropy, training, seed, scratch, "train")
     measured, losses = {}, {}
     # An untrained network guesses, and to measure that on ten thousand images can take longer than all
     # attacks on it.
@@ -89,13 +79,10 @@ def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path)
             measured[str(epoch)] = accuracy(model.eval(), test, test_labels)
             if test_labels.dim() == 2:
                 losses[str(epoch)] = mean_loss(model, test, test_labels)
-    facts = {
-        "network": {"module": entry.module, "parameters": entry.parameters, **plain["dataset"]},
-        "checkpoints": sorted(states),
-        "training": training,
-        "test_accuracy": measured,
-        "layers": describe(model),
-    } | ({"test_loss": losses} if losses else {})
+    network = {"module": entry.module, "parameters": entry.parameters, **plain["dataset"]}
+    facts = {"network": network, "checkpoints": sorted(states), "training": training}
+    facts |= {"test_accuracy": measured, "layers": describe(model)}
+    facts |= {"test_loss": losses} if losses else {}
     tensors = {
         f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()
     }
@@ -126,7 +113,12 @@ def train_generator(
     measured: dict[str, float] = {}
     if entry.weights:
         network = built(*inputs)
-        load_weights(network, {name: torch.from_numpy(v.copy()) for name, v in arrays.items()}, data)
+        try:
+            network.load_state_dict({name: torch.from_numpy(v.copy()) for name, v in arrays.items()})
+        except RuntimeError as problem:
+            what = " ".join(str(problem).split())[:200]
+            mend = "fetch the right ones"
+            raise UserError(f"{data}: not this generator's weights: {what} ({mend})") from problem
     elif entry.reads == "nothing":
         network = built(*inputs)
         network.keep(*_auxiliary(entry, arrays)[:2])
@@ -151,19 +143,11 @@ def train_generator(
             pairs = zip(read[count:].split(250), aim[count:].split(250), strict=True)
             held = sum(errors(x, y).sum().item() for x, y in pairs)
         measured["validation_mse"] = held / max(1, images[count:].numel())
-    facts = {
-        "module": entry.module,
-        "parameters": entry.parameters,
-        "features": list(inputs),
-        "auxiliary": plain["generator"]["auxiliary"],
-        "training": training,
-        "layers": describe(network),
-    } | measured
-    write_tensors(
-        out,
-        {name: value.numpy() for name, value in network.state_dict().items()},
-        facts | provenance(plain, "leakbench.jobs.train"),
-    )
+    facts: Facts = {"module": entry.module, "parameters": entry.parameters, "features": list(inputs)}
+    facts |= {"auxiliary": plain["generator"]["auxiliary"], "training": training}
+    facts |= {"layers": describe(network)} | measured
+    tensors = {name: value.numpy() for name, value in network.state_dict().items()}
+    write_tensors(out, tensors, facts | provenance(plain, "leakbench.jobs.train"))
     return facts
 
 
@@ -198,17 +182,6 @@ def _refuse_private(auxiliary: "specs.OwnImages", data: Path, private: Path) -> 
         )
 
 
-def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    """Load published weights from `path`. Raises UserError if they are those of another network."""
-    try:
-        network.load_state_dict(state)
-    except RuntimeError as problem:
-        what = " ".join(str(problem).split())
-        raise UserError(
-            f"{path}: not this generator's weights: {what[:200]} (fetch the right ones)"
-        ) from problem
-
-
 def _lacking(spec: "specs.TrainSpec", data: Path, further: Sequence[Path]) -> str | None:
     """Return why the data sets of a job lack the images that it trains on, or tests a study on, or None."""
     if spec.kind == "study":
@@ -223,10 +196,7 @@ def _lacking(spec: "specs.TrainSpec", data: Path, further: Sequence[Path]) -> st
 def train_study(
     spec: "specs.StudySpec", data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
 ) -> float:
-    """Train and measure as a regime says; write a row per round, client, key and test set.
-
-    Returns the seconds of a round.
-    """
+    """Train and measure as a regime says; write the rows, and return the seconds of a round."""
     # The module is found by its name, so that no victim depends on how studies train.
     plain = spec.plain()
     made = provenance(plain, "leakbench.jobs.train", device=device)
@@ -238,15 +208,9 @@ def train_study(
 
 
 def train(
-    spec: "specs.TrainSpec",
-    data: Path,
-    out: Path,
-    victim: Path | None,
-    record: Path | None,
-    scratch: Path,
-    device: str = "cpu",
-    further: Sequence[Path] | None = None,
-) -> None:
+    spec: "specs.TrainSpec", data: Path, out: Path, victim: Path | None, record: Path | None, scratch: Path,
+    device: str = "cpu", further: Sequence[Path] | None = None,
+) -> None:  # fmt: skip
     """Run the job that `spec` describes.
 
     spec: the spec of the job.

@@ -3,13 +3,13 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from leakbench.base.artefacts import read_csv, read_json, to_json, write_json, write_listed, write_text
+from leakbench.base.artefacts import Facts, read_csv, read_json, to_json, write_json, write_listed, write_text
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine, versions
 from leakbench.base.yamls import validated
@@ -31,14 +31,7 @@ IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "d
 
 
 class _Tree(BaseModel):
-    """What made a recorded tree, beside its numbers.
-
-    device: what the tree ran on, in words.
-    versions: library → version.
-    tables: table → digest of its text.
-    files: suffix → digest of the file of the numbers.
-    twice: how many tables there are, and how many of them a second run gave identically.
-    """
+    """What made a recorded tree: of each table a digest, and how many of them a second run gave too."""
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
@@ -49,7 +42,7 @@ class _Tree(BaseModel):
     twice: dict[str, int] = {}
 
 
-def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, Facts]:
     """Return the numbers of a recorded tree and what made them."""
     facts = read_json(made, f"{csv.name}'s record", _AGAIN)
     validated(_Tree, facts, f"{made}: ", "reference/README.md")
@@ -105,14 +98,11 @@ def _place(path: Path, scale: str) -> tuple[Path, Path]:
 
 
 def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
-    """Keep the numbers of a finished tree, and what made them, in reference/<scale>.csv and .json.
-
-    `twin` is a checkout with the results of a second run, whose tables are compared byte by byte.
-    """
+    """Keep the numbers of a finished tree. `twin` is a checkout with a second run's results."""
     tables = _tables(root, scale)
     again = {} if twin is None else {path.stem: table_digest(path) for path in _tables(twin, scale)}
     digests = {path.stem: table_digest(path) for path in tables}
-    facts: dict[str, Any] = {"device": device, "versions": versions(), "tables": digests}
+    facts: Facts = {"device": device, "versions": versions(), "tables": digests}
     if again:
         facts["twice"] = {
             "tables": len(digests),
@@ -171,14 +161,9 @@ def summary_of(out: Path) -> Path:
 
 
 def verify(
-    root: Path,
-    scale: str = "quick",
-    tables: Sequence[Path] | None = None,
-    out: Path | None = None,
-    record: str | None = None,
-    twin: Path | None = None,
-    seed: int | None = None,
-) -> None:
+    root: Path, scale: str = "quick", tables: Sequence[Path] | None = None, out: Path | None = None,
+    record: str | None = None, twin: Path | None = None, seed: int | None = None,
+) -> None:  # fmt: skip
     """Compare tables with what is recorded of them; print a summary and write every number to `out`.
 
     Recorded numbers are of the seeds that the experiments name, so a run with raised seeds is compared with
@@ -210,7 +195,7 @@ def verify(
     csv, made = _place(root, scale)
     tables = tables or _tables(root, run_name(scale, seed))
     known = pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
     if (csv.exists() or made.exists()) and seed is None:
         known, facts = _recorded(csv, made)
     rows = compared(numbers(tables), known)
@@ -218,7 +203,7 @@ def verify(
     counts = {
         name: int((rows["status"] == name).sum()) for name in (IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW)
     }
-    summary: dict[str, Any] = {
+    summary: Facts = {
         "scale": scale,
         "numbers": counts,
         "tables": len(tables),

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -82,15 +82,10 @@ def serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> NoR
 
 
 def _work(
-    order: dict[str, Any],
-    files: Sequence[int],
-    run: Callable[[Sequence[str]], int],
+    order: Mapping[str, Any], files: Sequence[int], run: Callable[[Sequence[str]], int],
     answer: Callable[[int], object] = bool,
-) -> NoReturn:
-    """Take on the caller's folder, environment and streams, run the job and end with its exit code.
-
-    `answer` gets the exit code before the process ends.
-    """
+) -> NoReturn:  # fmt: skip
+    """Take on the caller's folder, environment and streams, run the job, and end with its exit code."""
     for target, file in enumerate(files):
         os.dup2(file, target)
         os.close(file)

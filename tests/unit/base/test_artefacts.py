@@ -55,7 +55,7 @@ def entry(**changes: Any) -> bytes:
         st.text(max_size=5), st.one_of(st.none(), st.integers(), st.text(max_size=5)), max_size=3
     ),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_tensors_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, array: np.ndarray, facts: dict
 ) -> None:
@@ -229,7 +229,7 @@ MUTATIONS = (
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
     st.one_of(st.none(), st.none(), st.integers(0, 10_000)),
 )
-FUZZ = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @given(*MUTATIONS)
@@ -248,7 +248,7 @@ def test_mutated_tensors_are_read_or_refused(
 
 
 @given(*MUTATIONS)
-@settings(FUZZ, max_examples=200)
+@settings(FUZZ, max_examples=80)
 def test_mutated_tables_are_read_or_refused(
     sound: tuple[Path, bytes, bytes], edits: list, cut: int | None
 ) -> None:

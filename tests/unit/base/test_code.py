@@ -63,10 +63,13 @@ def test_the_lines_of_a_file_say_what_its_syntax_says() -> None:
         names: set[str] = set()
         tree = ast.parse(path.read_text())
         # What is imported for its type alone changes no result.
-        asked = [each for each in tree.body if ast.unparse(each).startswith("if TYPE_CHECKING:")]
-        for node in ast.walk(tree):
-            if any(node in each.body for each in asked if isinstance(each, ast.If)):
-                continue
+        typed = [
+            each
+            for each in tree.body
+            if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"
+        ]
+        asked = {id(node) for each in typed for node in each.body}
+        for node in (node for node in ast.walk(tree) if id(node) not in asked):
             if isinstance(node, ast.Import):
                 names.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:

@@ -24,6 +24,7 @@ import torch
 
 from leakbench.base.processes import blinding
 from leakbench.base.processes.blinding import _forked, apart, seal
+from leakbench.base.processes.process import alive
 from leakbench.base.processes.warm import LENGTH, receive
 from leakbench.base.processes.workers import side_by_side
 from leakbench.jobs.warm_process import serve
@@ -90,6 +91,54 @@ WAYS: dict[str, Callable[[Path], Any]] = {
 KERNEL = {"torch", "foreign"}
 
 
+# What a sealed process could do to others, and what it could leave for a sibling, without a file being open.
+MARKS: dict[str, Callable[[Path], Any]] = {
+    "chmod": lambda path: os.chmod(path, 0o600),
+    "chown": lambda path: os.chown(path, os.getuid(), -1),
+    "utime": lambda path: os.utime(path, (1, 1)),
+    "xattr": lambda path: os.setxattr(path, "user.x", b"1"),
+    "xattr, read": lambda path: os.getxattr(path, "user.x"),
+    "truncate": lambda path: os.truncate(path, 0),
+    "truncated by opening": lambda path: os.open(blinding.__file__, os.O_RDONLY | os.O_TRUNC) and [][1],
+    "lock": lambda path: fcntl.flock(os.open(blinding.__file__, os.O_RDONLY), fcntl.LOCK_SH),
+    "lock of a region": lambda path: fcntl.lockf(os.open("own", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX),
+    "symlink": lambda path: os.symlink(path, "link"),
+    "pipe": lambda path: os.mkfifo("pipe"),
+    "device": lambda path: os.mknod("disk", stat.S_IFBLK | 0o600, os.stat(".").st_dev),
+    "rmdir": lambda path: os.rmdir(path.parents[1] / "empty"),
+    "kill": lambda path: os.kill(os.getppid(), 0),
+    "limit": lambda path: resource.prlimit(os.getppid(), resource.RLIMIT_CPU),
+    "own limit": lambda path: resource.setrlimit(resource.RLIMIT_CPU, (9, 9)),
+    "priority": lambda path: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+    "affinity": lambda path: os.sched_setaffinity(os.getppid(), {0}),
+    "session": lambda path: os.setsid(),
+    "terminal": lambda path: fcntl.ioctl(0, termios.TIOCSTI, b"x"),
+    "chroot": lambda path: os.chroot("."),
+    **{
+        name: (lambda path, call=call, rest=rest: called(call, *rest))
+        for name, (call, rest) in {
+            "shared memory": (29, (7, 4096, 0o1600)),
+            "queue": (68, (7, 0o1600)), "semaphore": (64, (7, 1, 0o1600)),
+            "key": (248, (b"user", b"x", b"1", 1, -3)), "bpf": (321, (0, bytes(72), 72)),
+            "perf": (298, (bytes(128), 0, -1, -1, 0)), "user namespace": (272, (0x10000000,)),
+            "ptrace": (101, (16, 1, 0, 0)), "mount": (165, (b"a", b"/", b"tmpfs", 0, 0)),
+            "io_uring": (425, (1, bytes(120))), "signal by pidfd": (434, (1, 0)),
+        }.items()
+    },
+}  # fmt: skip
+# What Python tells no hook of. It takes the kernel to refuse it.
+UNTOLD = frozenset([
+    "pipe", "device", "own limit", "priority", "affinity", "session", "chroot", "shared memory", "queue",
+    "semaphore", "key", "bpf", "perf", "user namespace", "ptrace", "mount", "io_uring", "signal by pidfd",
+])  # fmt: skip
+
+
+def called(number: int, *rest: Any) -> None:
+    """Make a system call of x86-64 by its number."""
+    if LIBC.syscall(number, *rest) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+
+
 def shown(argv: Sequence[str]) -> int:
     """Stands for a verb that prints a file."""
     os.write(1, Path(argv[0]).read_bytes())
@@ -145,31 +194,38 @@ def test_every_way_is_open_without_the_seal(truth: Path) -> None:
     assert set(tried(truth, lambda: os.chdir(own)).values()) == {""}
 
 
-def test_no_way_is_open_where_the_kernel_enforces_it(truth: Path) -> None:
-    if not landlocked():
+# What enforces the seal → what is laid aside: the hook, the kernel, or what is new since Linux 5.19.
+MODES: dict[str, tuple[str, ...]] = {
+    "all": (), "kernel": ("hook",), "hook": ("kernel",), "of Linux 5.19": ("new",),
+    "kernel of Linux 5.19": ("new", "hook"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_way_is_open_and_no_mark_is_left(mode: str, truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither kernel nor hook leans on the other; only what bypasses Python takes the kernel."""
+    aside = {
+        "hook": lambda: monkeypatch.setattr(blinding.sys, "addaudithook", lambda hook: None),
+        "kernel": lambda: monkeypatch.setattr(blinding, "_kernel", lambda *_: {}),
+        "new": lambda: monkeypatch.setattr(blinding, "_NEWEST", 2),
+    }
+    if mode != "hook" and not landlocked():
         pytest.skip("this kernel has no Landlock")
-    found = tried(truth, lambda: seal([truth.parents[1] / "own"]))
-    assert "" not in found.values(), found
-    assert "an attack sees its observation and nothing else" in found["open"]
-
-
-def test_the_kernel_alone_refuses_all_but_the_program_that_reads_nothing(
-    truth: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without the hook, that is: neither of the two leans on the other."""
-    if not landlocked():
-        pytest.skip("this kernel has no Landlock")
-    monkeypatch.setattr(blinding.sys, "addaudithook", lambda hook: None)
-    found = tried(truth, lambda: seal([truth.parents[1] / "own"]))
-    assert "" not in found.values(), found
-
-
-def test_the_hook_alone_refuses_what_goes_through_python(
-    truth: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blinding, "_kernel", lambda *_: {})
-    found = tried(truth, lambda: seal([truth.parents[1] / "own"]))
-    assert {name for name, problem in found.items() if not problem} <= KERNEL
+    for name in MODES[mode]:
+        aside[name]()
+    (truth.parents[1] / "empty").mkdir()
+    # The numbers of system calls are those of x86-64.
+    marks = MARKS if os.uname().machine == "x86_64" else {}
+    ways = {name: way for name, way in (WAYS | marks).items() if mode != "hook" or name not in UNTOLD}
+    found = tried(truth, lambda: seal([truth.parents[1] / "own"]), ways)
+    assert {name for name, problem in found.items() if not problem} <= (
+        KERNEL if mode == "hook" else set()
+    ), found
+    if "hook" not in MODES[mode]:
+        assert "an attack sees its observation and nothing else" in found["open"]
+    # A refusal, and not a mistake of the test's.
+    refusals = [problem for name, problem in found.items() if name in MARKS]
+    assert all(any(w in p for w in ("[Errno 13]", "[Errno 1]", "refused")) for p in refusals), found
 
 
 def test_words_say_what_enforces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,12 +295,12 @@ def test_a_killed_ones_folder_goes_with_the_next(tmp_path: Path) -> None:
     out = tmp_path / "guesses.bin"
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left, alive = (tmp_path / f".guesses.bin.{pid}.apart" for pid in (dead.pid, os.getppid()))
-    for folder in (left, alive):
+    left, living = (tmp_path / f".guesses.bin.{pid}.apart" for pid in (dead.pid, os.getppid()))
+    for folder in (left, living):
         folder.mkdir()
     assert written(out, lambda own: 0) == ([], b"known", 0)
     assert not left.exists()
-    assert alive.exists()
+    assert living.exists()
 
 
 def test_a_child_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
@@ -261,16 +317,7 @@ def test_a_child_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
         time.sleep(0.01)
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
-    child = int((tmp_path / "pid").read_text())
-    for _ in range(200):
-        try:
-            state = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.02)
-    raise AssertionError("the child lives on")
+    ends(int((tmp_path / "pid").read_text()))
 
 
 def left_running(own: Path) -> int:
@@ -289,19 +336,15 @@ def test_what_a_child_leaves_running_ends_with_it(tmp_path: Path) -> None:
 
     with apart(tmp_path / "out", child) as (own, _, code):
         assert code == 0
-        pid = int((own / "pid").read_text())
-        for _ in range(200):
-            if not running(pid):
-                return
-            time.sleep(0.02)
+        ends(int((own / "pid").read_text()))
+
+
+def ends(pid: int) -> None:
+    for _ in range(200):
+        if not alive(pid):
+            return
+        time.sleep(0.02)
     raise AssertionError("it runs on")
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_child_has_no_input_no_terminal_and_no_descriptor(tmp_path: Path, capfd: Any) -> None:
@@ -316,87 +359,6 @@ def test_a_child_has_no_input_no_terminal_and_no_descriptor(tmp_path: Path, capf
     assert _forked(look) == 0
     os.close(secret)
     assert capfd.readouterr().err == "\\x1b]0;odd\\x07 \\xff word\n"
-
-
-# What a sealed process could do to others, and what it could leave for a sibling, without a file being open.
-MARKS: dict[str, Callable[[Path], Any]] = {
-    "chmod": lambda path: os.chmod(path, 0o600),
-    "chown": lambda path: os.chown(path, os.getuid(), -1),
-    "utime": lambda path: os.utime(path, (1, 1)),
-    "xattr": lambda path: os.setxattr(path, "user.x", b"1"),
-    "xattr, read": lambda path: os.getxattr(path, "user.x"),
-    "truncate": lambda path: os.truncate(path, 0),
-    "truncated by opening": lambda path: os.open(blinding.__file__, os.O_RDONLY | os.O_TRUNC) and [][1],
-    "lock": lambda path: fcntl.flock(os.open(blinding.__file__, os.O_RDONLY), fcntl.LOCK_SH),
-    "lock of a region": lambda path: fcntl.lockf(os.open("own", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX),
-    "link": lambda path: os.symlink(path, "link"),
-    "pipe": lambda path: os.mkfifo("pipe"),
-    "device": lambda path: os.mknod("disk", stat.S_IFBLK | 0o600, os.stat(".").st_dev),
-    "rmdir": lambda path: os.rmdir(path.parents[1] / "empty"),
-    "kill": lambda path: os.kill(os.getppid(), 0),
-    "limit": lambda path: resource.prlimit(os.getppid(), resource.RLIMIT_CPU),
-    "own limit": lambda path: resource.setrlimit(resource.RLIMIT_CPU, (9, 9)),
-    "priority": lambda path: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
-    "affinity": lambda path: os.sched_setaffinity(os.getppid(), {0}),
-    "session": lambda path: os.setsid(),
-    "terminal": lambda path: fcntl.ioctl(0, termios.TIOCSTI, b"x"),
-    "chroot": lambda path: os.chroot("."),
-    **{
-        name: (lambda path, call=call, rest=rest: called(call, *rest))
-        for name, (call, rest) in {
-            "shared memory": (29, (7, 4096, 0o1600)),
-            "queue": (68, (7, 0o1600)), "semaphore": (64, (7, 1, 0o1600)),
-            "key": (248, (b"user", b"x", b"1", 1, -3)), "bpf": (321, (0, bytes(72), 72)),
-            "perf": (298, (bytes(128), 0, -1, -1, 0)), "user namespace": (272, (0x10000000,)),
-            "ptrace": (101, (16, 1, 0, 0)), "mount": (165, (b"a", b"/", b"tmpfs", 0, 0)),
-            "io_uring": (425, (1, bytes(120))), "signal by pidfd": (434, (1, 0)),
-        }.items()
-    },
-}  # fmt: skip
-# What Python tells no hook of. It takes the kernel to refuse it.
-UNTOLD = frozenset([
-    "pipe", "device", "own limit", "priority", "affinity", "session", "chroot", "shared memory", "queue",
-    "semaphore", "key", "bpf", "perf", "user namespace", "ptrace", "mount", "io_uring", "signal by pidfd",
-])  # fmt: skip
-
-
-def called(number: int, *rest: Any) -> None:
-    """Make a system call of x86-64 by its number."""
-    if LIBC.syscall(number, *rest) < 0:
-        raise OSError(ctypes.get_errno(), "refused")
-
-
-def marks(truth: Path, left_out: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return way → "" or the error that it met in a sealed process, but for those `left_out`."""
-    own = truth.parents[1] / "own"
-    (truth.parents[1] / "empty").mkdir(exist_ok=True)
-    ways = {name: way for name, way in MARKS.items() if name not in left_out}
-    return tried(truth, lambda: seal([own]), ways)
-
-
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are of x86-64")
-@pytest.mark.parametrize("version", [None, 2])
-def test_a_sealed_process_leaves_no_mark_and_reaches_no_other(
-    version: int | None, truth: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither with this kernel's Landlock, nor with that of Linux 5.19 (2), nor by the kernel alone."""
-    if not landlocked():
-        pytest.skip("this kernel has no Landlock")
-    if version:
-        monkeypatch.setattr(blinding, "_NEWEST", version)
-    found = marks(truth)
-    assert {name for name, problem in found.items() if not problem} == set(), found
-    monkeypatch.setattr(blinding.sys, "addaudithook", lambda hook: None)
-    found = marks(truth)
-    assert {name for name, problem in found.items() if not problem} == set(), found
-    # A refusal, and not a mistake of the test's.
-    assert all(any(w in p for w in ("[Errno 13]", "[Errno 1]", "refused")) for p in found.values()), found
-
-
-def test_the_hook_alone_refuses_what_python_tells_it_of(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blinding, "_kernel", lambda *_: {})
-    found = marks(truth, UNTOLD)
-    assert "" not in found.values(), found
 
 
 def test_no_assignment_undoes_the_hook(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:

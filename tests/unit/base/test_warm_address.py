@@ -19,20 +19,6 @@ from leakbench.base.processes.warm import run_warm
 from leakbench.jobs import cli
 
 
-@pytest.mark.parametrize("value", ["", "no number", "-1", None])
-def test_without_an_owner_nothing_is_started(run: Run, value: str | None) -> None:
-    done = run.leakbench("fetch", "--spec", "no such spec.json", "--out", "x", **{OWNER: value or ""})
-    assert done.returncode == 2
-    assert list(run.temporary.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", process._CONTAINERS)
-def test_a_container_has_libraries_of_its_own(run: Run, name: str) -> None:
-    done = run.leakbench("fetch", "--spec", "no such spec.json", "--out", "x", **{name: "image.sif"})
-    assert done.returncode == 2
-    assert list(run.temporary.iterdir()) == []
-
-
 @pytest.mark.parametrize("main", [True, False])
 def test_only_the_owner_of_a_run_leads_its_jobs_to_a_warm_process(
     main: bool, monkeypatch: pytest.MonkeyPatch
@@ -59,6 +45,23 @@ def inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in process._CONTAINERS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(warm, "_leave_behind", lambda *_: pytest.fail("a refused folder was used"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((OWNER, value) for value in ("", "no number", "-1")),
+        *((name, "image.sif") for name in process._CONTAINERS),
+    ],
+)
+def test_without_an_owner_and_in_a_container_nothing_is_started(
+    run: Run, name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container has libraries of its own."""
+    inside(run, monkeypatch)
+    monkeypatch.setenv(name, value)
+    assert run_warm(["plan"]) is None
+    assert list(run.temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701, 0o777])

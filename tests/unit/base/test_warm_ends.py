@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from warm_runs import Run, alive, until
+from warm_runs import Run, until
 
 from leakbench.base.processes import process
+from leakbench.base.processes.process import alive
 from leakbench.jobs.cli import APART
 
 # A verb that works apart has one process less: who keeps its job is the job.
@@ -42,12 +43,12 @@ def passes_on(caller: int) -> bool:
 @KEPT
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_caller_ends_the_job(
-    warmed: Run, number: signal.Signals, verb: list[str], tmp_path: Path
+    served: Run, number: signal.Signals, verb: list[str], tmp_path: Path
 ) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("whoever runs the tests (nohup) has them ignore it, and so do all jobs")
     code = DAWDLE if number == signal.SIGHUP else TIDY
-    job = warmed.client(*verb, code, str(tmp_path / "pid"))
+    job = served.client(*verb, code, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
     assert worker != job.pid
     # Before it passes signals on, the caller ends by them itself, and the job with it.
@@ -61,8 +62,8 @@ def test_a_signal_to_the_caller_ends_the_job(
 
 
 @KEPT
-def test_a_job_that_has_no_handler_yet_ends_with_15_too(warmed: Run, verb: list[str], tmp_path: Path) -> None:
-    job = warmed.client(*verb, DAWDLE, str(tmp_path / "pid"))
+def test_a_job_that_has_no_handler_yet_ends_with_15_too(served: Run, verb: list[str], tmp_path: Path) -> None:
+    job = served.client(*verb, DAWDLE, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
     until(lambda: passes_on(job.pid))
     job.terminate()
@@ -72,19 +73,19 @@ def test_a_job_that_has_no_handler_yet_ends_with_15_too(warmed: Run, verb: list[
 
 
 @KEPT
-def test_a_killed_caller_takes_its_job_along(warmed: Run, verb: list[str], tmp_path: Path) -> None:
-    job = warmed.client(*verb, TIDY, str(tmp_path / "pid"))
+def test_a_killed_caller_takes_its_job_along(served: Run, verb: list[str], tmp_path: Path) -> None:
+    job = served.client(*verb, TIDY, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
     job.kill()
     # What the job prints last, it prints as one that was terminated.
     assert job.communicate(timeout=30)[0] == "cleaned\n"
     until(lambda: not alive(worker), 5)
-    assert warmed.ready()
+    assert served.ready()
 
 
-def test_a_job_whose_keeper_is_killed_is_ended_before_it_is_run_again(warmed: Run, tmp_path: Path) -> None:
+def test_a_job_whose_keeper_is_killed_is_ended_before_it_is_run_again(served: Run, tmp_path: Path) -> None:
     """Two processes must not write one file."""
-    job = warmed.client(DAWDLE, str(tmp_path / "pid"))
+    job = served.client(DAWDLE, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
     # Before it passes signals on, the caller may not know yet which process the job is.
     until(lambda: passes_on(job.pid))
@@ -94,27 +95,27 @@ def test_a_job_whose_keeper_is_killed_is_ended_before_it_is_run_again(warmed: Ru
     assert not alive(worker)
 
 
-def test_a_job_that_works_apart_and_is_killed_is_run_again(warmed: Run, tmp_path: Path) -> None:
-    job = warmed.client(APART, DAWDLE, str(tmp_path / "pid"))
+def test_a_job_that_works_apart_and_is_killed_is_run_again(served: Run, tmp_path: Path) -> None:
+    job = served.client(APART, DAWDLE, str(tmp_path / "pid"))
     os.kill(begun(tmp_path / "pid"), signal.SIGKILL)
     assert job.communicate(timeout=30)[0] == "cold\n"
 
 
 @KEPT
-def test_a_jobs_code_is_its_callers(warmed: Run, verb: list[str]) -> None:
-    job = warmed.client(*verb, "raise SystemExit(7)")
+def test_a_jobs_code_is_its_callers(served: Run, verb: list[str]) -> None:
+    job = served.client(*verb, "raise SystemExit(7)")
     assert job.communicate(timeout=30)[0] == ""
     assert job.returncode == 7
 
 
-def test_no_child_of_a_job_that_works_apart_answers_for_it(warmed: Run, tmp_path: Path) -> None:
+def test_no_child_of_a_job_that_works_apart_answers_for_it(served: Run, tmp_path: Path) -> None:
     """The child is an attack's: it has nothing open by which it could tell the caller that all went well."""
     code = (
         "import os, stat, sys\nif not os.fork():\n    files = [stat.S_ISSOCK(os.fstat(int(f)).st_mode) "
         "for f in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{f}')]\n"
         "    print(any(files))\n    sys.stdout.flush()\n    os._exit(0)\nos.wait()\nraise SystemExit(3)"
     )
-    job = warmed.client(APART, code)
+    job = served.client(APART, code)
     assert job.communicate(timeout=30)[0] == "False\n"
     assert job.returncode == 3
 
@@ -166,7 +167,7 @@ def test_a_process_ends_with_its_owner(run: Run, code: signal.Signals) -> None:
 def test_a_job_outlives_nobody_but_its_caller(warmed: Run, tmp_path: Path) -> None:
     """The end of the warm process does not break off what still runs."""
     lines = (
-        "import time; from pathlib import Path\nPath(argv[1]).write_text('1')\ntime.sleep(3)\nprint('done')"
+        "import time; from pathlib import Path\nPath(argv[1]).write_text('1')\ntime.sleep(2)\nprint('done')"
     )
     job = warmed.client(lines, str(tmp_path / "pid"))
     begun(tmp_path / "pid")
@@ -182,7 +183,7 @@ def test_who_has_ended_and_was_not_asked_after_does_not_live() -> None:
     ended = subprocess.Popen(["true"])
     until(lambda: Path(f"/proc/{ended.pid}/stat").read_text().split()[2] == "Z", 10)
     os.kill(ended.pid, 0)
-    assert not process.alive(ended.pid)
+    assert not alive(ended.pid)
     ended.wait()
     assert process.born(ended.pid) == 0
     assert process.born(os.getpid()) >= process.born(os.getppid()) > 0

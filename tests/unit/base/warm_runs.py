@@ -45,15 +45,6 @@ def until(condition: Callable[[], object], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    # Whoever is dead but not yet taken note of is dead.
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 class Run:
     """A run of jobs: a process that owns it, a short folder for its socket, and clients of it."""
 

@@ -5,12 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
+from leakbench import attacks
 from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.catalogue.spec import spec_of
 from leakbench.jobs.capture import capture
+from leakbench.metrics.scoring.attack import attack_rows
+from leakbench.metrics.scoring.hidden import Hidden
 from leakbench.networks import victims
+from leakbench.observations.reading import read_observation
 
 SHAPE, ROUNDS = (4, 4, 1), 3
 
@@ -66,3 +71,27 @@ def captured(
     asked: Any = spec_of("capture", spec, str(root / "spec.json"))
     capture(asked, root / "data.safetensors", root / "victim.safetensors", *outs, None)
     return {path.stem: read_tensors(path)[0] for path in outs} | {"data": data}
+
+
+def guessed(root: Path, entry: dict[str, Any], nulls: int) -> dict[str, np.ndarray]:
+    """Return the tensors of an attack on what was observed, and under `null/…` on `nulls` rounds of noise."""
+    observation, _ = read_observation(root / "capture.safetensors")
+    noise = observation.randomised(nulls, torch.Generator().manual_seed(0))
+    return {
+        prefix + name: value.numpy()
+        for prefix, seen in (("", observation), ("null/", noise))
+        for name, value in attacks.run(entry, seen, torch.Generator()).tensors().items()
+    }
+
+
+def rows_of(
+    root: Path, tensors: dict[str, np.ndarray], target: str, metrics: list[str], **knows: str
+) -> pd.DataFrame:
+    """Return the score rows of guesses of the kind `target` at what was captured."""
+    facts = {"target": target, "knows": knows, "iterations": 0}
+    write_tensors(root / "guesses.safetensors", tensors, facts)
+    secret, about = read_tensors(root / "truth.safetensors")
+    data, _ = read_tensors(root / "data.safetensors")
+    hidden = Hidden(secret, about, data, root / "victim.safetensors")
+    entry = {"metrics": metrics, "judges": [], "matching": "best", "decays": False}
+    return attack_rows(root / "guesses.safetensors", entry, 0, hidden, None, {})[0]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from played import ROUNDS, captured
+from played import ROUNDS, captured, guessed
 
 from leakbench import attacks
 from leakbench.base.errors import Unfit, UserError
@@ -25,12 +25,7 @@ def test_members_are_known_to_the_truth_alone_and_found_from_the_observation(tmp
     seen, truth = files["capture"]["candidates"], files["truth"]
     np.testing.assert_array_equal(seen, files["data"]["train/images"][truth["candidates"]])
     assert "candidates" not in files["oracle"]
-    observation, _ = read_observation(tmp_path / "capture.safetensors")
-    entry = {"module": "membership", "parameters": {}}
-    found = attacks.run(entry, observation, torch.Generator()).tensors()
-    noise = observation.randomised(1, torch.Generator().manual_seed(0))
-    null = attacks.run(entry, noise, torch.Generator()).tensors()
-    tensors = {n: v.numpy() for n, v in found.items()} | {f"null/{n}": v.numpy() for n, v in null.items()}
+    tensors = guessed(tmp_path, {"module": "membership", "parameters": {}}, 1)
     for client, k in enumerate((3, 5)):
         rows = membership_rows(tensors, truth, client, NAMES)
         # All rounds of the other client share an image.

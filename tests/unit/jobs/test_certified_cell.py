@@ -5,17 +5,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
-from played import captured
+from played import captured, guessed, rows_of
 
-from leakbench import attacks
-from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.base.errors import Unfit, UserError
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.baselines import CERTIFIED
-from leakbench.metrics.scoring.attack import attack_rows
-from leakbench.metrics.scoring.hidden import Hidden
-from leakbench.observations.reading import read_observation
 from leakbench.results.tables.attacked import aggregate
 from leakbench.results.tables.certified import check_bounds
 
@@ -31,22 +25,8 @@ def scored(root: Path, noise: float, labels: str = "not needed", **parameters: A
         root, None, defence={"module": "dp-sgd", "parameters": given}, clients=(1,), candidates=OTHERS,
         server="frozen", activation="tanh", rounds=ROUNDS,
     )  # fmt: skip
-    observation, _ = read_observation(root / "capture.safetensors")
-    found = attacks.run({"module": "alignment", "parameters": {}}, observation, torch.Generator())
-    noised = observation.randomised(2, torch.Generator().manual_seed(0))
-    null = attacks.run({"module": "alignment", "parameters": {}}, noised, torch.Generator())
-    tensors = {name: value.numpy() for name, value in found.tensors().items()}
-    tensors |= {f"null/{name}": value.numpy() for name, value in null.tensors().items()}
-    write_tensors(
-        root / "guesses.safetensors",
-        tensors,
-        {"target": "candidates", "knows": {"labels": labels}, "iterations": 0},
-    )
-    secret, facts = read_tensors(root / "truth.safetensors")
-    arrays, _ = read_tensors(root / "data.safetensors")
-    hidden = Hidden(secret, facts, arrays, root / "victim.safetensors")
-    entry = {"metrics": METRICS, "judges": [], "matching": "best", "decays": False}
-    rows, _ = attack_rows(root / "guesses.safetensors", entry, 0, hidden, None, {})
+    tensors = guessed(root, {"module": "alignment", "parameters": {}}, 2)
+    rows = rows_of(root, tensors, "candidates", METRICS, labels=labels)
     cell = Cell("made", "victim", "f", "dp-sgd", "alignment", 0)
     rows = rows.assign(**vars(cell), failed=False)
     # Rows of candidates alone have no correlation with an image, and a table that asks for it leaves it out.

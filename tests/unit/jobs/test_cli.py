@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -92,65 +93,54 @@ def test_an_argument_is_read_as_the_signature_of_the_verb_says(words: str, name:
     assert getattr(parser().parse_args(words.split(" ")), name) == value
 
 
-@pytest.mark.parametrize("verb", sorted(COMMANDS))
-def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("verb", ["", *sorted(COMMANDS)])
+def test_every_verb_has_help_and_help_lists_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        cli.main([verb, "--help"])
+        cli.main([*verb.split(), "--help"])
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert text.startswith(f"usage: leakbench {verb}")
-    assert "--root" in text
+    assert verb == "" or "--root" in text
+    assert verb or re.findall(r"^    (\w+)(?: |$)", text, re.MULTILINE) == list(COMMANDS)
 
 
-def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main(["--help"])
-    assert end.value.code == 0
-    listed = re.findall(r"^    (\w+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
-    assert listed == list(COMMANDS)
+def broken(path: Path) -> None:
+    path.write_text("x = 1\ndef class(): ...\n")
+    compile(path.read_text(), str(path), "exec")
 
 
+def raised(problem: BaseException) -> Callable[[Path], None]:
+    def run(path: Path) -> None:
+        raise problem
+
+    return run
+
+
+# What ends a verb → the one line that says so.
+MISTAKES = [
+    (raised(UserError("config/x.yaml: key: wrong (mend it)")), "config/x.yaml: key: wrong (mend it)"),
+    (broken, "PATH: line 2: invalid syntax (mend the file)"),
+    *(
+        (raised(OSError(number, os.strerror(number), "results/.x.part", None, "results/x")),
+         f"results/x: {os.strerror(number).lower()} (name another path)")
+        for number in (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ELOOP)
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "line"), MISTAKES, ids=[line for _, line in MISTAKES])
 def test_a_users_mistake_is_one_line_and_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(_: object) -> None:
-        raise UserError("config/x.yaml: key: wrong (mend it)")
-
-    monkeypatch.setattr(cli, "_run", refuse)
+    run: Callable[[Path], None], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = tmp_path / "part.py"
+    monkeypatch.setattr(cli, "_run", lambda _: run(path))
     assert cli.main(["plan"]) == 2
-    assert capsys.readouterr().err == "leakbench plan: config/x.yaml: key: wrong (mend it)\n"
-
-
-def test_a_mistake_of_ours_is_no_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(cli, "_run", fail)
+    assert capsys.readouterr().err == f"leakbench plan: {line.replace('PATH', str(path))}\n"
+    # A mistake of ours is none.
+    monkeypatch.setattr(cli, "_run", lambda _: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(["plan"])
-
-
-@pytest.mark.parametrize("number", [errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ELOOP])
-def test_a_place_where_nothing_can_be_is_one_line(
-    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(_: object) -> None:
-        raise OSError(number, os.strerror(number), "results/.x.part", None, "results/x")
-
-    monkeypatch.setattr(cli, "_run", fail)
-    assert cli.main(["plan"]) == 2
-    line = f"leakbench plan: results/x: {os.strerror(number).lower()} (name another path)\n"
-    assert capsys.readouterr().err == line
-
-
-def test_a_part_that_is_no_python_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "part.py"
-    path.write_text("x = 1\ndef class(): ...\n")
-    monkeypatch.setattr(cli, "_run", lambda _: compile(path.read_text(), str(path), "exec"))
-    assert cli.main(["plan"]) == 2
-    assert capsys.readouterr().err == f"leakbench plan: {path}: line 2: invalid syntax (mend the file)\n"
 
 
 def test_success_is_0_and_fixes_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,14 +179,17 @@ def test_the_package_runs_as_a_module() -> None:
 
 
 def test_who_reads_only_the_first_line_of_a_plan_is_told_nothing_of_pipes() -> None:
-    job = subprocess.Popen(
-        [sys.executable, "-m", "leakbench", "plan"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    script = (
+        "import sys; from leakbench.jobs import cli\n"
+        "cli._run = lambda _: print('line\\n' * 99999); sys.exit(cli.main(['plan']))"
     )
+    pipe = subprocess.PIPE
+    job = subprocess.Popen([sys.executable, "-c", script], stdout=pipe, stderr=pipe)
     assert job.stdout is not None
     assert job.stderr is not None
     job.stdout.close()
     assert job.stderr.read() == b""
-    job.wait()
+    assert job.wait() == 128 + signal.SIGPIPE
 
 
 def test_a_command_that_a_warm_process_runs_loads_no_library_itself() -> None:

@@ -140,31 +140,16 @@ def _no_lists(folder: Path, state: State) -> None:
     write_tensors(folder / "round-1.safetensors", {}, {"nodes": ["../../x"], "clients": [1]})
 
 
-def _a_reply_lacks(folder: Path, state: State) -> None:
-    play(folder, state, [{1: 1}])
-    kept, facts = read_tensors(folder / "round-1.safetensors")
-    write_tensors(
-        folder / "round-1.safetensors",
-        {n: v for n, v in kept.items() if n != "returned/1/dense2.bias"},
-        facts,
-    )
+def _altered(
+    change: Callable[[State, dict[str, Any]], object], last: int = 1
+) -> Callable[[Path, State], None]:
+    """Return what records rounds of one client and alters tensors or facts of the `last`."""
 
-
-def _holds(tensor: str, value: float) -> Callable[[Path, State], None]:
     def make(folder: Path, state: State) -> None:
-        play(folder, state, [{7: 1}, {7: 1}])
-        kept, facts = read_tensors(folder / "round-2.safetensors")
-        kept[tensor].flat[0] = value
-        write_tensors(folder / "round-2.safetensors", kept, facts)
-
-    return make
-
-
-def _says(**changed: list[int]) -> Callable[[Path, State], None]:
-    def make(folder: Path, state: State) -> None:
-        play(folder, state, [{7: 1}])
-        kept, facts = read_tensors(folder / "round-1.safetensors")
-        write_tensors(folder / "round-1.safetensors", kept, facts | changed)
+        play(folder, state, [{7: 1}] * last)
+        kept, facts = read_tensors(folder / f"round-{last}.safetensors")
+        change(kept, facts)
+        write_tensors(folder / f"round-{last}.safetensors", kept, facts)
 
     return make
 
@@ -179,19 +164,30 @@ def _two_of_one_number(folder: Path, state: State) -> None:
     [
         (lambda folder, state: None, "no round-<number>.safetensors"),
         (
-            _holds("returned/7/dense1.bias", np.nan),
+            _altered(lambda kept, _: kept["returned/7/dense1.bias"].fill(np.nan), 2),
             r"round-2\.safetensors: returned/7/dense1\.bias holds NaN or Inf",
         ),
-        (_holds("global/dense1.bias", np.inf), r"round-2\.safetensors: global/dense1\.bias holds NaN or Inf"),
-        (_says(clients=[0]), r"round-1\.safetensors: clients: 0 is no number of samples"),
-        (_says(clients=[-5]), r"round-1\.safetensors: clients: -5 is no number of samples"),
-        (_says(nodes=[7, 7], clients=[1, 2]), "each node once"),
+        (
+            _altered(lambda kept, _: kept["global/dense1.bias"].fill(np.inf), 2),
+            r"round-2\.safetensors: global/dense1\.bias holds NaN or Inf",
+        ),
+        *(
+            (
+                _altered(lambda _, facts, number=number: facts.update(clients=[number])),
+                rf"round-1\.safetensors: clients: {number} is no number of samples",
+            )
+            for number in (0, -5)
+        ),
+        (_altered(lambda _, facts: facts.update(nodes=[7, 7], clients=[1, 2])), "each node once"),
         (_two_of_one_number, r"round-1\.safetensors: is round 1, as is round-01\.safetensors"),
         (_no_one, "no client answered in each of 2 rounds with as many samples: the client of node 1"),
         (_other_network, "the victim has float32"),
         (_nothing_sent, "hold no models"),
         (_no_lists, "nodes is no list of whole numbers"),
-        (_a_reply_lacks, "dense2.bias is not in every round and reply"),
+        (
+            _altered(lambda kept, _: kept.pop("returned/7/dense2.bias")),
+            "dense2.bias is not in every round and reply",
+        ),
     ],
 )
 def test_a_folder_that_is_no_capture_is_refused(

@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from played import captured
+from played import captured, rows_of
 
 from leakbench import attacks
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.metrics.baselines import EXPECTED
-from leakbench.metrics.scoring.attack import attack_rows
-from leakbench.metrics.scoring.hidden import Hidden
 from leakbench.observations.reading import read_observation
 
 BINS: dict[str, Any] = {
@@ -60,14 +58,7 @@ def test_rows_hold_the_closed_form_and_the_alarms(tmp_path: Path) -> None:
     found = attacks.run({"module": "imprint", "parameters": {}}, observation, torch.Generator())
     tensors = {name: value.numpy() for name, value in found.tensors().items()}
     tensors |= {f"null/{name}": value for name, value in tensors.items()}
-    facts = {"target": "images", "knows": {}, "iterations": 0}
-    write_tensors(tmp_path / "guesses.safetensors", tensors, facts)
-    secret, about = read_tensors(tmp_path / "truth.safetensors")
-    hidden = Hidden(
-        secret, about, read_tensors(tmp_path / "data.safetensors")[0], tmp_path / "victim.safetensors"
-    )
-    entry = {"metrics": ["exact", "pearson", *ALARMS], "judges": [], "matching": "best", "decays": False}
-    rows, _ = attack_rows(tmp_path / "guesses.safetensors", entry, 0, hidden, None, {})
+    rows = rows_of(tmp_path, tensors, "images", ["exact", "pearson", *ALARMS])
     expected = rows[rows["baseline"] == EXPECTED]
     assert expected["exact"].tolist() == [(1 - 1 / 7) ** 3]
     own = rows[rows["baseline"] == ""]

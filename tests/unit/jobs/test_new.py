@@ -38,8 +38,8 @@ def files(root: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_nothing_stays_where_one_file_cannot_be_written(
-    kind: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+def test_all_files_are_written_or_none_and_it_is_told_which_experiments_have_the_part(
+    kind: str, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write = module.write_text
 
@@ -55,74 +55,47 @@ def test_nothing_stays_where_one_file_cannot_be_written(
     monkeypatch.setattr(module, "write_text", write)
     new(checkout, kind, "my-part")
     assert len(files(checkout)) >= 2
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Next: "))
+    # An objective and an optimiser come with an attack that names them.
+    had = "Experiments that say `all` have it already. Name it in others."
+    assert line.endswith("Name it in an experiment." if kind in ("dataset", "victim") else had)
 
 
-@pytest.mark.parametrize("name", ["class", "lambda", "import"])
-def test_a_word_of_python_is_no_name_of_a_part(name: str, checkout: Path) -> None:
-    with pytest.raises(UserError, match=rf"^'{name}' is a Python keyword"):
-        new(checkout, "attack", name)
-    assert files(checkout) == []
+# Names that the code around a part uses: the part's function would take the place of what is meant there.
+TAKEN = (
+    ("attack", "torch", "torch"), ("attack", "len", "len"), ("defence", "per-tensor", "per_tensor"),
+    ("victim", "nn", "nn"), ("victim", "build", "__init__"), ("victim", "sorted", "__init__"),
+    ("dataset", "np", "np"), ("dataset", "reading", "reading"), ("optimiser", "float", "float"),
+)  # fmt: skip
+# Kind and name → what the refusal says.
+NO_NAMES = {
+    **{("attack", word): f"^'{word}' is a Python keyword" for word in ("class", "lambda", "import")},
+    ("attack", 101 * "a"): r"^'a{101}' is no name of a part \(.* at most 100",
+    ("attack", "all"): r"^'all' stands for every part in an experiment \(",
+    **dict.fromkeys(
+        [("attack", "own-longer"), ("objective", "own-longer"), ("optimiser", "own-longer")],
+        r"own\.yaml: has a variant 'own-longer' already \(",
+    ),
+    **{(kind, name): f"/{file}.py: '{file if file != '__init__' else name}' means something else there"
+       for kind, name, file in TAKEN},
+}  # fmt: skip
 
 
-def test_a_name_that_experiments_or_folders_could_not_hold_is_refused(checkout: Path) -> None:
-    with pytest.raises(UserError, match=r"^'a{101}' is no name of a part \(.* at most 100"):
-        new(checkout, "attack", 101 * "a")
-    with pytest.raises(UserError, match=r"^'all' stands for every part in an experiment \("):
-        new(checkout, "attack", "all")
-    assert files(checkout) == []
-
-
-@pytest.mark.parametrize("kind", ["attack", "objective", "optimiser"])
-def test_a_variant_has_its_name_already(kind: str, checkout: Path) -> None:
-    with pytest.raises(UserError, match=r"own\.yaml: has a variant 'own-longer' already \("):
-        new(checkout, kind, "own-longer")
-    assert files(checkout) == []
-    new(checkout, kind, "own-shorter")
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "file"),
-    [
-        ("attack", "torch", "torch.py"),
-        ("attack", "len", "len.py"),
-        ("defence", "per-tensor", "per_tensor.py"),
-        ("victim", "nn", "nn.py"),
-        ("victim", "build", "__init__.py"),
-        ("victim", "sorted", "__init__.py"),
-        ("dataset", "np", "np.py"),
-        ("dataset", "reading", "reading.py"),
-        ("optimiser", "float", "float.py"),
-    ],
-)
-def test_a_name_that_the_code_around_it_uses_is_refused(
-    kind: str, name: str, file: str, checkout: Path
-) -> None:
-    """The part's function would take the place of what is meant there."""
-    with pytest.raises(UserError, match=rf"/{file}: '{name.replace('-', '_')}' means something else there"):
+@pytest.mark.parametrize(("kind", "name"), NO_NAMES)
+def test_a_name_that_a_part_cannot_have_is_refused(kind: str, name: str, checkout: Path) -> None:
+    with pytest.raises(UserError, match=NO_NAMES[kind, name]):
         new(checkout, kind, name)
     assert files(checkout) == []
 
 
-@pytest.mark.parametrize(("kind", "name"), [("victim", "shape"), ("optimiser", "step"), ("attack", "rows")])
+FREE = [("victim", "shape"), ("optimiser", "step"), ("attack", "rows"), ("attack", "own-shorter")]
+
+
+@pytest.mark.parametrize(("kind", "name"), FREE)
 def test_a_name_that_is_only_local_there_is_free(kind: str, name: str, checkout: Path) -> None:
     new(checkout, kind, name)
     (source,) = (path for path in files(checkout) if path.suffix == ".py")
     assert compile(source.read_text(), str(source), "exec")
-
-
-@pytest.mark.parametrize("kind", kinds())
-def test_it_is_told_which_experiments_have_the_part(
-    kind: str, checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    new(checkout, kind, "my-part")
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Next: "))
-    # An objective and an optimiser come with an attack that names them.
-    alone = kind in ("dataset", "victim")
-    assert line.endswith(
-        "Name it in an experiment."
-        if alone
-        else "Experiments that say `all` have it already. Name it in others."
-    )
 
 
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"

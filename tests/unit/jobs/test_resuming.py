@@ -130,7 +130,7 @@ def test_a_flipped_bit_in_what_a_killed_training_left_is_set_aside_and_made_anew
     words = ["train", "--root", str(tmp_path)]
     for key, file in zip(("spec", "data", "out"), names, strict=True):
         words += [f"--{key}", str(file)]
-    places = {*range(0, 320, 8), *np.linspace(320, len(whole) - 1, 20).astype(int).tolist()}
+    places = {*range(0, 320, 20), *np.linspace(320, len(whole) - 1, 8).astype(int).tolist()}
     refused = 0
     for place in sorted(places):
         data = bytearray(whole)

@@ -183,10 +183,7 @@ _refusing = False
 
 
 def refuse_attacks() -> None:
-    """Let this process and its forks execute no file in a room of attacks before they are sealed.
-
-    The exceptions are the attacks that the detectors of clients consist of.
-    """
+    """Let this process and its forks execute no file of an attack, but of those that detectors consist of."""
     global _refusing
     if not _refusing:
         sys.addaudithook(_unsealed)

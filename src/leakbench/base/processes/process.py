@@ -54,11 +54,7 @@ def prepare(threads: int) -> None:
 
 
 def born(process: int) -> int:
-    """Return when `process` was started, in ticks since the machine's start; 0 if it does not run.
-
-    A process that has ended but whose exit code nobody has asked for yet (a zombie) does not run. If another
-    process later gets the same number, its time differs.
-    """
+    """Return when `process` was started, in ticks since the machine's start; 0 for one that has ended."""
     try:
         # State, parent and so on stand behind the command's name, which may hold any characters.
         words = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
@@ -89,11 +85,7 @@ def folder_of_the_run(owner: int) -> Path:
 
 
 def end_with(owner: int, patience: float = 5.0) -> None:
-    """Terminate this process soon after `owner` is gone; kill it if it still runs `patience` seconds later.
-
-    An owner that was killed starts its jobs anew when it is run again, and two processes must not write one
-    file.
-    """
+    """Terminate this process soon after `owner` is gone, and kill it `patience` seconds later."""
 
     begun = born(owner)
 

@@ -100,11 +100,7 @@ def _lines(device: str, column: int, machine: int) -> list[tuple[int, int, int, 
 
 
 def filtered(device: str, libc: Any) -> bool:
-    """Leave this process, with all its threads, the calls of the list; return whether the kernel does so.
-
-    device: torch's name of the device on which the process computes.
-    libc: the C library. New privileges must be switched off already.
-    """
+    """Leave this process the calls of the list, and return whether the kernel does so."""
     machine = os.uname().machine
     if sys.platform != "linux" or machine not in _MACHINES:
         return False

@@ -94,11 +94,7 @@ def _reached(stream: socket.socket, owner: int, address: Path) -> bool:
 
 
 def _leave_behind(owner: int, address: Path) -> None:
-    """Start the warm process, unless another job has just done so.
-
-    The job that creates the marker starts the process. The marker names the process that loads, because that
-    process may be killed before it can serve.
-    """
+    """Start the warm process, unless another job has just done so."""
     import subprocess
 
     marker = address.parent / "starting"
