@@ -136,8 +136,8 @@ def test_a_search_runs_one_trial_where_there_is_no_time_for_more(
     monkeypatch.setattr("leakbench.audit.attacks.SHORTEST", 5)
     monkeypatch.setattr("leakbench.audit.attacks._cost", lambda *_: (0.0, each))
     torch.manual_seed(0)
-    network, batch, loss = single(2)
-    found = attack("invg", *observed(network, batch, loss=loss), 60, longest=5)
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(72, 4))
+    found = attack("invg", *observed(network, ramp()), 0.01, 60, longest=5)
     assert (found.trials > 0, found.why_not) == (ran, why)
 
 

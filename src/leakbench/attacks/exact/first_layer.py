@@ -147,7 +147,9 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
             )
             logits = None if masked else _behind(model, layer, noise)
             weight, bias = layer.weight.detach(), layer.bias.detach()
-            found = FirstLayer(weight, bias, slope, offset, batch, low, high, logits, of_batch, observation.plain)
+            found = FirstLayer(
+                weight, bias, slope, offset, batch, low, high, logits, of_batch, observation.plain
+            )
             yield number, client, found
 
 
