@@ -50,12 +50,16 @@ def test_a_truncated_picture_and_one_of_another_format_are_refused(tmp_path: Pat
         read_picture(tmp_path / "p.png", 8)
 
 
-@pytest.mark.parametrize("layout", ["imagenet/val", "imagenet", "."])
-def test_imagenet_folders_give_the_first_pictures_of_each_class(tmp_path: Path, layout: str) -> None:
+@pytest.mark.parametrize(
+    ("layout", "trains"), [("imagenet/val", True), ("imagenet/val", False), ("imagenet", False), (".", False)]
+)
+def test_imagenet_folders_give_the_first_pictures_of_each_class(
+    tmp_path: Path, layout: str, trains: bool
+) -> None:
     for value, synset in enumerate(["n00000003", "n00000001"]):
         for name in ("b", "a", "c"):
             save(tmp_path / layout / synset / f"{name}.JPEG", flat(40 + 100 * value + (name == "a") * 20))
-    if layout.endswith("val"):
+    if trains:
         save(tmp_path / "imagenet" / "train" / "n00000001" / "x.JPEG", flat(10))
     home = place("imagenet", tmp_path)
     assert home is not None
@@ -65,7 +69,7 @@ def test_imagenet_folders_give_the_first_pictures_of_each_class(tmp_path: Path, 
     assert found.tensors["test/labels"].tolist() == [0, 0, 1, 1]
     assert found.classes == ["n00000001", "n00000003"]
     train = found.tensors.get("train/images", np.zeros((0, 1, 1)))
-    assert train[:, 0, 0].tolist() == ([[10, 10, 10]] if layout.endswith("val") else [])
+    assert train[:, 0, 0].tolist() == ([[10, 10, 10]] if trains else [])
 
 
 def test_an_imagenet_list_gives_the_official_class_index(tmp_path: Path) -> None:
