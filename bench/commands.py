@@ -34,7 +34,7 @@ def rows(ceiling: Ceiling, small: bool = False) -> Iterator[Row]:
             if not (small and name == "audit"):
                 ours = Side("leakbench", partial(_run, arguments, folder), 1)
                 theirs = Side(rival, partial(_run, beside, folder), 1)
-                yield from compare(f"command {name}", said, "s", ours, [theirs], small=small)
+                yield from compare(f"command {name}", said, "seconds per command", ours, [theirs], small=small)
 
 
 def _run(arguments: Sequence[str], folder: str) -> None:
