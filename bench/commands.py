@@ -14,6 +14,7 @@ from bench.ceiling import Ceiling
 from bench.measure import Row, Side, compare
 
 ROOT = Path(__file__).parents[1]
+UNIT = "seconds per command"
 # Stands for a folder that is made for the bench.
 OUT = "OUT"
 TORCH = "import torch", ["-c", "import torch"]
@@ -34,7 +35,7 @@ def rows(ceiling: Ceiling, small: bool = False) -> Iterator[Row]:
             if not (small and name == "audit"):
                 ours = Side("leakbench", partial(_run, arguments, folder), 1)
                 theirs = Side(rival, partial(_run, beside, folder), 1)
-                yield from compare(f"command {name}", said, "seconds per command", ours, [theirs], small=small)
+                yield from compare(f"command {name}", said, UNIT, ours, [theirs], small=small)
 
 
 def _run(arguments: Sequence[str], folder: str) -> None:
