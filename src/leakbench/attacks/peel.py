@@ -90,18 +90,21 @@ def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> Solved:
         # In a network with one score, all neurons that are open for the same samples mix them alike. So many
         # neurons may hold a mixture, which has the column of one of its samples. Nothing tells which is which
         # before all columns are known.
-        kept = layer.known | ~_alike(added).any(1)
-        if not kept.all():
+        if not layer.known and not (kept := ~_alike(added).any(1)).all():
             samples, labels, added = samples[kept], labels[kept], added[kept]
             slope, offset = layer.slope - added.T @ samples, layer.offset - added.sum(0)
         if len(samples) == known:
             break
         error = torch.hypot(error, _carried(layer, seen, found, caused, share))
-    columns = columns_of(layer, seen, claimed)[0]
-    columns = columns[~_alike(columns).tril().any(1)]
-    if layer.any_loss and len(columns) == len(seen.values) - 1:
+    rank = len(seen.values)
+    columns = seen.left[:0]
+    # Fewer samples than this have too few columns.
+    if len(claimed) >= rank - layer.any_loss:
+        columns = columns_of(layer, seen, claimed)[0]
+        columns = columns[~_alike(columns).tril().any(1)]
+    if layer.any_loss and len(columns) == rank - 1:
         columns = torch.cat([columns, last_column(layer, seen, columns)])
-    if len(columns) == len(seen.values):
+    if len(columns) == rank:
         exact = samples_of(layer, seen, columns)
         if len(exact.samples) == len(columns):
             return exact

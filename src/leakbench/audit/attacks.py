@@ -16,7 +16,7 @@ from torch import Tensor
 from leakbench import attacks
 from leakbench.attacks.exact import membership
 from leakbench.attacks.exact.span import span
-from leakbench.audit.client import UNKNOWN, Truth, plain
+from leakbench.audit.client import UNKNOWN, Truth
 from leakbench.audit.findings import LABELLED, NOTHING, Found, Score, pixels_of, score, timed, within
 from leakbench.audit.network import reason
 from leakbench.audit.predictions import readable, short, uncountable
@@ -201,7 +201,7 @@ def _fitted(entry: Entry, observation: Observation) -> Entry:
     parameters = dict(entry["parameters"])
     if observation.local["epochs"] > SIMULATED:
         parameters["updates"] = "one-batch"
-    labels = {"labels": "joint"} if not plain(observation) or uncountable(observation) else {}
+    labels = {"labels": "joint"} if not observation.plain or uncountable(observation) else {}
     return entry | {"objective": objective, "parameters": parameters} | labels
 
 
@@ -233,7 +233,7 @@ class Beside:
 
 def besides(observation: Observation, truth: Truth) -> Iterator[Beside]:
     """Yield what an update gives away about labels, if the plain loss has classes, and about members."""
-    classes = plain(observation) and bool((truth.labels != UNKNOWN).all())
+    classes = observation.plain and bool((truth.labels != UNKNOWN).all())
     plans = [("label counts", "B", str(source("llg")), labels)] if classes else []
     plans.append(("membership", "D", f"{source('projres')} (of text)", members))
     for title, letter, paper, attack in plans:

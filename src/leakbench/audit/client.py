@@ -14,7 +14,6 @@ from torch.nn.parameter import is_lazy
 
 from leakbench.audit.child import is_rate
 from leakbench.audit.network import (
-    PLAIN,
     batch_statistics,
     classes_in,
     drops,
@@ -30,7 +29,7 @@ from leakbench.audit.network import (
 )
 from leakbench.audit.replay import Round, watched
 from leakbench.base.errors import UserError
-from leakbench.observations.observation import Observation
+from leakbench.observations.observation import LOSS, Observation
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -216,7 +215,7 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
             "lr": played.lr,
             "batch_size": played.batch_size,
             "epochs": played.steps,
-            "loss": PLAIN if played.plain_loss else "another",
+            "loss": LOSS if played.plain_loss else "another",
             **({"optimiser": "adam"} if "Adam" in played.optimiser else {}),
             **({"precision": played.precision} if played.precision else {}),
         },
@@ -225,11 +224,6 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
     if others is not None:
         others = others.reshape(-1, *images.shape[1:]) * deviation[:, None, None] + mean[:, None, None]
     return observation, Truth(images, labels, others)
-
-
-def plain(observation: Observation) -> bool:
-    """Return whether clients are taken to train by the mean cross-entropy, as they are unless it is known."""
-    return bool(observation.local.get("loss", PLAIN) == PLAIN)
 
 
 def facts(played: Round, observation: Observation) -> dict[str, Any]:

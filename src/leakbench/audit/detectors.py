@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.client import Truth, plain
+from leakbench.audit.client import Truth
 from leakbench.audit.findings import timed
 from leakbench.federation import detectors
 from leakbench.federation.detectors import Received
@@ -89,7 +89,7 @@ def _seen(parts: Sequence[Part], clients: int) -> Iterator[Received]:
                 none.new_zeros(0).long() if truth is None else truth.labels.clamp_min(0),
                 lr=observation.local["lr"],
                 earlier=tuple(memory),
-                plain_loss=plain(observation),
+                plain_loss=observation.plain,
                 sent=_sent(observation) if truth is None else None,
             )
             yield received

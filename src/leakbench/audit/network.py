@@ -20,8 +20,6 @@ from leakbench.networks.layers import Normalise
 
 # The largest number of letters that are kept of a message that leakbench did not write.
 LONGEST = 200
-# The loss that most attacks take for granted, in words.
-PLAIN = "mean cross-entropy"
 # Advice of the catalogue's attacks, which names options that an audit does not have.
 _ADVICE = re.compile(r" \((?:set|leave) [^()]*\)")
 # The name of a tensor, in the error of an attack that looked for it among those that were sent.

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.attacks.exact.opened import opened
 from leakbench.attacks.matching.received import as_gradient, local_steps, noise_images
-from leakbench.audit.client import Truth, plain
+from leakbench.audit.client import Truth
 from leakbench.audit.findings import in_all
 from leakbench.audit.network import reason
 from leakbench.base.errors import Unfit
@@ -307,7 +307,7 @@ def _of_neurons(
     # Several steps open other neurons, dropout closes some, batch norm ties records together, and a low
     # precision rounds what the closed forms divide.
     odd = observation.dropout or observation.mode == "train" or "precision" in observation.local
-    still = plain(observation) and not odd
+    still = observation.plain and not odd
     if layer.bias is not None and still and sent_alone(observation, found.layer, truth.images, slope):
         found.predicted["fidel"] = alone
         if relu and hides_records(model, layer, truth.images, z):
@@ -328,7 +328,7 @@ def replay(opened: Tensor) -> int:
 
 
 def _of_labels(model: nn.Module, observation: Observation) -> str:
-    if not plain(observation):
+    if not observation.plain:
         return (
             "the loss is not the mean cross-entropy: label counts are not read off it, and searches seek the "
             "targets with the records"

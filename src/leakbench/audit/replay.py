@@ -15,10 +15,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from leakbench.audit.child import is_rate
-from leakbench.audit.network import PLAIN, failing, finite, leaves, precisions_in, uncompiled
+from leakbench.audit.network import failing, finite, leaves, precisions_in, uncompiled
 from leakbench.audit.steps import CAUSES, ROUNDING, SAME, Pass, Step, decays, dot, fit, loss
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
+from leakbench.observations.observation import LOSS
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Round:
     # is SGD without momentum and weight decay.
     plain_loss: bool = True
     plain_steps: bool = True
-    loss: str = PLAIN
+    loss: str = LOSS
     # Kind → what the replay found beside plain training, in words. How many steps it computed, of how many.
     differs: dict[str, str] = field(default_factory=dict)
     replayed: tuple[int, int] = (0, 0)
@@ -298,8 +299,8 @@ class Watch(TorchFunctionMode):
                 f"{len(self.steps) - len(steps)} of {len(self.steps)} steps were not computed again"
             )
         loss = " and ".join(dict.fromkeys(word for word, _ in self.losses))
-        if loss == PLAIN and abs(self.losses[0][1] - 1) > SAME:
-            loss = f"{self.losses[0][1]:.3g} times the {PLAIN}"
+        if loss == LOSS and abs(self.losses[0][1] - 1) > SAME:
+            loss = f"{self.losses[0][1]:.3g} times the {LOSS}"
         whole, last = 1.0, 0.0
         for each in steps:
             move, causes = each.move or {}, each.gradient
@@ -319,7 +320,7 @@ class Watch(TorchFunctionMode):
             whole += last
         if edited:
             found["unknown"] = "the weights that are sent are also changed outside of the optimiser's steps"
-        if loss.endswith(PLAIN) and found.keys() & CAUSES.keys() - {"scale"}:
+        if loss.endswith(LOSS) and found.keys() & CAUSES.keys() - {"scale"}:
             loss += " and more"
         return loss, found, 0.0 if found.keys() & {"unknown", "unchecked", "steps"} else whole - 1
 

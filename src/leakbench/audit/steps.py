@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from leakbench.audit.network import PLAIN, classes_in, entropy
+from leakbench.audit.network import classes_in, entropy
 from leakbench.base.tensors import Tensors
+from leakbench.observations.observation import LOSS
 
 # Two updates are equal if their distance is below this share of their norm, or below rounding, as a share of
 # the norm of the weights.
@@ -114,7 +115,7 @@ def loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
             plain = {"": torch.autograd.grad(entropy(scores, target), scores)[0]}
             factors, _ = fit(slope, {"": plain}, slack)
             if factors:
-                return PLAIN, factors[""]
+                return LOSS, factors[""]
     found: dict[str, Tensors] = {}
     for function, target, named in one.losses:
         words = function.__name__.replace("_", " ")

@@ -41,8 +41,8 @@ class Work(NamedTuple):
 # What one core of an Intel Xeon with AVX-512 does in a second (`jobs/plan.py` measures it). Wide convolutions
 # are booked like narrow ones, for a scale's choice of cells follows from these numbers.
 REFERENCE = Work(convolutions=60_000, products=80_000, calls=100, wide=60_000)
-# Networks of so many millions of operations for an image of 32×32 have convolutions of 64 channels and more,
-# which are faster than those of a LeNet.
+# Networks that take at least this number of millions of operations for an image of 32×32 have convolutions of
+# 64 channels and more, which are faster than those of a LeNet.
 WIDE = 500
 
 

@@ -37,8 +37,7 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
     add the same up to a factor. So the gradient must also hold the sample, with the label, once, twice or
     three times (`_weight`); the sample then adds as often.
     """
-    assert layer.logits is not None
-    classes = layer.logits(layer.bias[None]).shape[1]
+    classes = layer.scores
     # A sample that is in the batch twice takes a dimension from the span. Where none is missing, the mean of
     # two samples that open the same neurons would pass for one that is in the batch twice.
     most = min(TIMES, 1 + max(0, layer.batch - len(seen.values)))
@@ -63,11 +62,12 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
 def read_twice(
     layer: FirstLayer, seen: Span, samples: Tensor, neurons: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `proof` does, for samples that single neurons hold behind dropout; labels are unknown, -1.
+    """Return what `proof` does, for samples that single neurons hold behind dropout or under an unknown loss;
+    labels are unknown, -1.
 
-    A sample is proven if two neurons hold it, it lies in the span of the samples, and exactly one direction
-    of the columns' span is zero in all neurons that it closes. Two neurons that are open for several samples
-    seldom mix them alike.
+    A sample is proven if two neurons hold it, it lies in the span of the samples, and its column is proven:
+    by the network's derivative, or behind dropout by exactly one direction of the columns' span that is zero
+    in all neurons that it closes. Two neurons that are open for several samples seldom mix them alike.
     """
     columns, zero = columns_of(layer, seen, samples)
     read = samples @ seen.right.T

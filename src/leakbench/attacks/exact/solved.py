@@ -45,10 +45,7 @@ def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> Solved:
     agree = opened == outputs if layer.logits else outputs | ~opened
     if not layer.known:
         labels = torch.full((len(samples),), -1)
-        if layer.logits is None:
-            proven = of_all(layer, seen, samples, columns)
-        else:
-            proven = of_any_loss(layer, seen, samples, columns)
+        proven = (of_any_loss if layer.any_loss else of_all)(layer, seen, samples, columns)
     else:
         labels, proven, _ = proof(layer, seen, samples, samples.new_full((len(samples),), seen.noise))
     return Solved(samples[proven], labels[proven], float(agree.double().mean()))
