@@ -13,6 +13,7 @@ from leakbench.base.artefacts import (
     read_csv,
     read_facts,
     read_table,
+    read_tensors,
     write_json,
     write_tensors,
 )
@@ -32,6 +33,7 @@ from leakbench.papers.reference import DRAWN, EXHIBIT, KEPT, kept_digests, read_
 from leakbench.papers.work import read_papers
 from leakbench.results.report.leaks import strongest
 from leakbench.results.tables.median import medians
+from leakbench.results.tables.pictures import in_bytes
 
 # The largest number of bytes of an exhibit that is kept in git.
 LARGEST = 2**20
@@ -118,13 +120,24 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
         shutil.copyfile(table, kept / f"{experiment}.csv")
         if pictures:
             write_tensors(kept / f"{experiment}.safetensors", pictures, {})
-        if open_tensors(exhibit)[0] and exhibit.stat().st_size <= LARGEST:
-            shutil.copyfile(exhibit, kept / f"{experiment}{EXHIBIT}")
+        _keep_exhibit(exhibit, kept / f"{experiment}{EXHIBIT}")
         made["files"] = kept_digests(kept / f"{experiment}.csv")
         write_json(kept / f"{experiment}.json", made)
     except BaseException:
         _take_away(kept, experiment)
         raise
+
+
+def _keep_exhibit(exhibit: Path, kept: Path) -> None:
+    """Keep what a figure draws where it is at most LARGEST bytes, images in 8 bits if they must be."""
+    if not open_tensors(exhibit)[0]:
+        return
+    shutil.copyfile(exhibit, kept)
+    if kept.stat().st_size > LARGEST:
+        tensors, facts = read_tensors(exhibit)
+        write_tensors(kept, {name: in_bytes(name, array) for name, array in tensors.items()}, facts)
+    if kept.stat().st_size > LARGEST:
+        kept.unlink()
 
 
 def _take_away(kept: Path, experiment: str) -> None:

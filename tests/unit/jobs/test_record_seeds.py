@@ -16,6 +16,7 @@ from leakbench.catalogue.resolve import Plan
 from leakbench.jobs import record as module
 from leakbench.jobs.record import record
 from leakbench.papers.reference import EXHIBIT, files, run_of
+from leakbench.results.figures.result import _panels
 
 
 @pytest.fixture
@@ -160,3 +161,23 @@ def test_what_a_figure_draws_is_kept_where_it_is_small(
     monkeypatch.setattr(module, "LARGEST", 10)
     record(finished, "quick", "x")
     assert not kept.exists()
+
+
+def test_images_that_a_figure_draws_are_kept_in_8_bits_where_they_are_large(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exhibit = finished / "results/quick/exhibits/x.safetensors"
+    images = np.random.default_rng(0).random((2, 3, 32, 32), dtype=np.float32)
+    own = {"truth": images, "guess": images[::-1] * 3 - 1, "usable": np.ones(2, bool)}
+    own |= {"sample": np.arange(2), "score": np.ones(2, np.float32)}
+    tensors = {f"0/{name}": value for name, value in own.items()}
+    write_tensors(exhibit, tensors, read_facts(exhibit) | {"panels": [{}]})
+    monkeypatch.setattr(module, "LARGEST", exhibit.stat().st_size - 1)
+    record(finished, "quick", "x")
+    beside = finished / "reference/quick" / f"x{EXHIBIT}"
+    (panel,), (kept,) = (_panels("x", *read_tensors(path)) for path in (exhibit, beside))
+    assert beside.stat().st_size < exhibit.stat().st_size - 3 * images.size + 2000
+    np.testing.assert_allclose(kept.truth, panel.truth, atol=0.5001 / 255)
+    assert kept.truth.dtype == np.float32
+    # What leaves [0, 1] is stretched when it is drawn, and stays as it is.
+    np.testing.assert_array_equal(kept.guess, panel.guess)

@@ -128,8 +128,14 @@ def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
                 raise UserError(
                     f"{path}: tensor '{number}/{name}' is missing (every panel has {', '.join(TENSORS)})"
                 )
-        panels.append(Panel(about, *(tensors[f"{number}/{name}"] for name in TENSORS)))
+        truth, guess, *others = (tensors[f"{number}/{name}"] for name in TENSORS)
+        panels.append(Panel(about, _as_floats(truth), _as_floats(guess), *others))
     return panels
+
+
+def _as_floats(images: np.ndarray) -> np.ndarray:
+    """Return images in [0, 1], of which a record may keep 8 bits."""
+    return images / np.float32(255) if images.dtype == np.uint8 else images
 
 
 def cut(rows: pd.DataFrame) -> pd.DataFrame:
@@ -165,7 +171,7 @@ def _of_record(own: Result, kept: Kept) -> Result:
 
 def _median(cell: str, pair: np.ndarray) -> Panel:
     """Return the `pair` (uint8 [2, rows, columns, channels]) that a record keeps of a cell."""
-    truth, guess = (pair.transpose(0, 3, 1, 2) / np.float32(255)).astype(np.float32)
+    truth, guess = _as_floats(pair.transpose(0, 3, 1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):
         score = np.corrcoef(truth.ravel(), guess.ravel())[0, 1]
     about = dict(zip(CELL, cell.split("/"), strict=True)) | {"rule": "median", "target": "images"}

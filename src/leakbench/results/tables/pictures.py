@@ -43,6 +43,12 @@ def opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
     return found
 
 
+def in_bytes(name: str, array: np.ndarray) -> np.ndarray:
+    """Return a panel's images in 8 bits, which is what a figure shows, if they lie in [0, 1]."""
+    shown = name.endswith(("/truth", "/guess")) and array.size and array.min() >= 0 and array.max() <= 1
+    return np.rint(255 * array).astype(np.uint8) if shown else array
+
+
 def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", client: int) -> Panel:
     """Return the pictures of a client of one cell: their description and their tensors.
 
