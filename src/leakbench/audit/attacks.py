@@ -30,11 +30,10 @@ from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 from leakbench.papers.bibliography import source
 
-# TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of each. SHORTEST: of
-# a single trial where there is no time for more.
-TRIALS, FEWEST, SHORTEST = 3, 100, 20
-# SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration. MARGIN:
-# the factor on these times for a whole search.
+# TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of each.
+TRIALS, FEWEST = 3, 100
+# SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration; the longer
+# one is the search if there is no time for more. MARGIN: the factor on these times for a whole search.
 SHORT, LONGER, MARGIN = 2, 22, 1.5
 # The weights of the total variation that a search tries beside its own.
 SMOOTH = (1e-2, 1e-3)
@@ -124,19 +123,18 @@ def _matching(
     begun = time.perf_counter()
     entry = _fitted(entry, observation)
     found.sought = entry["labels"] == "joint"
-    start, each = _cost(entry, observation)
+    start, each, first = _cost(entry, observation)
+    found.trials, found.iterations = 1, LONGER
+    _judge(found, first, truth, (-1, 0.0))
     spent = time.perf_counter() - begun
     # A shorter search shows what it reads, though its failure says little.
-    for trials, fewest in ((TRIALS, FEWEST), (1, FEWEST), (1, SHORTEST)):
-        needed = trials * (start + fewest * each)
-        if spent + needed <= most:
-            break
-    else:
-        found.why_not = f"not run: {fewest} iterations of one trial take {needed:.0f} s (--budget)"
+    trials = TRIALS if spent + TRIALS * (start + FEWEST * each) <= most else 1
+    needed = trials * (start + FEWEST * each)
+    if spent + needed > most:
         return
     limit = max(limit, spent + needed)
-    length = max(fewest, int(((limit - spent) / trials - start) / each))
-    found.iterations = length = min(length, longest)
+    length = max(FEWEST, int(((limit - spent) / trials - start) / each))
+    length = min(length, longest)
     entry |= {"parameters": entry["parameters"] | {"iterations": length}}
     left_for_one = begun + limit - start - length * each
     # On a busy machine, the search may take twice the time that the first steps foretell.
@@ -152,29 +150,38 @@ def _search(
     # Nobody knows beforehand which weight of the total variation suits a network, so trials take turns. The
     # audit knows the truth and keeps the best trial, as an attacker may who tries all and looks.
     gains: list[float] = []
-    best = 0, 0.0
-    while goes_on() or found.trials < trials:
-        seed = found.trials
+    best = -1, 0.0
+    while goes_on() or len(gains) < trials:
+        seed = len(gains)
         seen = replace(observation, labelling=entry["labels"])
         noise = seen.randomised(1, torch.Generator().manual_seed(1000 + seed))
         search, rng = attacks.composed(_weighed(entry, seed)), torch.Generator().manual_seed(seed)
-        both = search(seen.beside(noise), rng)
-        own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
-        assert own.labels is not None
-        of_noise = score(pixels_of(null), None, truth)
-        scored = score(pixels_of(own), own.labels[0, 0], truth, of_noise.error)
-        gains.append(float(scored.r.mean() - of_noise.r.mean()))
-        nearness = sum(scored.levels), float(scored.r.mean())
-        if not found.trials or nearness > best:
-            best = nearness
-            _fill(found, scored)
-            found.null = sum(level > 0 for level in of_noise.levels)
-        found.trials += 1
+        gain, best = _judge(found, search(seen.beside(noise), rng), truth, best)
+        gains.append(gain)
+        found.trials, found.iterations = len(gains), entry["parameters"]["iterations"]
         if found.trials >= TRIALS:
             low, high = interval(np.array(gains))
             found.interval = None if isnan(low) else (round(low, 4), round(high, 4))
             if low > 0 or high < 0:
                 return
+
+
+def _judge(
+    found: Found, both: Reconstruction, truth: Truth, best: tuple[int, float]
+) -> tuple[float, tuple[int, float]]:
+    """Score a search and the same search on noise; keep it if it is nearer than `best`.
+
+    Returns how much nearer than noise it is, and the best nearness.
+    """
+    own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
+    assert own.labels is not None
+    of_noise = score(pixels_of(null), None, truth)
+    scored = score(pixels_of(own), own.labels[0, 0], truth, of_noise.error)
+    nearness = sum(scored.levels), float(scored.r.mean())
+    if nearness > best:
+        _fill(found, scored)
+        found.null = sum(level > 0 for level in of_noise.levels)
+    return float(scored.r.mean() - of_noise.r.mean()), max(nearness, best)
 
 
 def _weighed(entry: Entry, turn: int) -> Entry:
@@ -205,8 +212,9 @@ def _fitted(entry: Entry, observation: Observation) -> Entry:
     return entry | {"objective": objective, "parameters": parameters} | labels
 
 
-def _cost(entry: Entry, observation: Observation) -> tuple[float, float]:
-    """Return the seconds that a trial beside one on noise takes to begin, and those of an iteration."""
+def _cost(entry: Entry, observation: Observation) -> tuple[float, float, Reconstruction]:
+    """Return the seconds that a trial beside one on noise takes to begin, those of an iteration, and what the
+    longest of the runs that told them made of the update and of noise."""
     seen = replace(observation, labelling=entry["labels"])
     both = seen.beside(seen.randomised(1, torch.Generator().manual_seed(0)))
     spent = []
@@ -214,9 +222,10 @@ def _cost(entry: Entry, observation: Observation) -> tuple[float, float]:
     for iterations in (SHORT, SHORT, LONGER):
         short = entry | {"parameters": entry["parameters"] | {"iterations": iterations}}
         begun = time.perf_counter()
-        attacks.composed(short)(both, torch.Generator().manual_seed(0))
+        made = attacks.composed(short)(both, torch.Generator().manual_seed(0))
         spent.append(time.perf_counter() - begun)
-    return MARGIN * spent[1], MARGIN * max(spent[2] - spent[1], 0.1 * spent[2]) / (LONGER - SHORT)
+    each = MARGIN * max(spent[2] - spent[1], 0.1 * spent[2]) / (LONGER - SHORT)
+    return MARGIN * spent[1], each, made
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from leakbench.audit.report import Audit
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import Observation
 
+# Hears of an audit that is under way.
+Keep = Callable[[Audit], None]
 # The share of the budget that one exact attack may take.
 EXACT_SHARE = 0.25
 # A search runs again only if there is time for this many times its seconds.
@@ -35,14 +37,15 @@ HELP_SHARE = 0.3
 
 
 def of_client(
-    own: Client, budget: float, tell: Tell = say, *, show: bool = False, defence: Change | None = None
-) -> Audit:
+    own: Client, budget: float, tell: Tell = say, *, show: bool = False, defence: Change | None = None,
+    keep: Keep = lambda _: None,
+) -> Audit:  # fmt: skip
     """Audit a client's round, and measure what would help."""
     # `tell` hears each line of a stage as soon as it is known. `defence` is the user's own candidate, which
     # changes an update into another one of the same shapes.
     begun = time.perf_counter()
     played = own.play()
-    audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :])
+    audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :], keep=keep)
     left = budget - (time.perf_counter() - begun)
     audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
@@ -52,14 +55,19 @@ def of_client(
 
 
 def of_round(
-    played: Round, budget: float, tell: Tell, *, show: bool = False, others: Tensor | None = None
-) -> Audit:
+    played: Round, budget: float, tell: Tell, *, show: bool = False, others: Tensor | None = None,
+    keep: Keep = lambda _: None,
+) -> Audit:  # fmt: skip
     """Audit a round that was played already. Members are compared with `others`, inputs of other clients."""
     begun = time.perf_counter()
     observation, truth = view(played, others)
     share = budget * (1 - HELP_SHARE)
     about = facts(played, observation)
-    audit = of_observations([(observation, truth)], share, tell, about)
+
+    def sofar(audit: Audit) -> None:
+        keep(replace(audit, assumptions=assumptions(played, observation), budget=budget))
+
+    audit = of_observations([(observation, truth)], share, tell, about, keep=sofar)
     audit.least = played.least() or "second derivatives" in audit.look.facts
     if not audit.recognisable():
         # No change can be measured without a leak, so the searches get the share of what would help.
@@ -70,13 +78,14 @@ def of_round(
     if show:
         audit.pictures = pictures(audit.found, truth)
     audit.budget, audit.seconds = budget, round(time.perf_counter() - begun, 2)
+    keep(audit)
     tell(audit.headline())
     return audit
 
 
 def of_observations(
     parts: Sequence[Part], budget: float, tell: Tell, about: dict[str, Any], clients: int = 1,
-    repeats: bool = False,
+    repeats: bool = False, keep: Keep = lambda _: None,
 ) -> Audit:  # fmt: skip
     """Run the stages of an audit on the updates of clients.
 
@@ -97,6 +106,7 @@ def of_observations(
         for each in besides(observation, truth) if truth is not None else ():
             audit.besides.append(each)
             tell(f"besides: {each.title}: {each.line}")
+    keep(audit)
     entries = catalogue()
     for name, entry in entries.items():
         if entry["stage"] == "matching" and audit.exposed() == records:
@@ -112,6 +122,7 @@ def of_observations(
         whole = merged(found, clients if repeats else 0)
         audit.found.append(whole if parts[0][1] is not None else replace(whole, images=None))
         tell(f"{entry['stage']}: {audit.found[-1].line()}")
+        keep(audit)
     audit.seconds = round(time.perf_counter() - begun, 2)
     return audit
 
@@ -189,27 +200,34 @@ def audit(
 FACES, EDGE, NEURONS = 100, 25, 1000
 
 
-def audited(name: str, options: Options, tell: Tell) -> dict[str, Any]:
+def audited(name: str, options: Options, tell: Tell, keep: Callable[[Any], None]) -> dict[str, Any]:
     """Return the audit and the pictures, as values for JSON, of what a name stands for, or of the demo."""
+
+    def told(found: Audit) -> dict[str, Any]:
+        found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
+        return {"audit": found.to_dict(), "pictures": found.pictures}
+
+    def sofar(found: Audit) -> None:
+        keep(told(found))
+
     if options["demo"]:
-        found = _of_code(demo, options, tell)
+        found = _of_code(demo, options, tell, sofar)
     elif ":" in name:
         made = loaded(name)
         if not callable(made):
             raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
-        found = _of_code(made, options, tell)
+        found = _of_code(made, options, tell, sofar)
     else:
-        found = of_recorded(Path(name), options, tell)
-    found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
-    return {"audit": found.to_dict(), "pictures": found.pictures}
+        found = of_recorded(Path(name), options, tell, sofar)
+    return told(found)
 
 
-def _of_code(make: Callable[[], Any], options: Options, tell: Tell) -> Audit:
+def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) -> Audit:
     own = _client(make, options)
     defence = loaded(options["defence"]) if options["defence"] else None
     if isinstance(own, Round):
-        return of_round(own, options["budget"], tell, show=options["show"])
-    return of_client(own, options["budget"], tell, show=options["show"], defence=defence)
+        return of_round(own, options["budget"], tell, show=options["show"], keep=keep)
+    return of_client(own, options["budget"], tell, show=options["show"], defence=defence, keep=keep)
 
 
 def _client(make: Callable[[], Any], options: Options) -> Client | Round:
@@ -240,7 +258,7 @@ def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     return network, nn.CrossEntropyLoss(), (pictures[order], labels[order])
 
 
-def of_recorded(path: Path, options: Options, tell: Tell) -> Audit:
+def of_recorded(path: Path, options: Options, tell: Tell, keep: Keep = lambda _: None) -> Audit:
     """Audit the updates of a capture, of recorded rounds, or of two files of weights."""
     observation, notes = recorded(path, options, tell)
     number = len(observation.clients)
@@ -249,13 +267,18 @@ def of_recorded(path: Path, options: Options, tell: Tell) -> Audit:
     again = observation.knows.local_set_repeats
     network = {"network": options["model"]} if options.get("model") and observation.own is not None else {}
     about = network | {"rounds": observation.rounds, "clients": number, **observation.in_words()}
-    audit = of_observations(parts, options["budget"], tell, about, clients=number, repeats=again)
-    audit.budget = options["budget"]
-    audit.assumptions = [
+    taken = [
         "The records are unknown here, so only what an attack proves counts.",
         "Clients hold the same records in every round." if again else "Every round has records of its own.",
         f"Clients took {observation.local['epochs']} local steps at rate {observation.local['lr']:g}.",
         *notes,
     ]
+
+    def whole(audit: Audit) -> Audit:
+        return replace(audit, budget=options["budget"], assumptions=taken)
+
+    audit = whole(of_observations(
+        parts, options["budget"], tell, about, number, again, lambda audit: keep(whole(audit))
+    ))  # fmt: skip
     tell(audit.headline())
     return audit

@@ -100,15 +100,16 @@ def supervised(
 ) -> dict[str, Any]:
     """Run a function, whose lines go to `tell`, in a process of its own and return its result.
 
-    `work` is MODULE:NAME; the function takes `given`, values for JSON, and a function that tells a line, and
-    returns values for JSON. The limit `memory` is in gigabytes, of the process and all that it starts. No
-    process that this one starts outlives the call. Raises UserError, in one line that begins with `what`, for
-    what goes wrong there.
+    `work` is MODULE:NAME; the function takes `given`, values for JSON, a function that tells a line, and one
+    that keeps a result so far, and returns values for JSON. The limit `memory` is in gigabytes, of the
+    process and all that it starts. No process that this one starts outlives the call. If a run ends early,
+    the result is the last one that was kept, with the reason as `ended`. Raises UserError, in one line that
+    begins with `what`, if there is none.
     """
     # Processes whose parent ended become children of this process, so none is lost.
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    ours = set(_children(os.getpid()))
+    ours, known = set(_children(os.getpid())), dict[str, Any]()
     # The mark stands before each message. Anything else that the code writes into the pipe is no message.
     mark = secrets.token_hex(16)
     start = f"import sys; sys.path = {sys.path!r}; from leakbench.audit.child import run; run()"
@@ -122,7 +123,11 @@ def supervised(
             with suppress(BrokenPipeError):
                 child.stdin.write(_encoded([mark, work, given]).encode())
                 child.stdin.close()
-            said = _heard(child, mark.encode(), what, tell, _limits(what, seconds, memory, ours))
+            said = _heard(child, mark.encode(), what, tell, _limits(seconds, memory, ours), known)
+        except KeyboardInterrupt:
+            if not known:
+                raise
+            said = {"problem": "stopped by the keyboard"}
         finally:
             _end(ours)
             with suppress(AttributeError):
@@ -132,6 +137,8 @@ def supervised(
         tell(f"note: {what} printed {printed} lines, which are not shown")
     if "problem" in said:
         problem: str = said["problem"]
+        if known:
+            return known | {"ended": problem}
         # A message about a file begins with its name already.
         raise UserError(problem if problem.startswith((f"{what}: ", f"{what}/")) else f"{what}: {problem}")
     found = said.get("result")
@@ -155,7 +162,8 @@ def run() -> None:
     said: dict[str, Any]
     try:
         module, _, name = work.partition(":")
-        said = {"result": getattr(import_module(module), name)(*given, lambda line: say({"line": line}))}
+        tell, keep = (lambda value, kind=kind: say({kind: value}) for kind in ("line", "known"))
+        said = {"result": getattr(import_module(module), name)(*given, tell, keep)}
     except UserError as problem:
         said = {"problem": str(problem)}
     except MemoryError:
@@ -178,25 +186,25 @@ def _raised(problem: BaseException) -> str:
     return f"{type(problem).__name__}{': ' if text else ''}{text}{place}"
 
 
-def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callable[[], None]:
+def _limits(seconds: float, memory: float, ours: set[int]) -> Callable[[], str]:
+    """Return a function that says which limit the child exceeds, or nothing."""
     until = time.monotonic() + seconds
 
-    def check() -> None:
+    def exceeded() -> str:
         if time.monotonic() > until:
-            raise UserError(
-                f"{what}: not finished after {seconds:.0f} s (raise --budget, or make it quicker)"
-            )
+            return f"not finished after {seconds:.0f} s (raise --budget, or make it quicker)"
         used = sum(_used(each) for each in _descendants(ours)) / _GIGABYTE
-        if used > memory:
-            raise UserError(f"{what}: used {used:.1f} GB, more than {memory:g} GB (raise --memory)")
+        return f"used {used:.1f} GB, more than {memory:g} GB (raise --memory)" if used > memory else ""
 
-    return check
+    return exceeded
 
 
 def _heard(
-    child: "subprocess.Popen[bytes]", mark: bytes, what: str, tell: Tell, check: Callable[[], None]
-) -> dict[str, Any]:
-    """Pass on the lines that the child writes into the pipe, and return its last message."""
+    child: "subprocess.Popen[bytes]", mark: bytes, what: str, tell: Tell, exceeded: Callable[[], str],
+    known: dict[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """Pass on the lines that the child writes into the pipe, keep its results so far in `known`, and return
+    its last message."""
     assert child.stdout is not None
     reading, rest = child.stdout.fileno(), b""
     while True:
@@ -209,12 +217,16 @@ def _heard(
             said = _message(line, mark)
             if said is None:
                 raise UserError(f"{what}: {_FORGED}")
-            if "line" not in said:
+            if "known" in said:
+                known |= said["known"]
+            elif "line" in said:
+                tell(said["line"])
+            else:
                 return said
-            tell(said["line"])
         if data == b"" or (data is None and not runs):
-            raise UserError(f"{what}: its process ended without a result")
-        check()
+            return {"problem": "its process ended without a result"}
+        if problem := exceeded():
+            return {"problem": problem}
 
 
 def _message(line: bytes, mark: bytes) -> dict[str, Any] | None:

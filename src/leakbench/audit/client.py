@@ -81,11 +81,14 @@ class Client:
         one = self.local_steps == 1
         # The factor of the loss is in the rate. Weights that decay in the loss tell nothing of the records.
         first = watch.steps[0].gradient if watch.steps[0] else None
-        decays = {n: (first or {}).get("weights", 0.0) * (n in watch.decays) for n in watch.last[0]}
-        slope = {
-            n: (v - decays[n] * start[n]).float() * (self.lr / played.lr) for n, v in watch.last[0].items()
-        }
-        update, kind = (finite(slope), "gradient") if one else (played.update, "model")
+        update, kind = played.update, "model"
+        if one:
+            decay, rate = (first or {}).get("weights", 0.0), self.lr / played.lr
+            slope = dict(watch.last[0])
+            if decay:
+                slope |= {n: slope[n] - decay * start[n] for n in watch.decays & slope.keys()}
+            slope = {n: v.float() if rate == 1 else v.float() * rate for n, v in slope.items()}
+            update, kind = finite(slope), "gradient"
         return replace(
             played, inputs=inputs.float(), targets=targets, update=update, kind=kind, steps=self.local_steps,
             batch_size=None,
@@ -201,7 +204,8 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
     labels = torch.full((len(images),), UNKNOWN)
     if targets is not None and classes_in(targets, one.expand(len(images), -1)):
         labels = targets.flatten().long()
-    weights = {name: value.detach().cpu().numpy()[None].copy() for name, value in model.state_dict().items()}
+    # Nobody changes the network that is sent, so its weights are not copied.
+    weights = {name: value.detach().cpu().numpy()[None] for name, value in model.state_dict().items()}
     observation = Observation(
         network={"shape": [rows, columns, channels], "classes": classes},
         weights=weights,

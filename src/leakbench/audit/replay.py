@@ -143,12 +143,13 @@ class Watch(TorchFunctionMode):
             # A scheduler may change the rate later.
             self.optimiser, self.group = optimiser, dict(optimiser.param_groups[0])
         self.trained |= {n for n, p in own.items() if p.grad is not None}
-        weights = {n: p.detach().clone() for n, p in own.items()}
+        large = sum(p.numel() for p in own.values()) > LARGEST
+        # What is not computed again is not compared either.
+        weights = {} if large else {n: p.detach().clone() for n, p in own.items()}
         self.edited |= any(not torch.equal(weights[n], v) for n, v in self.last[2].items() if n in weights)
         passes, self.passes = [each for each in self.passes if each.slopes], []
         self.batches.append(passes)
         self.given = {n: p.grad.detach().to_dense().float() for n, p in own.items() if p.grad is not None}
-        large = sum(p.numel() for p in own.values()) > LARGEST
         self.losses.append(("not seen", 0.0))
         with self._alone(), suppress(RuntimeError):
             if passes:
@@ -166,9 +167,10 @@ class Watch(TorchFunctionMode):
         # A step with a closure of its own, such as that of LBFGS, makes passes while it is taken.
         self.batches[-1] += [each for each in self.passes if each.slopes]
         closed, self.passes, given = bool(self.passes), [], self.given
-        after = {n: p.detach().clone() for n, p in own.items()}
         for each in self.batches[-1]:
             each.outputs.clear()
+        large = sum(p.numel() for p in own.values()) > LARGEST
+        after = {} if large else {n: p.detach().clone() for n, p in own.items()}
         if self.now is None or closed:
             self.steps.append(None)
             self.last = given, {}, after
@@ -278,7 +280,8 @@ class Watch(TorchFunctionMode):
         loss, differs, decay = self._replayed(edited, name)
         # Weights that decay tell nothing of the records, and a server knows the factor. It knows that of the
         # loss too. Of one step, nothing but its gradient is left.
-        update = {n: v - decay * (n in self.decays) * sent[n].detach() for n, v in update.items()}
+        if decay:
+            update |= {n: update[n] - decay * sent[n].detach() for n in self.decays & update.keys()}
         factors = [factor for _, factor in self.losses]
         factor = factors[0] if max(factors) - min(factors) <= SAME * max(factors) else 0.0
         odd = differs.keys() - {"steps", "unchecked", *(["weights"] if len(self.steps) == 1 else [])}

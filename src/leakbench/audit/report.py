@@ -191,7 +191,11 @@ class Audit:
             why = "; ".join(dict.fromkeys(each.why_not for each in self.found))
             beside = "".join(f", but {each.title}: {each.line}" for each in self.besides if each.ran)
             return f"No attack gave a result{beside}: {why}"
-        return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
+        longest = max((each.iterations for each in self.found), default=0)
+        searched = f", and no search had more than {longest:,} iterations" if longest else ""
+        return (
+            f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised{searched}"
+        )
 
     def answers(self) -> dict[str, str]:
         """Return the answer to each question of a privacy officer, in the words of data protection boards."""

@@ -116,6 +116,13 @@ def audit(
         },
         conditions,
     )  # fmt: skip
+    if ended := found.get("ended"):
+        found["audit"]["least"] = True
+        found["audit"]["assumptions"].insert(
+            0, f"The audit was cut short: {ended}. What is missing was not tried."
+        )
+        path = write(out, found["audit"], found["pictures"])
+        raise UserError(f"{what}: {ended}; {path} has what was known until then")
     say(f"report: {write(out, found['audit'], found['pictures'])}")
     failed = [condition for condition in conditions if met(condition, found["audit"])]
     for condition in failed:

@@ -14,7 +14,8 @@ import torch
 from clients import client_of, convolutional, frozen, mlp, observed, pictures
 from torch import Tensor, nn
 
-from leakbench import attacks
+import leakbench.attacks
+from leakbench.audit import attacks
 from leakbench.audit.attacks import attack, catalogue
 from leakbench.audit.audit import of_client
 from leakbench.audit.findings import RECOGNISABLE, Found, OutOfTime, within
@@ -62,7 +63,8 @@ def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyP
     # A search that its share is too short for takes what is left of the budget, and no more than it needs.
     # It may take twice the time that its first steps foretell. They foretell 33 s here, so that the search is
     # not ended where a machine stalls for a second.
-    monkeypatch.setattr("leakbench.audit.attacks._cost", lambda entry, observation: (1.0, 0.1))
+    told = attacks._cost(attacks.catalogue()["invg"]["entry"], seen[0])
+    monkeypatch.setattr(attacks, "_cost", lambda entry, observation: (1.0, 0.1, told[-1]))
     whole = attack("invg", *seen, 0.01, 300)
     assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
 
@@ -115,7 +117,7 @@ def test_a_search_matches_only_what_was_sent_and_seeks_the_labels_that_nothing_c
 
 @pytest.mark.parametrize("output", ["a single logit", "a class for each pixel"])
 def test_a_network_whose_output_is_reshaped_is_searched(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leakbench.audit.attacks.FEWEST", 5)
+    monkeypatch.setattr(attacks, "FEWEST", 5)
     torch.manual_seed(0)
     network, inputs = nn.Sequential(nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 1)), torch.rand(2, 12)
     loss, targets = nn.BCEWithLogitsLoss(), torch.tensor([[0.0], [1.0]])
@@ -126,19 +128,19 @@ def test_a_network_whose_output_is_reshaped_is_searched(output: str, monkeypatch
     assert (found.why_not, found.trials >= 3) == ("", True)
 
 
-@pytest.mark.parametrize(
-    ("each", "ran", "why"),
-    [(8.0, True, ""), (20.0, False, "not run: 5 iterations of one trial take 100 s (--budget)")],
-)
-def test_a_search_runs_one_trial_where_there_is_no_time_for_more(
-    each: float, ran: bool, why: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("each", "searched"), [(0.02, (3, 100)), (0.08, (1, 100)), (1.0, (1, 22))])
+def test_a_search_is_as_long_as_there_is_time_for(
+    each: float, searched: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leakbench.audit.attacks.SHORTEST", 5)
-    monkeypatch.setattr("leakbench.audit.attacks._cost", lambda *_: (0.0, each))
+    """The run that tells how long an iteration takes is the search where there is no time for another."""
+    told = attacks._cost
+    monkeypatch.setattr(attacks, "_cost", lambda *given: (0.0, each, told(*given)[-1]))
+    monkeypatch.setattr(attacks, "interval", lambda gains: (1.0, 1.0))
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(72, 4))
-    found = attack("invg", *observed(network, ramp()), 0.01, 60, longest=5)
-    assert (found.trials > 0, found.why_not) == (ran, why)
+    found = attack("invg", *observed(network, ramp()), 0.01, 10)
+    assert (found.trials, found.iterations, found.why_not) == (*searched, "")
+    assert len(found.levels) == len(found.quality) == 1
 
 
 def test_an_audit_takes_it_for_granted_that_zeros_tell_nothing() -> None:
@@ -174,7 +176,9 @@ def test_labels_are_counted_behind_a_single_logit(rule: str, bias: bool) -> None
         own = inputs, targets[:, None] if network is one else targets.long()
         observation, _ = observed(network, own, loss=loss)
         entry = {"module": "labels", "parameters": {}, "labels": rule}
-        made = attacks.run(entry, replace(observation, labelling=rule), torch.Generator().manual_seed(0))
+        made = leakbench.attacks.run(
+            entry, replace(observation, labelling=rule), torch.Generator().manual_seed(0)
+        )
         assert made.labels is not None
         found.append(sorted(made.labels[0, 0].tolist()))
     assert found[0] == found[1]

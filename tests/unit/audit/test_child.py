@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,14 +22,14 @@ def heard(work: str, *given: Any) -> dict[str, Any]:
     return supervised(f"test_child:{work}", list(given), lambda line: None, "app.py:client", 60, 16)
 
 
-def writes(data: str, tell: Tell) -> dict[str, Any]:
+def writes(data: str, tell: Tell, keep: Any) -> dict[str, Any]:
     for each in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             os.write(int(each.name), data.encode("latin-1"))
     return {}
 
 
-def forges(tell: Tell) -> dict[str, Any]:
+def forges(tell: Tell, keep: Any) -> dict[str, Any]:
     """Find the mark of the pipe on the stack, and send a message with it."""
     frame = sys._getframe()
     while "say" not in frame.f_locals or "writing" not in frame.f_locals:
@@ -45,7 +47,7 @@ def test_code_that_writes_into_the_pipe_is_one_line(work: str, given: list[str])
         heard(work, *given)
 
 
-def fails(problem: str, tell: Tell) -> dict[str, Any]:
+def fails(problem: str, tell: Tell, keep: Any) -> dict[str, Any]:
     raise UserError(problem)
 
 
@@ -56,7 +58,38 @@ def test_what_is_wrong_with_a_file_names_it_once(problem: str) -> None:
     assert str(refused.value) == problem
 
 
-def prints(tell: Tell) -> dict[str, Any]:
+def ends(how: str, tell: Tell, keep: Any) -> dict[str, Any]:
+    keep({"found": 1})
+    keep({"found": 2})
+    if how == "dies":
+        os._exit(0)
+    if how == "raises":
+        raise UserError("the scores are not finite")
+    grown = []
+    while how == "grows":
+        grown.append(bytearray(os.urandom(1 << 20)) * 100)
+    tell("all that is known")
+    time.sleep(60)
+    return {}
+
+
+def stops(line: str) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("how", "why"), [
+    ("dies", "its process ended without a result"),
+    ("raises", "the scores are not finite"),
+    ("grows", r"used 1\.\d GB, more than 1 GB \(raise --memory\)"),
+    ("waits", "stopped by the keyboard"),
+])  # fmt: skip
+def test_what_was_known_when_a_run_ended_is_kept(how: str, why: str) -> None:
+    found = supervised("test_child:ends", [how], stops, "app.py:client", 60, 1)
+    assert re.fullmatch(why, found.pop("ended"))
+    assert found == {"found": 2}
+
+
+def prints(tell: Tell, keep: Any) -> dict[str, Any]:
     json.dumps = lambda *given, **named: "x"
     tell("3 × 3")
     os.write(1, b"leakbench attack: \x1b]0;owned\x07\n")
@@ -78,7 +111,7 @@ def test_a_line_is_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> N
     assert raw.getvalue() == b"batch \\xd7 2\n"
 
 
-def chatters(tell: Tell) -> dict[str, Any]:
+def chatters(tell: Tell, keep: Any) -> dict[str, Any]:
     tell("heard")
     print("not heard", flush=True)
     return {"found": 1}
