@@ -16,7 +16,7 @@ from leakbench.audit.attacks import attack, besides, catalogue
 from leakbench.audit.child import Tell, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
-from leakbench.audit.findings import in_all, merged, pictures
+from leakbench.audit.findings import affected, in_all, merged, pictures
 from leakbench.audit.network import untrained
 from leakbench.audit.predictions import look, unmoved
 from leakbench.audit.recorded import Options, one, recorded
@@ -75,6 +75,7 @@ def of_round(
     audit.assumptions = assumptions(played, observation)
     if off := audit.look.facts.get("second derivatives"):
         audit.assumptions.append(f"Second derivatives: {off}.")
+    audit.affected = affected(audit.found, truth, audit.look.alone)
     if show:
         audit.pictures = pictures(audit.found, truth)
     audit.budget, audit.seconds = budget, round(time.perf_counter() - begun, 2)
@@ -99,7 +100,9 @@ def of_observations(
         tell(f"look: {question}: {answer}")
     for name, number in known.predicted.items():
         tell(f"look: {name} will read {number} {in_all(records)} (predicted)")
-    audit = Audit(records, about, known, alarms(parts, budget, clients))
+    audit = Audit(records, about, known)
+    keep(audit)
+    audit.alarms = alarms(parts, budget, clients)
     for alarm in audit.alarms:
         tell(f"detector: {alarm.detector.replace('_', ' ')}: {alarm.line()}")
     for observation, truth in parts:
@@ -201,11 +204,11 @@ FACES, EDGE, NEURONS = 100, 25, 1000
 
 
 def audited(name: str, options: Options, tell: Tell, keep: Callable[[Any], None]) -> dict[str, Any]:
-    """Return the audit and the pictures, as values for JSON, of what a name stands for, or of the demo."""
+    """Return the audit of what a name stands for, or of the demo, and what its page shows, for JSON."""
 
     def told(found: Audit) -> dict[str, Any]:
         found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
-        return {"audit": found.to_dict(), "pictures": found.pictures}
+        return {"audit": found.to_dict(), "shown": found.shown()}
 
     def sofar(found: Audit) -> None:
         keep(told(found))

@@ -188,6 +188,33 @@ def combined(found: list[Found], letters: str) -> list[int]:
     return [max(levels) for levels in zip(*own, strict=True)]
 
 
+# The share of a batch that counts as its brightest records, of a batch of at least BATCH.
+BRIGHT, BATCH = 0.1, 10
+
+
+def affected(found: list[Found], truth: Truth, alone: list[bool]) -> list[dict[str, Any]]:
+    """Return the private records, the most exposed first, each with its level and what is special of it."""
+    # `alone` says of each record whether a neuron is open for it alone; it is empty if nobody knows.
+    records, rows = len(truth.images), truth.images.flatten(1)
+    levels = combined(found, "ABCD") or [NOTHING] * records
+    r = [max((each.quality[i] for each in found if each.quality), default=0.0) for i in range(records)]
+    _, own, counts = truth.labels.unique(return_inverse=True, return_counts=True)
+    apart = torch.cdist(rows, rows, p=torch.inf).fill_diagonal_(torch.inf).amin(1)
+    light = rows.mean(1)
+    least = light.sort().values[-max(1, int(BRIGHT * records))] if records >= BATCH else torch.inf
+    special = {
+        "a neuron is open for it alone": torch.tensor(alone or [False] * records),
+        "the only one of its class": (counts[own] == 1) & (truth.labels >= 0) & (len(counts) < records),
+        "among the tenth with the largest values": light >= least,
+        "twice in the batch": apart <= HALF_A_LEVEL,
+    }
+    order = sorted(range(records), key=lambda i: (-levels[i], -r[i], i))
+    return [
+        {"number": i + 1, "level": levels[i], "r": r[i], "why": [w for w, has in special.items() if has[i]]}
+        for i in order
+    ]
+
+
 EDGE = 96
 
 

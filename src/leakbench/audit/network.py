@@ -227,7 +227,7 @@ def wrapped(
     model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor, sent: Collection[str],
     precision: str = "",
 ) -> nn.Module:  # fmt: skip
-    """Return a copy of a model that reads values from 0 to 1 and returns logits [n, classes]."""
+    """Return a model of the same weights that reads values from 0 to 1 and returns logits [n, classes]."""
     # The copy reads [n, channels, rows, columns]. Its tensors have the prefix "network.". Parameters that are
     # not in `sent` become buffers, so that no attack takes them for parameters that did not change.
     parts: dict[str, nn.Module] = {}
@@ -237,7 +237,8 @@ def wrapped(
         parts["flatten"] = nn.Flatten()
     elif inputs.dim() == 3:
         parts["flatten"] = nn.Flatten(1, 2)
-    parts["network"] = fixed(deepcopy(model), sent)
+    # Weights are shared with the model, because several copies of a large network would fill the memory.
+    parts["network"] = fixed(deepcopy(model, {id(p): p for p in model.parameters()}), sent)
     mixed = batch_statistics(model)
     for name, layer in list(parts["network"].named_modules(remove_duplicate=False)):
         other: nn.Module = layer

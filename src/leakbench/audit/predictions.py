@@ -188,6 +188,8 @@ class Look:
     layer: str = ""
     pixels: bool = False
     degrees: list[int] = field(default_factory=list)
+    # Of each record, whether a neuron is open for it alone.
+    alone: list[bool] = field(default_factory=list)
 
 
 def unmoved(observation: Observation) -> str:
@@ -300,7 +302,8 @@ def _of_neurons(
     found.facts["activation"] = "closes neurons (ReLU)" if relu else "every neuron answers to every record"
     degrees = answers.sum(0)
     found.degrees = torch.bincount(degrees, minlength=records + 1).tolist()
-    alone = int(answers[:, degrees == 1].any(1).sum())
+    found.alone = answers[:, degrees == 1].any(1).tolist()
+    alone = sum(found.alone)
     found.facts["neurons open for one record alone"] = (
         f"{found.degrees[1]}, which give away {alone} {in_all(records)}"
     )

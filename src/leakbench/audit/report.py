@@ -4,7 +4,7 @@ import html
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -35,15 +35,22 @@ SOURCES = {
 }
 
 
-def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return the report of `Audit.to_dict()` as one HTML page."""
+def page(audit: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
+    """Return the report of `Audit.to_dict()` and `Audit.shown()` as one HTML page."""
     # The page loads nothing from the network and runs no script. Everything is escaped.
     templates = environment("leakbench.audit")
     templates.filters |= {"number": number, "count": count}
     sources = [f"{source(key)} ({what})" for key, what in SOURCES.items()]
+    affected = shown.get("affected", [])
+    # What is special about records → how many of those that leak, and of the others.
+    special: dict[str, list[int]] = {}
+    for each in affected:
+        for why in each["why"]:
+            special.setdefault(why, [0, 0])[not each["level"]] += 1
     text = templates.get_template("page.html.j2").render(
-        audit=audit, pictures=pictures, levels=LEVELS, sources=sources
-    )
+        audit=audit, pictures=shown.get("pictures"), affected=affected, special=special, levels=LEVELS,
+        sources=sources,
+    )  # fmt: skip
     # The name of a class may hold what commands a terminal.
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: ascii(found[0])[1:-1], text)
 
@@ -99,10 +106,10 @@ def probe(folder: Path) -> None:
                 each.rmdir()
 
 
-def write(folder: Path, audit: dict[str, Any], pictures: list[dict[str, Any]]) -> Path:
-    """Write the files of an audit to `folder`, and return the report's path. Only the page has pictures."""
+def write(folder: Path, audit: dict[str, Any], shown: Mapping[str, Any]) -> Path:
+    """Write the files of an audit to `folder`, and return the report's path. The page alone has `shown`."""
     both = (json.dumps(each, indent=1) + "\n" for each in (audit, sarif(audit)))
-    texts = (*both, page(audit, pictures))
+    texts = (*both, page(audit, shown))
     with _writing(folder):
         for name, text in zip(NAMES, texts, strict=True):
             # A file name of the user may hold bytes that are no text.
@@ -149,7 +156,9 @@ class Audit:
     declared: dict[str, float] = field(default_factory=dict)
     budget: float = 0.0
     seconds: float = 0.0
+    # For the page alone: pictures, and the private records with what is special about each.
     pictures: list[dict[str, Any]] = field(default_factory=list)
+    affected: list[dict[str, Any]] = field(default_factory=list)
     source: str = "leakbench.audit(model, loss, batch)"
     command: str = ""
     least: bool = False
@@ -230,9 +239,10 @@ class Audit:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the pictures, as values for JSON."""
+        """Return everything but what the page alone shows, as values for JSON."""
         own = replace(self, found=[replace(each, images=None) for each in self.found], pictures=[])
-        value = {key: item for key, item in asdict(own).items() if key != "pictures"}
+        value = {key: item for key, item in asdict(own).items() if key not in ("pictures", "affected")}
+        del value["look"]["alone"]
         for each in value["found"]:
             del each["images"]
         for each, remedy in zip(value["remedies"], self.remedies, strict=True):
@@ -244,13 +254,17 @@ class Audit:
         }  # fmt: skip
         return summary | value
 
+    def shown(self) -> dict[str, Any]:
+        """Return what the page alone shows, as values for JSON."""
+        return {"pictures": self.pictures, "affected": self.affected}
+
     def page(self) -> str:
         """Return the report as one HTML page, which loads nothing from the network."""
-        return page(self.to_dict(), self.pictures)
+        return page(self.to_dict(), self.shown())
 
     def save(self, folder: Path | str) -> Path:
         """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path."""
-        return write(Path(folder), self.to_dict(), self.pictures)
+        return write(Path(folder), self.to_dict(), self.shown())
 
     def _repr_html_(self) -> str:
         inside = html.escape(self.page(), quote=True)

@@ -121,9 +121,9 @@ def audit(
         found["audit"]["assumptions"].insert(
             0, f"The audit was cut short: {ended}. What is missing was not tried."
         )
-        path = write(out, found["audit"], found["pictures"])
+        path = write(out, found["audit"], found["shown"])
         raise UserError(f"{what}: {ended}; {path} has what was known until then")
-    say(f"report: {write(out, found['audit'], found['pictures'])}")
+    say(f"report: {write(out, found['audit'], found['shown'])}")
     failed = [condition for condition in conditions if met(condition, found["audit"])]
     for condition in failed:
         say(f"fails: {condition}")

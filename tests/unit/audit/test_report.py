@@ -9,10 +9,12 @@ from pathlib import Path
 
 import chromium
 import pytest
+import torch
 from clients import client_of, mlp
 
 from leakbench.audit.audit import of_client
-from leakbench.audit.findings import Found
+from leakbench.audit.client import Truth
+from leakbench.audit.findings import Found, affected
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
 from leakbench.audit.report import SOURCES, Audit, page
@@ -113,6 +115,25 @@ def test_an_audit_in_which_no_attack_ran_says_so_and_why() -> None:
     )
 
 
+def test_the_page_says_who_is_affected_and_what_is_special_of_them() -> None:
+    bright, alike = torch.full((1, 1, 4, 4), 0.9), torch.rand(1, 1, 4, 4) / 2
+    images = torch.cat([torch.rand(8, 1, 4, 4) / 2, alike, bright, alike])
+    truth = Truth(images, torch.tensor([*[0] * 10, 1]))
+    found = Found("a", "A", "exact", "B", "", 11, [0] * 9 + [1, 3], quality=[0.1] * 8 + [0.4, 0.8, 1.0])
+    told = affected([found], truth, [False] * 10 + [True])
+    assert [each["number"] for each in told] == [11, 10, 9, *range(1, 9)]
+    alone, only, bright_one, twice = told[0]["why"][0], told[0]["why"][1], told[1]["why"], told[2]["why"]
+    assert (alone, only) == ("a neuron is open for it alone", "the only one of its class")
+    assert (bright_one, twice) == (["among the tenth with the largest values"], ["twice in the batch"])
+    assert not any(each["why"] for each in told[3:])
+    audit = audited()
+    audit.affected = told
+    text = " ".join(html.unescape(audit.page()).split())
+    assert text.count('<li class="l0" title="record') == 9
+    assert f'{twice[0]}</th><td class="num">1</td><td class="num">1</td>' in text
+    assert "affected" not in audit.to_dict()
+
+
 def test_pictures_are_only_there_where_they_are_asked_for_and_what_is_hostile_is_escaped() -> None:
     found = audited()
     assert len(found.pictures) == 3
@@ -121,7 +142,7 @@ def test_pictures_are_only_there_where_they_are_asked_for_and_what_is_hostile_is
     assert "png" not in json.dumps(value)
     # A class of any name commands no terminal.
     value["about"] |= {"network": "Net\x1b[31m"}
-    text = page(value | {"source": "<script>alert(1)</script>:x"})
+    text = page(value | {"source": "<script>alert(1)</script>:x"}, {})
     assert "Net\\x1b[31m" in text
     assert not any(each in text for each in ("data:image/png", "<script", "\x1b"))
 
@@ -141,7 +162,7 @@ def test_each_record_is_shown_once(records: int, shown: list[str]) -> None:
 @pytest.mark.parametrize("shown", [True, False])
 def test_chromium_finds_no_fault(tmp_path: Path, shown: bool) -> None:
     path = tmp_path / "report.html"
-    path.write_text(page(audited().to_dict(), audited().pictures if shown else ()))
+    path.write_text(page(audited().to_dict(), audited().shown() if shown else {}))
     with chromium.browser() as browser:
         assert chromium.inspect(browser, path, scored=False) == []
 

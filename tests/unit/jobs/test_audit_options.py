@@ -36,7 +36,7 @@ def test_a_report_that_cannot_be_written_is_told_first(out: str, capsys: pytest.
     assert f"audit: {out}" in refused(capsys, "app.py:client", "--out", out)
     assert sorted(Path().rglob("*")) == before
     with pytest.raises(UserError, match="cannot hold the report"):
-        write(Path(out), {"found": [], "version": "0"} | _empty(), [])
+        write(Path(out), {"found": [], "version": "0"} | _empty(), {})
 
 
 def _empty() -> dict[str, Any]:
@@ -60,7 +60,7 @@ def test_the_demo_is_a_flag_and_no_name(capsys: pytest.CaptureFixture[str]) -> N
 def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     def supervised(work: Any, given: Any, tell: Any, *more: Any) -> dict[str, Any]:
         tell("batch × 2")
-        return {"audit": _empty(), "pictures": []}
+        return {"audit": _empty(), "shown": {}}
 
     raw = io.BytesIO()
     monkeypatch.setattr(verb, "supervised", supervised)
@@ -77,5 +77,5 @@ def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gate_that_measured_nothing_fails(
     more: list[str], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verb, "supervised", lambda *_: {"audit": _empty(), "pictures": []})
+    monkeypatch.setattr(verb, "supervised", lambda *_: {"audit": _empty(), "shown": {}})
     assert main(["audit", "app.py:client", *more]) == code
