@@ -197,9 +197,11 @@ class Audit:
         if seen:
             return f"Recognisable: {seen} {of}{least}, by {server}; none was read"
         if self.found and not self.ran():
-            why = "; ".join(dict.fromkeys(each.why_not for each in self.found))
-            beside = "".join(f", but {each.title}: {each.line}" for each in self.besides if each.ran)
-            return f"No attack gave a result{beside}: {why}"
+            beside = "; ".join(f"{each.title}: {each.line}" for each in self.besides if each.ran)
+            why = beside or "; ".join(dict.fromkeys(each.why_not for each in self.found))
+            return (
+                f"No attack on records gave a result; {why}" if beside else f"No attack gave a result: {why}"
+            )
         longest = max((each.iterations for each in self.found), default=0)
         searched = f", and no search had more than {longest:,} iterations" if longest else ""
         return (
