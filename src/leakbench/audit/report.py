@@ -191,8 +191,8 @@ class Audit:
             more = f" exactly, {seen} recognisable" if seen > read else ""
             return f"Exposed: {read} {of}{more}{least}, by {who}, in {quickest.seconds:.1f} s{proof}"
         if seen:
-            by = "".join(each.by for each in self.found if each.count(RECOGNISABLE))
-            return f"Recognisable: {seen} {of}{least}{by}, by {server}; none was read"
+            how = "".join(each.by for each in self.found if each.count(RECOGNISABLE))
+            return f"Recognisable: {seen} {of}{least}{how}, by {server}; none was read"
         if self.found and not self.ran():
             why = "; ".join(dict.fromkeys(each.why_not for each in self.found))
             beside = "".join(f", but {each.title}: {each.line}" for each in self.besides if each.ran)

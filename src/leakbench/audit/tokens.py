@@ -216,9 +216,9 @@ def _members(found: Found, played: Round, embedding: str, others: Tensor | None)
                 f"no sent matrix that reads the tokens has more than {most} dimensions, the number of tokens "
                 f"(the widest has {wide}), and {why}"
             ) from None
-        padding = played.model.get_submodule(embedding).padding_idx
-        if padding is not None:
-            exposed[padding] = True
+        layer: nn.Embedding = played.model.get_submodule(embedding)  # type: ignore[assignment]
+        if layer.padding_idx is not None:
+            exposed[layer.padding_idx] = True
         best = 0, exposed[torch.cat([played.inputs, others])].all(1), ", from the set of exposed tokens"
     elif best[0] <= 0 and drops(played.model, played.inputs):
         raise Unfit("dropout changes what the matrices read, so nothing was decided")
