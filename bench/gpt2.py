@@ -3,9 +3,9 @@
     python -m bench.gpt2            16 sentences of 32 tokens, 50,257 tokens, 768 wide, 12 blocks
     python -m bench.gpt2 --small    a tiny decoder, to see that it works
 
-The weights are random, and the head is tied to the embedding as in GPT-2, so that the span of the first attention
-decides. The rows of the embedding decide on a second decoder whose head has weights of its own. Each line has wall
-time, and the time of all cores together, which another load of the machine hardly changes.
+The weights are random. The head is tied to the embedding as in GPT-2, so that the span of the first attention
+decides. The rows of the embedding decide on a second decoder, whose head has weights of its own. Each line has
+the wall time, and the time of all cores together, which another load of the machine hardly changes.
 """
 
 import argparse
