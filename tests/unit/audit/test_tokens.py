@@ -8,6 +8,7 @@ from clients import Own
 from torch import Tensor, nn
 
 from leakbench.audit.audit import of_client
+from leakbench.audit.child import _raised
 from leakbench.audit.client import client
 from leakbench.audit.report import Audit
 from leakbench.base.errors import UserError
@@ -100,6 +101,12 @@ def test_sparse_gradients_and_padding_are_read() -> None:
     distinct = len(tokens[:RECORDS].unique()) - 1
     assert f"{distinct} of {distinct} distinct tokens, certified" in audit.headline()
     assert "from the set of exposed tokens" in audit.headline()
+
+
+@pytest.mark.parametrize("package", ["transformers", "peft"])
+def test_a_package_that_a_client_lacks_is_named_with_its_extra(package: str) -> None:
+    line = _raised(ModuleNotFoundError(f"No module named {package!r}", name=package))
+    assert line == f"ModuleNotFoundError: No module named {package!r}; install leakbench[text]"
 
 
 REFUSED = {
