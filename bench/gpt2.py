@@ -4,7 +4,7 @@
     python -m bench.gpt2 --small    a tiny decoder, to see that it works
 
 The weights are random. The head is tied to the embedding as in GPT-2, so that the span of the first attention
-decides. The rows of the embedding decide on a second decoder, whose head has weights of its own. Each line has
+decides. The rows of the embedding decide on a second decoder, whose head has weights of its own. A line has
 the wall time, and the time of all cores together, which another load of the machine hardly changes.
 """
 

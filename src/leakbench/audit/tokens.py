@@ -30,7 +30,7 @@ def of_tokens(played: Round, budget: float, tell: Tell, others: Tensor | None) -
     """Audit a round whose records are tokens int64 [n, places], beside `others`, records of other clients."""
     begun, records = time.perf_counter(), len(played.inputs)
     embedding = reads(played.model, played.inputs)
-    audit = Audit(records, _facts(played, embedding), Look(), budget=budget, least=played.least())
+    audit = _begun(played, embedding, budget)
     seen = Beside(TOKENS, "A", str(source("dager")), *_told(lambda: _rows(played, embedding)))
     found = Found(
         "sentence-membership", "Membership of sentences", "exact", "D", str(source("projres")), records,
@@ -61,22 +61,28 @@ def _told(attack: Callable[[], str]) -> tuple[str, bool, float]:
     return line, ran, round(time.perf_counter() - begun, 3)
 
 
-def _facts(played: Round, embedding: str) -> dict[str, Any]:
+def _begun(played: Round, embedding: str, budget: float) -> Audit:
     frozen = untrained(played.model, played.update)
     rows = played.model.get_submodule(embedding).num_embeddings
-    return {
-        "network": type(played.model).__name__,
-        "parameters": sum(p.numel() for p in played.model.parameters()),
-        **({"not trained": frozen} if frozen else {}),
-        "input": f"{played.inputs.shape[1]} tokens, of a vocabulary of {rows}",
-        "records": len(played.inputs),
-        "local steps": played.steps,
-        "optimiser": played.optimiser,
-        "sends": "one gradient" if played.kind == "gradient" else "new weights",
-        "dropout": "yes" if drops(played.model, played.inputs) else "no",
-        "loss": played.loss,
-        "computed again": f"{played.replayed[0]} of {played.replayed[1]} steps",
-    }
+    return Audit(
+        len(played.inputs),
+        {
+            "network": type(played.model).__name__,
+            "parameters": sum(p.numel() for p in played.model.parameters()),
+            **({"not trained": frozen} if frozen else {}),
+            "input": f"{played.inputs.shape[1]} tokens, of a vocabulary of {rows}",
+            "records": len(played.inputs),
+            "local steps": played.steps,
+            "optimiser": played.optimiser,
+            "sends": "one gradient" if played.kind == "gradient" else "new weights",
+            "dropout": "yes" if drops(played.model, played.inputs) else "no",
+            "loss": played.loss,
+            "computed again": f"{played.replayed[0]} of {played.replayed[1]} steps",
+        },
+        Look(),
+        budget=budget,
+        least=played.least(),
+    )
 
 
 def _assumptions(played: Round) -> list[str]:
