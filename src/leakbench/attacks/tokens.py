@@ -70,5 +70,6 @@ def undecayed(update: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
     update: [tokens, width], new minus old weights.
     sent: [tokens, width], the old weights.
     """
-    share = ((update * sent).sum(1) / sent.square().sum(1)).median()
+    # A row of zeros, such as that of a padding token, has no share.
+    share = ((update * sent).sum(1) / sent.square().sum(1)).nan_to_num(0.0).median()
     return update - share * sent, ROUNDED * sent.norm(dim=1)

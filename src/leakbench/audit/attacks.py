@@ -37,6 +37,8 @@ TRIALS, FEWEST = 3, 100
 SHORT, LONGER, MARGIN = 2, 22, 1.5
 # The weights of the total variation that a search tries beside its own.
 SMOOTH = (1e-2, 1e-3)
+# The title of what an update gives away about the set of tokens.
+TOKENS = "tokens"
 # The largest number of local steps that are simulated one by one.
 SIMULATED = 8
 # An entry of the catalogue, or of attacks.yaml with one.

@@ -23,6 +23,7 @@ from leakbench.audit.recorded import Options, one, recorded
 from leakbench.audit.remedies import Change, remedies
 from leakbench.audit.replay import Round, watched
 from leakbench.audit.report import Audit
+from leakbench.audit.tokens import of_tokens
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import Observation
 
@@ -47,7 +48,8 @@ def of_client(
     played = own.play()
     audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :], keep=keep)
     left = budget - (time.perf_counter() - begun)
-    audit.remedies = remedies(own, played, audit.found, left, defence)
+    if own.inputs.is_floating_point():
+        audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
         tell(f"{each.verdict}: {each.line()}")
     audit.seconds = round(time.perf_counter() - begun, 2)
@@ -59,6 +61,8 @@ def of_round(
     keep: Keep = lambda _: None,
 ) -> Audit:  # fmt: skip
     """Audit a round that was played already. Members are compared with `others`, inputs of other clients."""
+    if not played.inputs.is_floating_point():
+        return of_tokens(played, budget, tell, others)
     begun = time.perf_counter()
     observation, truth = view(played, others)
     share = budget * (1 - HELP_SHARE)

@@ -32,6 +32,8 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 # The largest number of seconds that a timer of the system takes.
 _MOST = 1e9
 _SUBREAPER = 36
+# Packages that a client's own code may lack → the extra of leakbench that has them.
+EXTRAS = {"transformers": "text", "peft": "text"}
 _TICK = 0.1
 _GIGABYTE = 1 << 30
 # Fields of smaps_rollup: proportional shares of memory without a file behind it.
@@ -183,6 +185,8 @@ def _raised(problem: BaseException) -> str:
             place = f" ({Path(name).name}, line {trace.tb_lineno})"
         trace = trace.tb_next
     text = " ".join(str(problem).split())[:200]
+    if extra := EXTRAS.get(getattr(problem, "name", None) or ""):
+        text += f"; install leakbench[{extra}]"
     return f"{type(problem).__name__}{': ' if text else ''}{text}{place}"
 
 

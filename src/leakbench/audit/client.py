@@ -19,7 +19,9 @@ from leakbench.audit.network import (
     drops,
     failing,
     finite,
+    numbers,
     of_batch,
+    reads,
     scores,
     trainable,
     uncompiled,
@@ -90,12 +92,13 @@ class Client:
             slope = {n: v.float() if rate == 1 else v.float() * rate for n, v in slope.items()}
             update, kind = finite(slope), "gradient"
         return replace(
-            played, inputs=inputs.float(), targets=targets, update=update, kind=kind, steps=self.local_steps,
+            played, inputs=numbers(inputs), targets=targets, update=update, kind=kind, steps=self.local_steps,
             batch_size=None,
         )  # fmt: skip
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> None:
-        inputs = inputs.to(next(self.model.parameters()).dtype, copy=True)
+        dtype = next(self.model.parameters()).dtype if inputs.is_floating_point() else inputs.dtype
+        inputs = inputs.to(dtype, copy=True)
         with failing("the model fails on the batch, or does not take one batch of inputs alone"):
             output = self.model(inputs)
         scores(output, len(inputs))
@@ -138,6 +141,8 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
                 "CPU (model.cpu())"
             )
     inputs, targets = _records(batch)
+    if not inputs.is_floating_point():
+        reads(model, inputs)
     if records is not None and records > len(inputs):
         raise UserError(f"the batch has {len(inputs)} records, fewer than --batch {records}")
     return Client(
@@ -165,10 +170,12 @@ def _records(batch: Any) -> tuple[Tensor, Tensor]:
             "module that takes one tensor and splits it)"
         )
     if not inputs.is_floating_point():
-        raise UserError(
-            f"the inputs are {inputs.dtype}, not real numbers: text and categories are not audited (give the "
-            "audit the part of the model behind its embedding, and embedded records)"
-        )
+        if inputs.dtype == torch.bool or inputs.is_complex() or inputs.dim() != 2:
+            raise UserError(
+                f"the inputs are {inputs.dtype} of shape {tuple(inputs.shape)}, neither real numbers nor "
+                "tokens [records, places]"
+            )
+        inputs = inputs.long()
     if not 2 <= inputs.dim() <= 4 or not inputs.numel() or targets.shape[:1] != inputs.shape[:1]:
         raise UserError(
             f"inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)} are no batch of records"

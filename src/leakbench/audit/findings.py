@@ -65,6 +65,8 @@ class Found:
     # The reconstruction of each record (or all candidates, if records are unknown) and its Pearson r.
     images: Tensor | None = None
     quality: list[float] = field(default_factory=list)
+    # What makes records recognisable, for the headline.
+    by: str = ""
 
     def count(self, least: int) -> int:
         return sum(level >= least for level in self.levels)

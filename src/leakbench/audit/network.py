@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
@@ -118,6 +119,42 @@ def finite(update: Tensors) -> Tensors:
         if value.numel() and not all(each.isfinite() for each in value.aminmax()):
             raise UserError(f"the update of {name} holds NaN or Inf (does this training converge?)")
     return update
+
+
+def numbers(inputs: Tensor) -> Tensor:
+    """Return inputs in float32, and tokens as they are."""
+    return inputs.float() if inputs.is_floating_point() else inputs
+
+
+def reads(model: nn.Module, tokens: Tensor) -> str:
+    """Return the name of the embedding that reads tokens int64 [n, places].
+
+    Raises UserError where no embedding reads them, or where it has too few rows for them.
+    """
+    found: list[str] = []
+    own = deepcopy(model).eval()
+
+    def note(name: str, layer: nn.Embedding, inputs: Any) -> None:
+        same = isinstance(inputs[0], Tensor) and inputs[0].shape == tokens[:1].shape
+        if same and torch.equal(inputs[0], tokens[:1]):
+            if (least := int(tokens.min())) < 0 or (most := int(tokens.max())) >= layer.num_embeddings:
+                which = least if least < 0 else most
+                raise UserError(
+                    f"token {which} is not in the vocabulary: {name} has {layer.num_embeddings} rows"
+                )
+            found.append(name)
+
+    for name, layer in own.named_modules():
+        if isinstance(layer, nn.Embedding):
+            layer.register_forward_pre_hook(partial(note, name))
+    if any(isinstance(layer, nn.Embedding) for layer in own.modules()):
+        with torch.no_grad(), failing("the model fails on one record alone, in evaluation"):
+            own(tokens[:1].clone())
+    if not found:
+        raise UserError(
+            f"the inputs are {tokens.dtype}, and no embedding of the model reads them (nn.Embedding)"
+        )
+    return found[0]
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from leakbench.audit.child import is_rate
-from leakbench.audit.network import failing, finite, leaves, precisions_in, uncompiled
+from leakbench.audit.network import failing, finite, leaves, precisions_in, reads, uncompiled
 from leakbench.audit.steps import CAUSES, ROUNDING, SAME, Pass, Step, decays, dot, fit, loss
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
@@ -257,10 +257,16 @@ class Watch(TorchFunctionMode):
                 "takes one tensor of numbers, and fix or split off the others there)"
             )
         inputs = torch.cat([v for one in passes for v in tree_leaves(one.inputs) if isinstance(v, Tensor)])
-        if not inputs.is_floating_point() or not 2 <= inputs.dim() <= 4:
+        if inputs.is_floating_point():
+            inputs = inputs.float()
+        elif inputs.dtype != torch.bool and not inputs.is_complex() and inputs.dim() == 2:
+            inputs = inputs.long()
+            reads(self.sent, inputs)
+        if not 2 <= inputs.dim() <= 4 or inputs.dtype not in (torch.float32, torch.int64):
             shape = tuple(inputs.shape)
-            raise UserError(f"inputs {shape} of {inputs.dtype} are no batch of real numbers or images")
-        inputs = inputs.float()
+            raise UserError(
+                f"inputs {shape} of {inputs.dtype} are no batch of real numbers, images or tokens"
+            )
         first = _first(inputs.flatten(1))
         records, size = len(first), sum(each.records() for each in self.batches[0])
         sent, own = (dict(each.named_parameters()) for each in (self.sent, uncompiled(self.model)))

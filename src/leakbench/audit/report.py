@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from leakbench import __version__
-from leakbench.audit.attacks import Beside
+from leakbench.audit.attacks import TOKENS, Beside
 from leakbench.audit.detectors import Alarm
-from leakbench.audit.findings import LABELLED, LEVELS, NOTHING, READ, Found, combined, in_all
+from leakbench.audit.findings import LABELLED, LEVELS, NOTHING, READ, RECOGNISABLE, Found, combined, in_all
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
 from leakbench.base.artefacts import write_bytes
@@ -187,6 +187,11 @@ class Audit:
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
         least = " (at least)" if self.least else ""
         server = "a server that follows the protocol"
+        if tokens := next((each for each in self.besides if each.title == TOKENS and each.ran), None):
+            members = "".join(f"; recognisable: {seen} {of}{least}{each.by}" for each in self.found if seen)
+            return (
+                f"Exposed: {tokens.line}, by anyone who sees the update, in {tokens.seconds:.1f} s{members}"
+            )
         if read:
             by = [each for each in self.found if each.count(READ)]
             quickest = min(by, key=lambda each: (-each.count(READ), not each.certified(), each.seconds))
@@ -195,7 +200,8 @@ class Audit:
             more = f" exactly, {seen} recognisable" if seen > read else ""
             return f"Exposed: {read} {of}{more}{least}, by {who}, in {quickest.seconds:.1f} s{proof}"
         if seen:
-            return f"Recognisable: {seen} {of}{least}, by {server}; none was read"
+            how = "".join(each.by for each in self.found if each.count(RECOGNISABLE))
+            return f"Recognisable: {seen} {of}{least}{how}, by {server}; none was read"
         if self.found and not self.ran():
             beside = "; ".join(f"{each.title}: {each.line}" for each in self.besides if each.ran)
             why = beside or "; ".join(dict.fromkeys(each.why_not for each in self.found))
@@ -221,7 +227,8 @@ class Audit:
             single = "Not tested: no attack on records could run."
         told = {each.title: each for each in self.besides}
         found = {"Singling out": single}
-        for question, title in {"Linkability": "membership", "Inference": "label counts"}.items():
+        value = TOKENS if TOKENS in told else "label counts"
+        for question, title in {"Linkability": "membership", "Inference": value}.items():
             line = told[title].line if title in told else "no such attack fits this client"
             line = (
                 line if title in told and told[title].ran else f"not tested: {line.removeprefix('not run: ')}"

@@ -192,8 +192,9 @@ class Local(Described):
     epochs: Positive = Field(1, description="Passes over the local set in one round.")
     weight_decay: float = Field(0.0, ge=0, exclude_if=lambda value: value == 0)
     """In each local step the gradient has this share of the weights added to it."""
-    optimiser: Literal["sgd", "adamw"] = Field("sgd", exclude_if=lambda value: value == "sgd")
-    """Plain gradient descent, or AdamW with torch's defaults for a client that sends its model."""
+    optimiser: Literal["sgd", "momentum", "adamw"] = Field("sgd", exclude_if=lambda value: value == "sgd")
+    """Plain gradient descent; or for a client that sends its model: SGD with momentum 0.9, or AdamW with
+    torch's defaults."""
     reshuffled: bool = Field(False, exclude_if=lambda value: not value)
     """Each pass takes the samples in a new order by chance, which the server does not know. Without it every
     pass goes through them in the same order, that of the truth."""
@@ -272,6 +273,8 @@ class Federation(Described):
             raise ValueError("distinct_labels does not hold for shuffled passes (set local_set: fixed)")
         if self.local.optimiser != "sgd" and self.update == "gradient":
             raise ValueError("local.optimiser: a gradient needs no optimiser (set update: model)")
+        if self.local.optimiser == "momentum" and self.local.weight_decay:
+            raise ValueError("local.weight_decay: is not added under momentum (drop one of them)")
         if self.alpha is not None and self.distinct_labels:
             raise ValueError("alpha: labels cannot be skewed and all different (drop distinct_labels)")
         if self.alpha is not None and self.passes > 1:

@@ -57,16 +57,15 @@ def local_update(
     if kind == "gradient":
         return gradient(weights, True, images, labels, {name: mask[0] for name, mask in masks.items()})
     size = batch_size or images.shape[1]
-    current, shared, moments = weights, True, _Moments()
+    current, shared = weights, True
+    direction = DIRECTIONS[optimiser]()
     rounds = torch.arange(len(labels))[:, None]
     for epoch in range(epochs):
         x, y = (images, labels) if orders is None else (v[rounds, orders[epoch]] for v in (images, labels))
         for begin in range(0, images.shape[1], size):
             part = slice(begin, begin + size)
             keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
-            slopes = gradient(current, shared, x[:, part], y[:, part], keep)
-            if optimiser == "adamw":
-                slopes = moments.direction(slopes)
+            slopes = direction(gradient(current, shared, x[:, part], y[:, part], keep))
             last = epoch == epochs - 1 and begin + size >= images.shape[1]
             current = _stepped(current, slopes, lr, weight_decay, shared, weights if last else {})
             shared = False
@@ -81,7 +80,7 @@ class _Moments:
         self.means: Tensors = {}
         self.squares: Tensors = {}
 
-    def direction(self, slopes: Tensors) -> Tensors:
+    def __call__(self, slopes: Tensors) -> Tensors:
         """Return what the step takes in place of the gradients, name → [rounds, *shape]."""
         self.steps += 1
         out = {}
@@ -96,6 +95,27 @@ class _Moments:
             )
             out[name] = mean / (square.sqrt() + self.eps)
         return out
+
+
+class _Momentum:
+    """The running sum of a round's gradients, along which torch's SGD with momentum steps."""
+
+    def __init__(self, kept: float = 0.9) -> None:
+        self.kept = kept
+        self.sums: Tensors = {}
+
+    def __call__(self, slopes: Tensors) -> Tensors:
+        """Return what the step takes in place of the gradients, name → [rounds, *shape]."""
+        self.sums = {n: v + self.kept * self.sums[n] if n in self.sums else v for n, v in slopes.items()}
+        return self.sums
+
+
+# What each optimiser steps along, by its name.
+DIRECTIONS: dict[str, Callable[[], Callable[[Tensors], Tensors]]] = {
+    "sgd": lambda: lambda slopes: slopes,
+    "momentum": _Momentum,
+    "adamw": _Moments,
+}
 
 
 def _stepped(

@@ -84,7 +84,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "local.epochs": (f"a whole number up to {MOST}", _whole),
     "local.weight_decay": (f"a number from 0 to {MOST}", lambda v: _number(v) and v >= 0),
     "local.reshuffled": ("true or false", _truth),
-    "local.optimiser": ("sgd, adam or adamw", lambda v: v in ("sgd", "adam", "adamw")),
+    "local.optimiser": ("sgd, momentum, adam or adamw", lambda v: v in ("sgd", "momentum", "adam", "adamw")),
     "knows": ("a mapping", _mapping),
     "knows.observer": (" or ".join(OBSERVERS), lambda v: v in OBSERVERS),
     "knows.shared": (f"a line of at most {LONGEST} letters", _text),

@@ -50,7 +50,7 @@ ENTROPY, THREE = nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))
 REFUSED = {
     "several inputs": (TWO, ENTROPY, (torch.rand(3, 4), torch.rand(3, 4), torch.zeros(3))),
     "one batch of inputs alone": (TWO, ENTROPY, (torch.rand(3, 4), torch.tensor([0, 1, 0]))),
-    "not real numbers": (nn.Embedding(9, 2), ENTROPY, (torch.tensor([[1]]), torch.tensor([0]))),
+    "no embedding of the model reads": (nn.Linear(4, 2), ENTROPY, (torch.ones(3, 4).int(), torch.zeros(3))),
     "not a torch.nn.Module": (len, ENTROPY, THREE),
     "one row of numbers a record": (Own(lambda net, x: net.a(x).sum(), a=nn.Linear(4, 2)), ENTROPY, THREE),
     "fewer than --batch 9": (nn.Linear(4, 2), ENTROPY, THREE),

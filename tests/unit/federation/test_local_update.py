@@ -1,5 +1,8 @@
 """Batched local training against plain autograd and SGD, one client and one sample at a time, in float64."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -113,19 +116,28 @@ def test_each_epoch_takes_the_samples_in_its_own_order() -> None:
     assert not torch.allclose(found["dense1.weight"], plain["dense1.weight"], rtol=1e-3)
 
 
-def test_adamw_is_that_of_torch() -> None:
+@pytest.mark.parametrize(
+    ("name", "decay", "make"),
+    [
+        ("adamw", 0.3, partial(torch.optim.AdamW, lr=0.1, weight_decay=0.3)),
+        ("momentum", 0.0, partial(torch.optim.SGD, lr=0.1, momentum=0.9)),
+    ],
+)
+def test_optimisers_are_those_of_torch(
+    name: str, decay: float, make: Callable[..., torch.optim.Optimizer]
+) -> None:
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 4).double()
     images, labels = torch.rand(2, 5, 3, dtype=torch.float64), torch.randint(0, 4, (2, 5))
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-    found = local_update(model, weights, images, labels, {}, 0.1, 2, 3, "model", None, 0.3, optimiser="adamw")
+    found = local_update(model, weights, images, labels, {}, 0.1, 2, 3, "model", None, decay, optimiser=name)
     for number in range(2):
         model.load_state_dict(weights)
-        optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.3)
+        optimiser = make(model.parameters())
         for _ in range(3):
             for x, y in zip(images[number].split(2), labels[number].split(2), strict=True):
                 optimiser.zero_grad()
                 torch.nn.functional.cross_entropy(model(x), y).backward()
                 optimiser.step()
-        for name, value in model.named_parameters():
-            assert torch.allclose(found[name][number], value.detach() - weights[name], atol=1e-12)
+        for weight, value in model.named_parameters():
+            assert torch.allclose(found[weight][number], value.detach() - weights[weight], atol=1e-12)
