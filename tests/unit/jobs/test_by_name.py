@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,9 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", leakbench.PUBLIC)
 def test_every_argument_is_described(name: str) -> None:
-    node = docstrings.public(name)
+    module = import_module(leakbench.PUBLIC[name])
+    assert module.__file__
+    node = docstrings.definition(Path(module.__file__), name)
     assert ast.get_docstring(node)
     if isinstance(node, ast.FunctionDef):
         for argument, (kind, _, meaning) in docstrings.arguments(node).items():
