@@ -138,7 +138,7 @@ def texts(root: Path) -> dict[str, str]:
     schemas = {f"config/schemas/{kind}.json": _json(_editor_schema(model)) for kind, model in KINDS.items()}
     # Texts whose citations are made from the bibliography and whose other words are kept.
     works = bibliography(root / "config")
-    make = {"README.md": cited, "docs/catalogue.md": cited, "CITATION.cff": citation}
+    make = {"docs/catalogue.md": cited, "CITATION.cff": citation}
     citing = {name: each((root / name).read_text(encoding="utf-8"), works) for name, each in make.items()}
     return schemas | citing
 

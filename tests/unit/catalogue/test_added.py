@@ -64,7 +64,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     unread = shutil.ignore_patterns("__pycache__")
     for folder in ("src", "config", "papers"):
         shutil.copytree(ROOT / folder, root / folder, ignore=unread)
-    for file in ("README.md", "CITATION.cff", "docs/catalogue.md"):
+    for file in ("CITATION.cff", "docs/catalogue.md"):
         (root / file).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / file, root / file)
     return root

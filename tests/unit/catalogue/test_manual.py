@@ -56,7 +56,7 @@ def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "papers").symlink_to(ROOT / "papers")
     # Of these only citations are made.
     (tmp_path / "docs").mkdir()
-    for name in ("README.md", "docs/catalogue.md", "CITATION.cff"):
+    for name in ("docs/catalogue.md", "CITATION.cff"):
         text = (ROOT / name).read_text()
         (tmp_path / name).write_text(
             text.replace("https://arxiv.org/abs/2101.00159), 2022", "https://arxiv.org/abs/2101.00159), 2020")
