@@ -84,7 +84,7 @@ def write(root: Path, made: Mapping[str, str], pictures: Mapping[str, Path], int
     write_changed(into / "mkdocs.yml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
 
-def menu(index: str, titles: Mapping[str, str]) -> list[dict[str, Any]]:
+def menu(index: str, titles: Mapping[str, str]) -> list[dict[str, object]]:
     """Return the menu: the sections of the index, made pages, and all others.
 
     index: the text of the page that sorts the pages in tables below headings.
