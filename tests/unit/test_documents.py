@@ -38,6 +38,7 @@ def test_every_figure_that_the_readme_or_the_manifest_names_is_measured_or_recor
     [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
         *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "papers").glob("*/decisions.md")),
         *(ROOT / room / "README.md" for room in ("papers", "reference", "entries")),
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
