@@ -285,7 +285,7 @@ OTHERS = [
 HEADLINES = re.sub(
     rf"(?<!interval )\[({NUMBER}),\s+({NUMBER})\]",
     r"(\1 to \2)",
-    (ROOT / "docs/headlines.md").read_text(encoding="utf-8"),
+    (ROOT / "docs/headlines.md").read_text(encoding="utf-8").partition("\n")[2],
 )
 EVERY = [*(each for page in (PAGE, *OTHERS, HEADLINES) for each in intervals(page)), *explained()]
 
