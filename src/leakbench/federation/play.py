@@ -154,7 +154,7 @@ def play(
     """
     local, rounds = federation["local"], federation["rounds"]
     rng, shuffle = generator("local", seed), generator("order", seed)
-    # Dropout gets masks of its own; batch norm uses the statistics sent with the model (papers/agic/decisions.md).
+    # Dropout gets masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
     model.eval()
     guard = generator("defence", seed)
     changed = [defence.model(model, guard) for _ in federation["clients"]]

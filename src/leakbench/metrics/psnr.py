@@ -28,7 +28,7 @@ def psnr_uint8_wrap(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarr
     square. The first wrap alone is harmless, since (d + 256 m)² = d² modulo 256. The wrapped *square* loses
     the size of the error. Averaged over all 256 differences the wrapped square is 105.5, so two unrelated
     images score 10 log10(255² / 105.5) = 27.90 dB whatever they show. The lowest values of thesis Tables 3.4
-    and 3.16 lie there (our inference; see papers/grnn/decisions.md). The value is inf if every difference is a
+    and 3.16 lie there (our inference; see docs/decisions.md). The value is inf if every difference is a
     multiple of 16.
     """
     a, b = pair(reconstructions, truths)

@@ -102,10 +102,11 @@ def menu(index: str, titles: Mapping[str, str]) -> list[dict[str, object]]:
             sections.setdefault(MADE[folder], []).append(name)
     listed = {START, INDEX, *(name for pages in sections.values() for name in pages)}
     sections["Project"] = sorted(titles.keys() - listed)
-    top = [{"Home": START}, {"All documents": INDEX}]
     # The pages of a work are named by its folder.
     short = {n: Path(n).stem if n.startswith((PRINTED, GALLERY)) else titles[n] for n in titles}
-    return [*top, *({head: [{short[n]: n} for n in pages]} for head, pages in sections.items() if pages)]
+    found: list[dict[str, object]] = [{"Home": START}, {"All documents": INDEX}]
+    found += [{head: [{short[n]: n} for n in pages]} for head, pages in sections.items() if pages]
+    return found
 
 
 def indented(text: str) -> str:
