@@ -63,7 +63,7 @@ manual: env
 # The figures are those of a finished run. A page is checked before the site is built, and its anchors while it is.
 site: env .site/.complete
 	python -m leakbench site --scale $(or $(SITE_SCALE),quick)
-	NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet --strict --config-file scratch/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --strict --config-file scratch/site/mkdocs.yml
 # The test of the site builds it.
 site-tools: env
 	@$(MAKE) --no-print-directory .site/.complete || echo "the environment of the site could not be made, so its test is skipped (make site)"

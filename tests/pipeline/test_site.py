@@ -26,7 +26,7 @@ pytestmark = [
 
 
 def mkdocs() -> subprocess.CompletedProcess[str]:
-    asked = [MKDOCS, "build", "--quiet", "--strict", "--config-file", SOURCES / "mkdocs.yml"]
+    asked = [MKDOCS, "build", "--strict", "--config-file", SOURCES / "mkdocs.yml"]
     own = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(asked, capture_output=True, text=True, env=own)
 
@@ -36,7 +36,7 @@ def pages() -> list[str]:
     """Return the pages of the site, which is built strictly; 404.html is served at any address."""
     assert main(["site", "--root", str(ROOT)]) == 0
     built = mkdocs()
-    assert (built.returncode, built.stderr) == (0, "")
+    assert built.returncode == 0, built.stderr
     found = sorted(str(path.relative_to(BUILT).with_suffix("")) for path in BUILT.rglob("*.html"))
     return [name for name in found if name != "404"]
 

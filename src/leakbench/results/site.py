@@ -146,7 +146,8 @@ def indented(text: str) -> str:
 
 
 def _cell(value: Any) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
+    # Two brackets in a row would be a reference.
+    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;").replace("][", "]\\[")
 
 
 def _items(frame: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:

@@ -85,7 +85,7 @@ def test_lists_have_four_columns_a_level(given: str, wanted: str) -> None:
 
 CARD = {
     "work": "fidel", "item": "fig-13", "class": "result", "condition": "at() [experiment=one, metric=mse]",
-    "metric": "claim", "published": "a | b", "measured": 0.5, "ci_low": 0.25, "ci_high": 0.75, "n": 10,
+    "metric": "claim", "published": "a | b][0]", "measured": 0.5, "ci_low": 0.25, "ci_high": 0.75, "n": 10,
     "verdict": "reproduced", "reason": "holds",
 }  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_what_is_printed_stands_beside_ours_and_what_did_not_run_is_counted() ->
     works = [work for work in read_papers(ROOT / "papers") if work.name == "fidel"]
     idle = {"verdict": "not-run", "reason": "too dear"}
     page = site.printed(works, pd.DataFrame([CARD, CARD | idle, CARD | idle]))["printed/fidel.md"]
-    assert r"| a \| b | 0.5 [0.25, 0.75] n = 10 | reproduced | holds |" in page
+    assert r"| a \| b]\[0] | 0.5 [0.25, 0.75] n = 10 | reproduced | holds |" in page
     assert "Not run: 2 of 3 rows. too dear." in page
     with pytest.raises(UserError, match=r"^papers/fidel: the scorecard has no row of it"):
         site.printed(works, pd.DataFrame([CARD | {"work": "agic"}]))
