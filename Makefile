@@ -14,13 +14,14 @@ export PYTHONNOUSERSITE := 1
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: help reproduce test nightly lint manual bench verify-recorded renew golden-lines mutants house seeds fuzz kills lock env browser slurm flower clean
+.PHONY: site-tools help reproduce test nightly lint manual bench verify-recorded renew golden-lines mutants house seeds fuzz kills lock env site browser slurm flower clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
 	@echo "make nightly     run the tests of long campaigns that make test leaves out (half an hour)"
 	@echo "make lint        check style, types, import contracts and the workflow"
-	@echo "make manual      write config/README.md, the schemas for editors and the citations"
+	@echo "make manual      write results/manual/, generated pages of docs/, the schemas for editors and the citations"
+	@echo "make site        write the site of documents, scorecard and figures to results/site (after make reproduce)"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
 	@echo "make verify-recorded   measure a cell of each recorded experiment again and hold it to the record (SCALE=standard, ONLY=\"name …\", SEED=1, EQUIVALENT=yes)"
 	@echo "make renew ONLY=name   measure the cells of a record again whose numerics have changed (SCALE=standard, SEED=1)"
@@ -40,11 +41,11 @@ reproduce: env
 # Many tests wait for other processes, so that three workers keep two cores busy. One of the tests is `make lint`.
 # A worker that crashes ends the run, which names its test. Replaced, it may leave xdist waiting for ever.
 TESTS := pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-test: env browser slurm flower
+test: env browser slurm flower site-tools
 	$(TESTS)
 
 # A short test of each of these campaigns is among those of `make test`.
-nightly: env browser slurm flower
+nightly: env browser slurm flower site-tools
 	$(TESTS) -m nightly
 
 lint: env
@@ -58,6 +59,19 @@ lint: env
 
 manual: env
 	python -m leakbench manual
+
+# The figures are those of a finished run. A page is checked before the site is built, and its anchors while it is.
+site: env .site/.complete
+	python -m leakbench site --scale $(or $(SITE_SCALE),quick)
+	NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --strict --config-file scratch/site/mkdocs.yml
+# The test of the site builds it.
+site-tools: env
+	@$(MAKE) --no-print-directory .site/.complete || echo "the environment of the site could not be made, so its test is skipped (make site)"
+.site/.complete: site/requirements.lock $(VENV)/.complete
+	rm -f $@
+	test -x .site/bin/python || $(UV) venv --quiet --python $(PYTHON) .site
+	$(UV) pip sync --quiet --python .site/bin/python --compile-bytecode --require-hashes $<
+	touch $@
 
 bench: env
 	python -m bench
@@ -161,6 +175,7 @@ lock:
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade pyproject.toml requirements.in --extra pipeline -o requirements.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade bootstrap.in -o bootstrap.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade tests/flower/requirements.in -o tests/flower/requirements.lock
+	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade --group site -o site/requirements.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade tests/fuzz/requirements.in -o tests/fuzz/requirements.lock
 
 clean:

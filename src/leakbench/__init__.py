@@ -5,7 +5,7 @@ from leakbench.base.door import door
 
 __version__ = "0.2.0"
 
-# Public function or class → its module (docs/api.md). No module is imported before one of its names is used.
+# Public function or class → its module. No module is imported before one of its names is used.
 PUBLIC = {
     "audit": "leakbench.audit.audit",
     "record": "leakbench.observations.flower",

@@ -1,6 +1,8 @@
 """Pages name what there is, and the examples of the guides work."""
 
 import re
+import shutil
+import subprocess
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,16 @@ import torch
 import yaml
 from project import ROOT
 
+from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import Dataset, Victim
-from leakbench.catalogue.workflow import Workflow
+from leakbench.catalogue.workflow import Workflow, judges
 from leakbench.metrics.metric import Metric
 from leakbench.papers import reference
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ("README.md", "docs/catalogue.md", "docs/reproduce.md")
+SHOWN = "".join((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
 MANIFEST = (ROOT / "codecheck.yml").read_text(encoding="utf-8")
-FIGURES = sorted(set(re.findall(r"results/(quick|standard)/figures/([a-z0-9-]+)\.png", README + MANIFEST)))
+FIGURES = sorted(set(re.findall(r"results/(quick|standard)/figures/([a-z0-9-]+)\.png", SHOWN + MANIFEST)))
 
 
 @pytest.mark.parametrize("scale", ["quick", "standard"])
@@ -34,7 +38,8 @@ def test_every_figure_that_the_readme_or_the_manifest_names_is_measured_or_recor
     [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
         *sorted((ROOT / "docs").glob("*.md")),
-        *(ROOT / room / "README.md" for room in ("papers", "reference", "config", "entries")),
+        *sorted((ROOT / "papers").glob("*/decisions.md")),
+        *(ROOT / room / "README.md" for room in ("papers", "reference", "entries")),
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )  # fmt: skip
@@ -94,3 +99,18 @@ def test_the_metric_of_the_guide_measures_what_it_says() -> None:
     dark, bright = np.full((1, 1, 2, 2), 0.25), np.full((1, 1, 2, 2), 1.0)
     assert metric.function(dark, bright) == pytest.approx([0.75])
     assert np.isnan(metric.function(np.full((1, 1, 2, 2), np.nan), bright)).all()
+
+
+@pytest.mark.parametrize("defence", ["none", "gaussian-1e-4"])
+def test_the_experiment_of_the_tutorial_runs_with_and_without_its_defence(
+    defence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    shutil.copytree(ROOT / "papers", tmp_path / "papers")
+    own = tmp_path / "papers/leakbench/experiments/first-leak.yaml"
+    shutil.copy(ROOT / "docs/first-leak.yaml", own)
+    (change,) = re.findall(r"sed -i '(.*)' ", (ROOT / "docs/first-leak.md").read_text(encoding="utf-8"))
+    if defence != "none":
+        subprocess.run(["sed", "-i", change, str(own)], check=True)
+    (cell,) = plan(tmp_path, "quick", judges(), only=["first-leak"]).experiments["first-leak"]
+    assert (cell.defence, cell.attack) == (defence, "peel")

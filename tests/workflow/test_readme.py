@@ -56,9 +56,12 @@ def test_every_command_of_the_readme_is_planned(part: int, everything: Project) 
 
     everything.environment["HOME"] = str(everything.root)
     # What touches or cleans makes no plan.
-    planned = [
-        w for w in shown(ROOT / "README.md") if not {"--touch", "--unlock", "--delete-temp-output"} & {*w}
-    ]
+    named = (
+        words
+        for page in ("README", "docs/catalogue", "docs/reproduce")
+        for words in shown(ROOT / f"{page}.md")
+    )
+    planned = [words for words in named if not {"--touch", "--unlock", "--delete-temp-output"} & {*words}]
     kinds = [
         (command, [*alike]) for command, alike in itertools.groupby(sorted(planned, key=options), options)
     ]

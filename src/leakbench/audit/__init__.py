@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _Door(ModuleType):
-    """This room, which is also the public function `leakbench.audit` (docs/api.md)."""
+    """This room, which is also the public function `leakbench.audit`."""
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         from leakbench.audit.audit import audit

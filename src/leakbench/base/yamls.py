@@ -17,6 +17,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from leakbench.base.errors import UserError, raise_unless_file
 
 M = TypeVar("M", bound=BaseModel)
+# Where a reader finds what each key of the configuration means.
+KEYS = "results/manual/config, by `leakbench manual`"
 DEEPEST, MOST = 50, 100_000
 FLOAT = "tag:yaml.org,2002:float"
 
@@ -113,11 +115,11 @@ def yaml_of(text: str, where: str) -> dict[str, Any]:
         why = str(problem).splitlines()[0]
         raise UserError(f"{where}: not YAML text: {why} (mend the file)") from problem
     if not isinstance(value, dict):
-        raise UserError(f"{where}: holds no mapping of keys (see config/README.md)")
+        raise UserError(f"{where}: holds no mapping of keys (see {KEYS})")
     return value
 
 
-def validated(model: type[M], value: Any, where: str, manual: str = "config/README.md") -> M:
+def validated(model: type[M], value: Any, where: str, manual: str = KEYS) -> M:
     """Return a value as an instance of its model. Raises UserError with the first mistake."""
     try:
         return model.model_validate(value)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
-from leakbench.base.yamls import LARGEST, LARGEST_SEED, NAME, read_yaml, suggest, validated
+from leakbench.base.yamls import KEYS, LARGEST, LARGEST_SEED, NAME, read_yaml, suggest, validated
 from leakbench.catalogue import sections
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.experiment import Drawing, Experiment
@@ -43,7 +43,7 @@ def _varied(kind: str, value: Spec, changes: Spec, where: str) -> Spec:
         try:
             parts[key] = sections.varied(value.get(key), changes[key], key)
         except ValueError as problem:
-            raise UserError(f"{where}.{key}: {problem} (see config/README.md)") from problem
+            raise UserError(f"{where}.{key}: {problem} (see {KEYS})") from problem
     return merge(value, {key: change for key, change in changes.items() if key not in parts}) | parts
 
 
@@ -51,7 +51,7 @@ def validate(kind: str, stem: str, where: str, value: Spec) -> BaseModel:
     """Return a mapping as an entry of its kind with every default, checked against its part's signature."""
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
-        raise UserError(f"{where}: {wrong} (see config/README.md)")
+        raise UserError(f"{where}: {wrong} (see {KEYS})")
     if isinstance(entry, Regime):
         rules = {}
         for room in RULES:
@@ -143,13 +143,13 @@ def _written(value: Spec, path: Path) -> Iterator[tuple[str, str, list[Spec]]]:
     """
     variants, grid = value.pop("variants", {}), value.pop("grid", [])
     if not _mapping_of_changes(variants):
-        raise UserError(f"{path}: variants: must map each name to the keys it changes (see config/README.md)")
+        raise UserError(f"{path}: variants: must map each name to the keys it changes (see {KEYS})")
     if not isinstance(grid, list) or not all(
         isinstance(axes, list) and axes and all(map(_mapping_of_changes, axes)) for axes in grid
     ):
         raise UserError(
             f"{path}: grid: must list lists of axes, each of which maps words to the keys that they "
-            "change (see config/README.md)"
+            f"change (see {KEYS})"
         )
     yield path.stem, str(path), []
     for name, changes in variants.items():

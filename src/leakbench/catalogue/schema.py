@@ -1,6 +1,6 @@
 """What a file of the catalogue may hold: one pydantic model for each kind of YAML.
 
-`python -m leakbench manual` writes config/README.md and the editors' schemas from the descriptions. Nothing
+`python -m leakbench manual` writes results/manual/config/ and the editors' schemas from descriptions. Nothing
 here imports torch, because Snakemake parses this module.
 """
 

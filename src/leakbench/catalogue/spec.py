@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, names, stem
 from leakbench.base.provenance import read_spec
-from leakbench.base.yamls import suggest
+from leakbench.base.yamls import KEYS, suggest
 from leakbench.catalogue import jobs
 from leakbench.catalogue.entry import FOR_PEOPLE
 from leakbench.catalogue.load import RULES, too_large, validate
@@ -27,7 +27,7 @@ from leakbench.defences.aggregation import cross_validates
 M = TypeVar("M", bound=BaseModel)
 SPECS = "docs/observation.md"
 ASKED = {"attack_name", "null_rounds", "seed"}
-_MEND = "see config/README.md, or take what `python -m leakbench plan` writes"
+_MEND = f"see {KEYS}, or take what `python -m leakbench plan` writes"
 # Key that names a part by `module` → the room of the part.
 _ROOMS = {
     "victim": "victims", "generator": "generators", "defence": "defences", "malicious": "servers",

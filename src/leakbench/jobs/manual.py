@@ -1,4 +1,4 @@
-"""manual: write the generated pages of docs/ and config/, the schemas and the citations."""
+"""manual: write the generated pages, the schemas and the citations."""
 
 import ast
 import inspect
@@ -14,20 +14,19 @@ from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import RULES, file_of, load_kind
 from leakbench.catalogue.schema import KINDS, Experiment, Part
 from leakbench.catalogue.signature import definition, module_file, parameters_model, parsed, part_names
-from leakbench.jobs.docstrings import Row, api, arguments, listed, table, without
+from leakbench.jobs.docstrings import Row, arguments, listed, table, without
 from leakbench.jobs.parser import page
 from leakbench.papers.bibliography import bibliography, citation, cited
 
 FINDINGS = Path("papers/findings.yaml")
+# Where the pages lie that git does not hold.
+MADE = Path("results/manual")
 PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
 
 HEADS: Row = ("key", "type", "default", "meaning")
 
 INTRODUCTION = """\
-# The manual of every key
-
-`python -m leakbench manual` writes this file from the models in `src/leakbench/catalogue/` and from the
-signatures of the parts. Do not edit it: edit the descriptions there.
+# Configuration
 
 The catalogue is plain YAML. A value stands in one file, and experiments only name files. Everything is
 checked before any job starts (`python -m leakbench plan`). A mistake is one line that names the file and the
@@ -41,11 +40,11 @@ key; the exit code is 2.
   hyphens between them, are the name of the variant, and the word `""` adds nothing to it.
 - **Numbers.** A number stands without quotes; `1e-4` is a number, and `yes` is not. No number may
   exceed 10,000,000, and no seed 9007199254740992 (2 to the power of 53).
-- **Lists of mappings.** In the tables below `faults[].client` is the key `client` of each entry of the list
+- **Lists of mappings.** In the tables of keys `faults[].client` is the key `client` of each entry of the list
   `faults`.
 
-How to add an attack, a defence or another part: [docs/adding-parts.md](../docs/adding-parts.md). How to add a
-paper or a table of one: [papers/README.md](../papers/README.md).
+A part is one Python file that holds a function of the same name. The keyword arguments of that function are
+what `parameters:` may hold. Each page has the keys of one kind of file, its parts, and their parameters.
 
 ## Completion in an editor
 
@@ -60,61 +59,67 @@ once for the checkout (in VS Code: `.vscode/settings.json`):
 or write a comment into the first line of a file: `# yaml-language-server: $schema=../schemas/victims.json`.
 """
 
-PARTS_INTRODUCTION = """\
-## Parts and their parameters
-
-A part is one Python file that holds a function of the same name. The keyword arguments of that function are
-what `parameters:` may hold. The text on each part and the meaning of its keys are the docstrings of its file
-and of its function.
-"""
-
 
 def manual(root: Path) -> None:
-    """Write each generated file whose text changed.
+    """Write each generated file whose text changed. results/manual/ has those that git does not hold.
 
     root: the checkout.
     """
-    made = texts(root) | {"docs/cli.md": page()}
+    made = texts(root) | {str(MADE / name): text for name, text in pages(root).items()}
     if (root / FINDINGS).is_file() and (root / "reference").is_dir():
-        made |= of_records(root)
+        made |= of_records(Records(root))
     for name, text in made.items():
         write_changed(root / name, text)
 
 
-def of_records(root: Path) -> dict[str, str]:
-    """Return the text of each page that is made of recorded tables, by its path below the checkout."""
-    from leakbench.catalogue.shown import described
-    from leakbench.jobs.scorecard import longest_first
+class Records:
+    """The works of a checkout, its experiments, and the scorecard of its recorded tables."""
+
+    def __init__(self, root: Path) -> None:
+        from leakbench.catalogue.shown import described
+        from leakbench.jobs.scorecard import longest_first
+        from leakbench.papers.reference import files, tables
+        from leakbench.papers.scorecard.recorded import joined
+        from leakbench.papers.scorecard.scorecard import Card
+        from leakbench.papers.work import read_papers
+
+        config, self.root = root / "config", root
+        self.works = read_papers(root / "papers")
+        attacks = described(config)["attacks"]
+        own = tables(files(root, "*"))
+        self.names = {each.name for each in own}
+        known = [*own, *tables(files(root, "*", seeded=True))]
+        entries = load_kind(config, "experiments")
+        kept = longest_first(known, root, frozenset(entries), attacks)
+        # Name → its work, and itself.
+        self.experiments = {
+            name: (file_of(config, "experiments", name).parents[1].name, each)
+            for name, each in entries.items()
+            if isinstance(each, Experiment)
+        }
+        self.scales = [*kept.values(), joined([*kept.values()])]
+        self.card = Card(self.works, self.scales, self.scales[-1]).frame()
+
+
+def of_records(records: Records) -> dict[str, str]:
+    """Return the text of each page of docs/ that is made of recorded tables, by its path."""
     from leakbench.papers import items
     from leakbench.papers.findings import findings
-    from leakbench.papers.reference import files, tables
-    from leakbench.papers.scorecard.recorded import joined
-    from leakbench.papers.scorecard.scorecard import Card
-    from leakbench.papers.work import read_papers
 
-    config, works = root / "config", read_papers(root / "papers")
-    experiments = load_kind(config, "experiments")
-    attacks = described(config)["attacks"]
-    own = tables(files(root, "*"))
-    names = {each.name for each in own}
-    known = [*own, *tables(files(root, "*", seeded=True))]
-    kept = longest_first(known, root, frozenset(experiments), attacks)
-    scales = [*kept.values(), joined([*kept.values()])]
-    core = [work for work in works if work.paper.core]
+    core = [work for work in records.works if work.paper.core]
     drawn = [
         items.Drawn(
-            work=file_of(config, "experiments", name).parents[1].name,
+            work=work,
             item=each.item,
             name=name,
             kinds=[part.drawing for part in each.figure],
-            shows={key: shown for key, shown in _shown(name, each).items() if key in names},
+            shows={key: shown for key, shown in _shown(name, each).items() if key in records.names},
         )
-        for name, each in experiments.items()
-        if isinstance(each, Experiment)
+        for name, (work, each) in records.experiments.items()
     ]
     return {
-        "docs/findings.md": findings(root / FINDINGS, works, scales),
-        "docs/figures.md": items.page(core, Card(core, scales, scales[-1]).frame(), drawn),
+        "docs/findings.md": findings(records.root / FINDINGS, records.works, records.scales),
+        "docs/figures.md": items.page(core, records.card, drawn),
     }
 
 
@@ -129,21 +134,26 @@ def _shown(name: str, experiment: Experiment) -> dict[str, set[str]]:
 
 
 def texts(root: Path) -> dict[str, str]:
-    """Return the text of each file that is made of models and docstrings, by its path below the checkout."""
+    """Return the text of each file of git that is made of models, by its path below the checkout."""
     schemas = {f"config/schemas/{kind}.json": _json(_editor_schema(model)) for kind, model in KINDS.items()}
     # Texts whose citations are made from the bibliography and whose other words are kept.
-    works, make = bibliography(root / "config"), {"README.md": cited, "CITATION.cff": citation}
+    works = bibliography(root / "config")
+    make = {"docs/catalogue.md": cited, "CITATION.cff": citation}
     citing = {name: each((root / name).read_text(encoding="utf-8"), works) for name, each in make.items()}
-    return {"config/README.md": _readme(root), "docs/api.md": api(), **schemas, **citing}
+    return schemas | citing
 
 
-def _readme(root: Path) -> str:
-    kinds = (_of_kind(kind, model) for kind, model in KINDS.items())
-    rooms = (_of_room(root, room) for room in (*PARTS, *SECTIONS.values(), "labels", *RULES, "drawing"))
+def pages(root: Path) -> dict[str, str]:
+    """Return the text of each page that git does not hold, by its path: commands and configuration."""
     # Schema file → the YAML files that it is for, both below the checkout.
     mapping = {f"config/schemas/{kind}.json": _files(kind) for kind in KINDS}
     introduction = INTRODUCTION % {"mapping": _json({"yaml.schemas": mapping}).strip()}
-    return "\n".join([introduction, *kinds, PARTS_INTRODUCTION, *rooms])
+    rooms = dict.fromkeys((*KINDS, *PARTS, *SECTIONS.values(), "labels", *RULES, "drawing"))
+    return {
+        "cli.md": page(),
+        "config/README.md": introduction,
+        **{f"config/{room}.md": _of_room(root, room) for room in rooms},
+    }
 
 
 def _files(kind: str) -> str:
@@ -177,18 +187,17 @@ def _editor_schema(model: type[BaseModel]) -> dict[str, Any]:
     return schema | {"properties": schema["properties"] | {"variants": variants, "grid": grid}}
 
 
-def _of_kind(kind: str, model: type[BaseModel]) -> str:
-    schema = _schema(model)
-    lines = [f"## {kind}", f"Files: `{_files(kind)}`.", inspect.getdoc(model) or ""]
-    return "\n\n".join([*lines, table(_rows(schema, schema.get("$defs", {})), HEADS)]) + "\n"
-
-
 def _of_room(root: Path, room: str) -> str:
-    """Describe the parts of a room: those that the catalogue names, or every one in a rule's room."""
-    entries = load_kind(root / "config", room).values() if room in KINDS else ()
+    """Describe a kind of file and the parts that the catalogue names, or every part of a rule's room."""
+    lines = [f"# Configuration: {room}"]
+    if room in KINDS:
+        schema = _schema(KINDS[room])
+        keys = table(_rows(schema, schema.get("$defs", {})), HEADS)
+        lines += [f"Files: `{_files(room)}`.", inspect.getdoc(KINDS[room]) or "", keys]
+    entries = load_kind(root / "config", room).values() if room in PARTS else ()
     named = {entry.module for entry in entries if isinstance(entry, Part)}
-    modules = sorted(named) if room in KINDS else part_names(room)
-    return "\n".join([f"### Parts of {room}\n", *(_of_part(room, module) for module in modules)])
+    modules = sorted(named) if room in PARTS else () if room in KINDS else part_names(room)
+    return "\n\n".join([*lines, *(_of_part(room, module) for module in modules)]) + "\n"
 
 
 def _of_part(room: str, module: str) -> str:
@@ -202,7 +211,7 @@ def _of_part(room: str, module: str) -> str:
     texts = [ast.get_docstring(whole), of_function]
     columns = 4 if any(row[3] for row in rows) else 3
     keys = table([row[:columns] for row in rows], HEADS[:columns]) if rows else "It takes no parameters."
-    return "\n\n".join([f"#### {module}", *(text for text in texts if text), keys]) + "\n"
+    return "\n\n".join([f"## {module}", *(text for text in texts if text), keys])
 
 
 def _rows(

@@ -51,7 +51,7 @@ def new(root: Path, kind: str, name: str) -> None:
             undone.callback(path.unlink)
         undone.pop_all()
     print(*made, sep="\n")
-    print("Next: describe it, then run `python -m leakbench manual`.", end=" ")
+    print("Next: describe it.", end=" ")
     # In an experiment `all` stands for every file of these two kinds.
     if {path.parent.name for path in made} & {"attacks", "defences"}:
         print("Experiments that say `all` have it already. Name it in others.")

@@ -1,4 +1,4 @@
-"""The parser of the command line and docs/cli.md, both made from the signatures and docstrings of the verbs.
+"""The parser of the command line and its page, both made from the signatures and docstrings of the verbs.
 
 The source is only read, because an import of a verb may need torch.
 """
@@ -19,7 +19,7 @@ from leakbench.jobs.docstrings import arguments, definition, table
 # The verbs that people call, and those that the rules of the workflow call.
 CALLED = (
     "audit", "enter", "new", "plan", "verify", "compare", "check", "record", "recheck", "renew", "campaign",
-    "manual",
+    "manual", "site",
 )  # fmt: skip
 JOBS = ("fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard", "report")
 # The arguments that stand without a name before them.
@@ -28,8 +28,6 @@ _WORDS = {"target", "returned", "file", "kind", "name", "old", "new", "experimen
 _GIVEN = {"root", "scratch", "seal", "place"}
 INTRODUCTION = """\
 # The command line
-
-`python -m leakbench manual` writes this page from the signatures and docstrings of the verbs. Do not edit it.
 
 `python -m leakbench COMMAND`, or `leakbench COMMAND` in the environment, runs one command. A mistake of the
 caller ends it with exit code 2 and one line, which says what is wrong, where, and how to mend it.
@@ -148,7 +146,7 @@ def parser() -> _Parser:
 
 
 def page() -> str:
-    """Return the text of docs/cli.md."""
+    """Return the text of the page."""
     called, jobs = (map(_entry, verbs) for verbs in (CALLED, JOBS))
     return "\n".join([INTRODUCTION, *called, RULES, *jobs])
 

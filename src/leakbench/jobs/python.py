@@ -58,7 +58,7 @@ def attack(
 
     name: one of `known("attacks")`, such as `fidel`, `peel` or `invg`.
     observation: the path of an observation file (docs/observation.md), or an `Observation`.
-    changes: keys of the attack's YAML to change (config/README.md), such as
+    changes: keys of the attack's YAML to change (results/manual/config/attacks.md), such as
     `{"parameters": {"iterations": 500}}`.
     labels: for an attack that is given labels, a file with `labels/<client>`, int64 [rounds, samples]. An
     `Observation` holds its own.
@@ -79,9 +79,7 @@ def attack(
     if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
         raise UserError(f"{where}: seed {seed!r} is no whole number of at least 0")
     if changes is not None and not isinstance(changes, Mapping):
-        raise UserError(
-            f"{where}: changes is {type(changes).__name__}, no mapping of keys (config/README.md)"
-        )
+        raise UserError(f"{where}: changes is {type(changes).__name__}, no mapping of keys")
     entry = find(home(), "attacks", name, "attack").model_dump(mode="json")
     if changes:
         if what := odd(changes):

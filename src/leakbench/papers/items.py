@@ -49,13 +49,13 @@ def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn]
         read_from = _read_from(work)
         parts += [
             _line(item, own[own["item"] == item], asked, read_from)
-            for item in sorted(set(own["item"]), key=_natural)
+            for item in sorted(set(own["item"]), key=natural)
         ]
         parts.append("")
     return "\n".join(parts)
 
 
-def _natural(item: str) -> list[tuple[int, str]]:
+def natural(item: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in KEY.findall(item)]
 
 

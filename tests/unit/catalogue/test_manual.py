@@ -14,18 +14,14 @@ from pydantic import BaseModel
 from leakbench.catalogue.load import files_of, read_yaml
 from leakbench.catalogue.schema import KINDS
 from leakbench.jobs.manual import manual as write
-from leakbench.jobs.manual import texts
+from leakbench.jobs.manual import pages, texts
 from leakbench.jobs.parser import page
 
 ROOT = Path(__file__).parents[3]
 
 
-def generated() -> dict[str, str]:
-    return texts(ROOT) | {"docs/cli.md": page()}
-
-
 def test_the_generated_files_are_current() -> None:
-    stale = [name for name, text in generated().items() if (ROOT / name).read_text() != text]
+    stale = [name for name, text in texts(ROOT).items() if (ROOT / name).read_text() != text]
     assert not stale, "run python -m leakbench manual"
 
 
@@ -59,24 +55,26 @@ def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config", ignore=shutil.ignore_patterns("*.md", "schemas"))
     (tmp_path / "papers").symlink_to(ROOT / "papers")
     # Of these only citations are made.
-    for name in ("README.md", "CITATION.cff"):
+    (tmp_path / "docs").mkdir()
+    for name in ("docs/catalogue.md", "CITATION.cff"):
         text = (ROOT / name).read_text()
         (tmp_path / name).write_text(
             text.replace("https://arxiv.org/abs/2101.00159), 2022", "https://arxiv.org/abs/2101.00159), 2020")
         )
     write(tmp_path)
-    for name in generated():
+    for name in texts(ROOT):
         assert (tmp_path / name).read_text() == (ROOT / name).read_text()
-    (tmp_path / "config/README.md").write_text("stale")
+    (tmp_path / "results/manual/cli.md").write_text("stale")
     schema = tmp_path / "config/schemas/attacks.json"
     before = schema.stat().st_mtime_ns
     write(tmp_path)
-    assert (tmp_path / "config/README.md").read_text() == (ROOT / "config/README.md").read_text()
+    assert (tmp_path / "results/manual/cli.md").read_text() == page()
     assert schema.stat().st_mtime_ns == before
 
 
 def test_every_parameter_of_a_part_has_its_meaning() -> None:
-    parts = texts(ROOT)["config/README.md"].split("\n## Parts and their parameters\n")[1].split("\n#### ")[1:]
+    made = pages(ROOT).items()
+    parts = [part for name, text in made if name.startswith("config/") for part in text.split("\n## ")[1:]]
     assert len(parts) > 100
     for part in parts:
         rows = [line.strip("|").split(" | ") for line in part.splitlines() if line.startswith("| `")]

@@ -4,12 +4,15 @@ import ast
 import json
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from project import ROOT
 
 import leakbench
 from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
@@ -45,6 +48,19 @@ def test_an_attack_by_name_is_that_of_the_command_line(capture: Path) -> None:
     np.testing.assert_array_equal(found.images.numpy(), open_tensors(out)[0]["images"])
     again = leakbench.attack("fidel", read_observation(capture)[0])
     assert np.array_equal(again.images, found.images)
+
+
+def test_the_first_example_of_the_documents_runs(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs/first-leak.md").read_text(encoding="utf-8")
+    code = textwrap.dedent(page[page.index("        import leakbench\n") :].split("\n\n    whose")[0])
+    assert len([line for line in code.splitlines() if line]) <= 5
+    place = capture.parent / code.split('"')[1]
+    place.parent.mkdir(parents=True)
+    capture.rename(place)
+    monkeypatch.chdir(capture.parent)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert np.array_equal(names["read"].images, leakbench.attack("peel", place).images)
 
 
 def test_a_change_is_one_of_the_attacks_yaml(capture: Path) -> None:
@@ -138,7 +154,9 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", leakbench.PUBLIC)
 def test_every_argument_is_described(name: str) -> None:
-    node = docstrings.public(name)
+    module = import_module(leakbench.PUBLIC[name])
+    assert module.__file__
+    node = docstrings.definition(Path(module.__file__), name)
     assert ast.get_docstring(node)
     if isinstance(node, ast.FunctionDef):
         for argument, (kind, _, meaning) in docstrings.arguments(node).items():

@@ -1,5 +1,6 @@
 """What the recorded tables say: the scorecard, headlines of the README, and the pages made of them."""
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,7 @@ from project import ROOT
 from recorded_world import recorded, works
 
 from leakbench.base.errors import UserError
-from leakbench.jobs.manual import of_records
+from leakbench.jobs.manual import Records, of_records
 from leakbench.papers.entries import entries
 from leakbench.papers.findings import findings
 from leakbench.papers.scorecard.kinds import CORE, KINDS, OTHERS, kinds
@@ -71,20 +72,27 @@ def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_lengt
     assert left + missed == []
 
 
-def test_the_readme_has_the_counts_of_reproduced_results(card: pd.DataFrame) -> None:
+def test_the_headlines_page_has_the_counts_of_reproduced_results(card: pd.DataFrame) -> None:
     found = kinds(card, [work.name for work in works() if work.paper.core])
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/headlines.md").read_text(encoding="utf-8")
     for kind, meaning in KINDS.items():
-        assert f"| {kind} | {meaning} | {found[CORE][kind]} | {found[OTHERS][kind]} |" in readme
+        assert f"| {kind} | {meaning} | {found[CORE][kind]} | {found[OTHERS][kind]} |" in page
 
 
-def test_every_headline_of_the_readme_is_recorded() -> None:
-    found = (ROOT / "README.md").read_text().split("## What it found")[1].split("\n## ")[0]
+def test_every_headline_is_recorded_and_its_number_stands_in_the_readme() -> None:
+    found = (ROOT / "docs/headlines.md").read_text()
     found = " ".join(found.replace("**", "").split())
     scales = recorded()
     shown = [line for line in lines(Card(own_work(), scales, scales[-1]).frame()) if line["headline"]]
     assert len(shown) >= 5
+    readme = (ROOT / "README.md").read_text().split("## What it found")[1].split("\n## ")[0]
+    values = dict(re.findall(r"^\| .* \| (.+) (\[[^a-z]+\]) \|$", readme, re.MULTILINE))
+    of_interval = {interval: value for value, interval in values.items()}
+    assert len(values) == len(of_interval) == len(shown)
     for line in shown:
+        # The README says the number as the sentence does, such as "19.1 of 30".
+        value = of_interval[line["headline_interval"]].removesuffix(" of them")
+        assert re.search(rf"(?<![\d.]){re.escape(value)}(?![\d.]*\d)", line["headline"]), line["id"]
         words = (
             f"{line['headline']} (95 % interval {line['headline_interval']}, n = {line['n']}, "
             f"seed{'s' * (' ' in line['seeds'])} {line['seeds']}, {line['scale']} scale"
@@ -126,7 +134,7 @@ def page(folder: Path, **changed: object) -> str:
 
 
 def test_the_pages_of_recorded_numbers_are_current() -> None:
-    stale = [name for name, text in of_records(ROOT).items() if (ROOT / name).read_text() != text]
+    stale = [name for name, text in of_records(Records(ROOT)).items() if (ROOT / name).read_text() != text]
     assert not stale, "run python -m leakbench manual"
 
 
