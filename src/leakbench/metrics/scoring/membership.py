@@ -53,10 +53,10 @@ def membership_rows(
 def add_epsilon(
     rows: pd.DataFrame, candidates: int, certified: Mapping[str, Any] | None, given: bool
 ) -> pd.DataFrame:
-    """Return rows whose `epsilon_low`, the place of a member, is made the bound that all their places prove.
+    """Return rows whose `epsilon_low`, the place of a member, is the bound that all their places prove.
 
-    Every row of a baseline and a model has the same bound. An attack that is given labels proves none, because
-    a sample that is left out would not have the rank of any other.
+    Every row of a baseline and a model has the same bound. An attack that is given labels proves none,
+    because a sample that is left out would not have the rank of any other.
     """
     others = candidates - int(rows["local_samples"].max())
     rows = rows.copy()
