@@ -51,7 +51,8 @@ def membership(
             samples = [_own(sample) for sample in samples] if whitened else samples
         if whitened:
             answers = torch.stack([sample @ seen.update.T for sample in samples]).norm(dim=2).amax(0)
-            answers = (answers / torch.linalg.matrix_norm(seen.update, 2).clamp_min(1e-30)).clamp_max(1)
+            # No direction's answer is longer than the whole update.
+            answers = (answers / seen.update.norm().clamp_min(1e-30)).clamp_max(1)
             away = answers - answers.median()
             private[seen.round, seen.client] = away > FAR * 1.4826 * away.abs().median()
             distance[seen.round, seen.client] = 1 - answers
