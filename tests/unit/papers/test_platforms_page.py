@@ -15,7 +15,8 @@ LINES = {
 }
 # What the second column of the page tells of each attack, in this order.
 LEFT = {
-    "peel": "exact", "fidel-denoised": "pearson", "membership-whitened": "membership_auc", "imprint": "pearson",
+    "peel": "exact", "fidel-denoised": "pearson", "membership-whitened": "membership_auc",
+    "imprint": "pearson",
 }  # fmt: skip
 
 
