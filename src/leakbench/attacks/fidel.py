@@ -1,5 +1,6 @@
 """The First Dense Layer Attack (Fidel, section II): weight changes divided by bias changes."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import torch
@@ -7,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench.attacks import capable
+from leakbench.attacks.exact.span import span
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import by_batch, first_dense, normalisation
 from leakbench.observations.observation import Observation
@@ -57,6 +59,7 @@ def fidel(
     *,
     combine: bool = False,
     neurons: Annotated[int, Field(gt=0)] | None = None,
+    denoised: Annotated[bool, Field(exclude_if=lambda on: on == 0)] = False,
 ) -> Reconstruction:
     """Reconstruct from every neuron of the first dense layer, without learning rate, labels or iterations.
 
@@ -67,6 +70,8 @@ def fidel(
     combine: whether a last candidate joins all neurons, which fills the gaps of an update that was shared in
     part (section II-B).
     neurons: the number of live neurons that are used, the first ones. Without it, all are used.
+    denoised: whether the attack is adapted to noise: it keeps of a layer's weight changes the part in their
+    leading directions, as many as the client has samples, in which all samples lie.
 
     Raises Unfit where the first dense layer has no bias.
     """
@@ -79,7 +84,7 @@ def fidel(
     if f"{layer}.bias" not in observation.updates:
         raise Unfit(f"attack: the dense layer {layer} has no bias (Fidel divides by its change)")
     bias = observation.update(f"{layer}.bias")
-    ratio, usable = _ratios(observation, f"{layer}.weight", bias, combine)
+    ratio, usable = _ratios(observation, f"{layer}.weight", bias, combine, denoised)
     if neurons is not None:
         usable &= usable.cumsum(-1) <= neurons
         ratio[~usable] = 0
@@ -101,7 +106,9 @@ def fidel(
     return Reconstruction(_generate(observation.generator, partial, usable, pixels), usable)
 
 
-def _ratios(observation: Observation, name: str, bias: Tensor, combine: bool) -> tuple[Tensor, Tensor]:
+def _ratios(
+    observation: Observation, name: str, bias: Tensor, combine: bool, denoised: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return the ratios [rounds, clients, neurons, inputs] of all rounds and which of them are usable.
 
     With `combine`, a further row behind the neurons joins them all. A few rounds are worked on at a time, so
@@ -115,11 +122,23 @@ def _ratios(observation: Observation, name: str, bias: Tensor, combine: bool) ->
     for start in range(0, observation.rounds, step):
         part = slice(start, start + step)
         weight = observation.update(name, part)
+        weight = _leading(weight, observation.clients) if denoised else weight
         own, usable[part, :, :neurons] = divide(weight, bias[part], out=ratio[part, :, :neurons])
         if combine:
             ratio[part, :, -1] = join(own, bias[part] != 0)
             usable[part, :, -1] = ratio[part, :, -1].any(-1)
     return ratio, usable
+
+
+def _leading(weight: Tensor, clients: Sequence[int]) -> Tensor:
+    """Return weight changes [rounds, clients, neurons, inputs] within their leading directions."""
+    out = weight.clone()
+    for changes in out:
+        for change, batch in zip(changes, clients, strict=True):
+            seen = span(change.double(), batch, 1.0)
+            if seen is not None:
+                change.copy_((change.double() @ seen.right.T) @ seen.right)
+    return out
 
 
 def _generate(generator: nn.Module, partial: Tensor, alive: Tensor, pixels: tuple[int, int, int]) -> Tensor:

@@ -106,6 +106,8 @@ def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> 
         raise Unfit(f"attack: under defence {name} no update of a single client is seen to learn from")
     if defence.rounds is not None:
         raise Unfit(f"attack: under defence {name} an update depends on earlier rounds, which are not played")
+    if defence.weights is not None:
+        raise Unfit(f"attack: under defence {name} clients send weights by a rule that is not played")
     return defence
 
 

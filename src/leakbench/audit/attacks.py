@@ -308,7 +308,7 @@ def _adapter(observation: Observation, images: Tensor) -> tuple[str, membership.
             found = span(update, batch, clear=1.0) if fits else None
             if found is None:
                 continue
-            seen = membership.Seen(0, 0, partial(_seen, reader, mean, deviation), True, found)
+            seen = membership.Seen(0, 0, partial(_seen, reader, mean, deviation), True, found, update)
             own = seen.read(images)
             # Another layer may have the size of a second matrix, and read something else.
             if reader is None or membership.within(found, own, membership.distances(found, own)).all():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from leakbench.base.errors import Unfit
+from leakbench.base.errors import Unfit, UserError
 from leakbench.base.parts import part
 
 Update = dict[str, Tensor]
@@ -139,10 +139,10 @@ class Batch:
 
 
 class Defence(NamedTuple):
-    """What a defence does: five places where it may act on the client, and what others must know of it.
+    """What a defence does: six places where it may act on the client, and what others must know of it.
 
-    Each place does nothing by default. A client goes through the five places in this order: `model`,
-    `inputs`, `examples`, `update`, `rounds`.
+    Each place does nothing by default. A client goes through the six places in this order: `model`,
+    `inputs`, `examples`, `update`, `rounds`, `weights`.
 
     model: called as `model(model, rng)`; returns the network that the client trains in place of `model`.
     inputs: called as `inputs(images, labels, rng)`; returns what the client trains on in a round, in place of
@@ -154,6 +154,9 @@ class Defence(NamedTuple):
     rounds: called as `rounds(update, memory, rng)`; returns what the client sends in place of one round's
     tensors [1, *shape]. `memory` holds tensors by name. It is the client's own, empty at first, and is kept
     from one round to the next; `batch.memory` is the same.
+    weights: called as `weights(update, sent, samples, rng)`, where the defence changes the weights that a
+    client sends and not their difference from the weights `sent` [*shape] that it was sent; returns the
+    difference [rounds, *shape] that the server gets. `samples` is the client's number of samples.
     bits: called as `bits(value)`; returns the bits that a tensor [rounds, *shape] takes on its way, int64
     [rounds]. This is the defence's price in bandwidth, without what a general compressor would still save.
     secret: called as `secret(model)`; returns the names of the tensors of the changed network that are the
@@ -175,6 +178,7 @@ class Defence(NamedTuple):
     examples: Callable[[Batch, torch.Generator], Update] | None = None
     update: Callable[[Update, torch.Generator], Update] = unchanged
     rounds: Callable[[Update, Update, torch.Generator], Update] | None = None
+    weights: Callable[[Update, Update, int, torch.Generator], Update] | None = None
     bits: Bits = dense
     secret: Names = no_names
     shown: Names = no_names
@@ -189,17 +193,31 @@ def sent_bytes(defence: Defence, update: Update) -> Tensor:
     return -(-torch.stack([defence.bits(value) for value in update.values()]).sum(0) // 8)
 
 
-def protected(defence: Defence, update: Update, memory: Update, rng: torch.Generator) -> Update:
-    """Return what a client sends in place of `update`.
+def protected(
+    defence: Defence,
+    update: Update,
+    memory: Update,
+    rng: torch.Generator,
+    sent: Update | None = None,
+    samples: int = 0,
+) -> Update:
+    """Return what a client with so many samples sends in place of `update`, its difference from `sent`.
 
-    Rounds are protected one after the other, so that playing them in chunks changes nothing.
+    Rounds are protected one after the other, so that playing them in chunks changes nothing. Raises UserError
+    where a defence of weights meets clients that send no weights.
     """
-    if defence.update is unchanged and defence.rounds is None:
+    if defence.weights is not None and sent is None:
+        raise UserError(
+            "federation.update: the defence changes the weights that clients send, and these send gradients "
+            "(set update: model)"
+        )
+    if defence.update is unchanged and defence.rounds is None and defence.weights is None:
         return update
     parts = []
     for values in zip(*(value.split(1) for value in update.values()), strict=True):
         part = defence.update(dict(zip(update, values, strict=True)), rng)
-        parts.append(defence.rounds(part, memory, rng) if defence.rounds else part)
+        part = defence.rounds(part, memory, rng) if defence.rounds else part
+        parts.append(defence.weights(part, sent or {}, samples, rng) if defence.weights else part)
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -64,6 +64,34 @@ def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
     return {**given, "epsilon": epsilon, "epsilon_rdp": bound, "curve": curve}
 
 
+def of_normal_noise(noise: float, steps: int, delta: float) -> Facts:
+    """Return what normal noise on a bounded vector certifies, as `certificate` does at full participation.
+
+    noise: the noise's deviation, in units of the most that the vector can change (its sensitivity).
+    steps: how often the vector is sent.
+    delta: the δ at which ε is reported.
+
+    ε is exact (Balle and Wang, arXiv:1805.06530, theorem 8).
+    """
+    epsilon = epsilon_of(math.sqrt(steps) / noise, delta)
+    given = {"noise_multiplier": noise, "sample_rate": 1.0, "steps": steps, "delta": delta}
+    return {**given, "epsilon": epsilon, "curve": []}
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """Return the least ε of μ-Gaussian differential privacy at δ (Dong, Roth and Su, corollary 2.13)."""
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr, ndtr
+
+    def beyond(epsilon: float) -> float:
+        near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+        return float(ndtr(-near) - np.exp(epsilon + log_ndtr(-far))) - delta
+
+    if mu <= 0 or beyond(0.0) <= 0:
+        return 0.0
+    return float(brentq(beyond, 0.0, mu * mu / 2 + 50 * mu, xtol=1e-9, rtol=1e-12))
+
+
 def _curve(accountant: Any, steps: int, epsilon: float) -> list[list[float]]:
     """Return pairs [ε, δ] from ε = 0 to beyond `epsilon`: each bounds what a sample's presence adds."""
     discrete = accountant._get_dprv(eps_error=EPSILON_ERROR, delta_error=DELTA_ERROR)

@@ -197,7 +197,8 @@ def play(
             _orders(local["epochs"], len(index), len(y[0]), shuffle) if local.get("reshuffled") else None,
             local.get("optimiser", "sgd"),
         )
-        update = protected(defence, update, memories[client], guard)
+        begun = weights if federation["update"] == "model" else None
+        update = protected(defence, update, memories[client], guard, begun, len(y[0]))
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})
         count = len(index)
         show(where, client, {n: own[client][n].expand(count, *own[client][n].shape) for n in sorted(shown)})

@@ -3,7 +3,7 @@
 from leakbench.metrics.metric import Metric
 from leakbench.metrics.updates import of_rounds
 
-# One metric for each file of detectors/, named after the file.
+# One metric for each file of detectors/ that judges models, named after the file.
 METRICS = (
     Metric("alarm_d_snr", of_rounds, "standard", higher_is_better=True, of="updates"),
     Metric("alarm_dynamics", of_rounds, "standard", higher_is_better=True, of="updates"),

@@ -19,6 +19,7 @@ from leakbench.attacks import fidel as room
 from leakbench.attacks.fidel import divide, fidel, join
 from leakbench.networks import generators, victims
 from leakbench.networks.layers import dense_input, draw_masks
+from leakbench.observations.observation import Observation
 
 RNG = torch.Generator()
 ACTIVATIONS = ["relu", "sigmoid", "tanh", "linear"]
@@ -230,3 +231,21 @@ def test_a_generator_turns_live_neurons_into_images(monkeypatch: pytest.MonkeyPa
     with torch.no_grad():
         expected = generator(features.images[0, 0, live])
     torch.testing.assert_close(found.images[0, 0, live], expected)
+
+
+def test_an_attacker_who_knows_of_noise_reads_clearer_images() -> None:
+    observation, images = observe("mlp", (16, 16, 1), k=4, hidden=[200, 20])
+    noise = torch.Generator().manual_seed(0)
+    updates = {
+        name: value + 0.3 * value.std() * torch.randn(value.shape, generator=noise).numpy()
+        for name, value in observation.updates.items()
+    }
+    noisy = replace(observation, updates=updates)
+
+    def nearest(seen: Observation, **parameters: bool) -> float:
+        found = fidel(seen, RNG, **parameters).images[0, 0]
+        return float(torch.cdist(images[0].flatten(1), found.flatten(1).float()).amin(1).mean())
+
+    assert nearest(noisy, denoised=True) < 0.6 * nearest(noisy)
+    # Without noise it reads as well.
+    assert nearest(observation, denoised=True) < 1.05 * nearest(observation) < 0.02

@@ -176,3 +176,53 @@ def test_a_network_that_begins_with_convolutions_gives_no_certificate() -> None:
 def test_all_updates_have_a_span_in_their_order() -> None:
     observation, _ = observe("mlp", SHAPE, 5, 3, hidden=[40])
     assert [(seen.round, seen.client) for seen in spans(observation, "test")] == [(0, 0), (1, 0), (2, 0)]
+
+
+def alike_images(seed: int, noise: float) -> tuple[Observation, np.ndarray]:
+    """Return an update with noise, of images that have much in common, as a share of its deviation."""
+    rng = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    network = {"module": "mlp", "parameters": {"hidden": [150, 20]}, "shape": SHAPE}
+    model = victims.build("mlp", SHAPE, 10, network["parameters"])
+    common = torch.rand(6, 3, 8, 8, generator=rng)
+    mixed = torch.einsum("nk,kchw->nchw", torch.rand(K + OTHERS, 6, generator=rng), common) / 3
+    images = (mixed + 0.05 * torch.randn(mixed.shape, generator=rng)).clamp(0, 1)
+    stored = (images * 255).round().to(torch.uint8)
+    updates = sent_by(model, stored[None, :K] / 255, torch.arange(K)[None] % 10, "gradient", {})
+    updates = {
+        name: value + noise * value.std() * torch.randn(value.shape, generator=rng)
+        for name, value in updates.items()
+    }
+    seen = seen_of(model, network, updates, K, candidates=stored.permute(0, 2, 3, 1).numpy())
+    return seen, np.arange(K + OTHERS) < K
+
+
+def test_an_attacker_who_knows_of_noise_finds_more_members() -> None:
+    whitened = {"module": "membership", "parameters": {"whitened": True}}
+    plain, adapted, found, wrong = [], [], [], []
+    for seed in range(6):
+        observation, members = alike_images(seed, 1.0)
+        for scores, attack in ((plain, {**whitened, "parameters": {}}), (adapted, whitened)):
+            seen = run(attack, observation, torch.Generator())
+            score, taken = seen.span_distance[0, 0].numpy(), seen.usable[0, 0].numpy()
+            assert ((score >= 0) & (score <= 1)).all()
+            scores.append(membership_auc(score, members, taken))
+        found.append(taken[members].mean())
+        wrong.append(taken[~members].sum())
+    assert np.mean(adapted) > np.mean(plain) + 0.1
+    assert np.mean(adapted) > 0.8
+    assert np.mean(found) > 0.1
+    assert np.mean(wrong) < 3
+    # Without noise it finds every member too.
+    observation, members = alike_images(0, 0.0)
+    seen = run(whitened, observation, torch.Generator())
+    assert membership_auc(seen.span_distance[0, 0].numpy(), members, members) > 0.99
+
+
+def test_an_update_of_zeros_tells_the_adapted_attacker_nothing() -> None:
+    observation, _ = alike_images(0, 0.0)
+    zeros = {name: np.zeros_like(value) for name, value in observation.updates.items()}
+    attack = {"module": "membership", "parameters": {"whitened": True}}
+    seen = run(attack, replace(observation, updates=zeros), torch.Generator())
+    assert not seen.usable.any()
+    assert seen.span_distance.unique().tolist() == [1.0]

@@ -1,4 +1,4 @@
-"""The five places where a defence may act, on a federation and in training."""
+"""The six places where a defence may act, on a federation and in training."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ from leakbench.results.tables.attacked import aggregate
 from leakbench.results.tables.certified import check_bounds
 
 ROUNDS, OTHERS = 40, 9
-METRICS = ["membership_auc", "tpr_at_fpr_0", "members_accepted"]
+METRICS = ["membership_auc", "tpr_at_fpr_0", "members_accepted", "epsilon_low"]
 
 
 def scored(root: Path, noise: float, labels: str = "not needed", **parameters: Any) -> pd.DataFrame:
@@ -63,6 +63,16 @@ def test_too_little_noise_is_found_out(tmp_path: Path, monkeypatch: pytest.Monke
     table = scored(tmp_path, 0.2).reset_index()
     with pytest.raises(UserError, match="the defence certifies at most"):
         check_bounds(table)
+    # The lower bound of ε alone finds it out as well.
+    with pytest.raises(UserError, match="epsilon_low: measured"):
+        check_bounds(table[table["metric"] == "epsilon_low"])
+
+
+def test_the_proven_epsilon_is_below_the_certified_one(tmp_path: Path) -> None:
+    table = scored(tmp_path, 0.2)
+    own, bound = table.loc[("epsilon_low", "")], table.loc[("epsilon_low", CERTIFIED)]
+    assert 1 < own["mean"] < bound["mean"]
+    assert own["ci_low"] == own["mean"]
 
 
 def test_what_does_not_fit_is_one_line_that_names_the_spec_and_leaves_nothing(tmp_path: Path) -> None:

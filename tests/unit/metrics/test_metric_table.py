@@ -16,9 +16,10 @@ NAMES = {
         "psnr_of_rmse", "psnr_uint8_wrap", "identified", "agreement", "alarm_d_snr", "alarm_dynamics",
         "alarm_few_open", "alarm_isolation", "alarm_one_sided_rows", "alarm_rows_alike", "label_ok",
         "label_accuracy", "label_presence", "label_counts", "membership_auc", "tpr_at_fpr_0",
-        "tpr_at_fpr_0_001", "members_accepted", "accuracy", "matching_success", "matching_success_no_labels",
-        "matching_success_no_pooling", "matching_success_plain", "top1_resnet18", "top3_resnet18",
-        "top5_resnet18", "top1_densenet121", "top3_densenet121", "top5_densenet121",
+        "tpr_at_fpr_0_001", "epsilon_low", "members_accepted", "accuracy", "matching_success",
+        "matching_success_no_labels", "matching_success_no_pooling", "matching_success_plain",
+        "top1_resnet18", "top3_resnet18", "top5_resnet18", "top1_densenet121",
+        "top3_densenet121", "top5_densenet121",
     ],
     False: [
         "mse", "tv_ratio", "coarse_error", "colour_error", "gradient_mse", "lpips_alex", "lpips_vgg",

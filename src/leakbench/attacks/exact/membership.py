@@ -43,6 +43,7 @@ class Seen(NamedTuple):
     read: what the layer reads of pixels.
     of_pixels: whether it reads the (normalised) pixels themselves.
     found: the span, none where the update of the layer is zero.
+    update: float64 [neurons, inputs], the update of the layer without weight decay.
     """
 
     round: int
@@ -50,6 +51,7 @@ class Seen(NamedTuple):
     read: Read
     of_pixels: bool
     found: Span | None
+    update: Tensor
 
 
 def spans(observation: Observation, attack: str) -> Iterator[Seen]:
@@ -92,7 +94,7 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
             if observation.kind == "model" and observation.local.get("weight_decay"):
                 sent = observation.sent(f"{name}.weight", origin).double()
                 update = without_decay(update, sent, batch)
-            yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0))
+            yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0), update)
 
 
 def without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:

@@ -35,6 +35,7 @@ class Received:
     earlier: what `now` was in earlier rounds, oldest first; empty in a first round.
     plain_loss: whether the loss is the mean cross-entropy.
     sent: parameter → what the client sent in this round, where its batch is unknown.
+    transport: the settings with which the server asks for a rounded sum, by Flower's names, if it sent any.
     """
 
     model: nn.Module
@@ -44,6 +45,7 @@ class Received:
     earlier: Sequence[Mapping[str, float]] = ()
     plain_loss: bool = True
     sent: Mapping[str, Tensor] | None = None
+    transport: Mapping[str, float] | None = None
 
     def records(self, fewest: int = 1) -> tuple[Tensor, Tensor]:
         """Return images and labels. Raises Unfit where the records are unknown or fewer."""
@@ -124,8 +126,12 @@ class Reading:
 
 
 def names() -> list[str]:
-    """Return the names of all detectors, as tables write them."""
-    return parts.names("detectors")
+    """Return the names of all detectors of models, as tables write them.
+
+    A file with a constant SETTINGS judges settings that come with a model. It is asked for by its name.
+    """
+    found = parts.names("detectors")
+    return [name for name in found if not hasattr(import_module(f"{__name__}.{name}"), "SETTINGS")]
 
 
 def looks_for(name: str) -> str:
@@ -143,7 +149,7 @@ def reading(name: str, received: Received) -> Reading:
 
 
 def readings(received: Received) -> list[Reading]:
-    """Run all detectors on what a client received, in the order of their names."""
+    """Run all detectors of models on what a client received, in the order of their names."""
     return [reading(name, received) for name in names()]
 
 

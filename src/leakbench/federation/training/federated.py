@@ -164,7 +164,7 @@ def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) 
     own = shared(client.model, client.secret)
     trained = {name for name, _ in client.model.named_parameters()} & own.keys()
     update = {name: (own[name] - server[name])[None] for name in sorted(trained)}
-    changed = protected(defence, update, client.memory, rng)
+    changed = protected(defence, update, client.memory, rng, server, len(client.labels))
     return own | {name: server[name] + value[0] for name, value in changed.items()}
 
 

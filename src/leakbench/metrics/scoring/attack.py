@@ -20,7 +20,7 @@ from leakbench.metrics.scoring.falls import falls
 from leakbench.metrics.scoring.groups import groups, unrelated
 from leakbench.metrics.scoring.hidden import Hidden
 from leakbench.metrics.scoring.labels import label_rows
-from leakbench.metrics.scoring.membership import membership_rows
+from leakbench.metrics.scoring.membership import add_epsilon, membership_rows
 from leakbench.metrics.scoring.resources import cheap, gather, judged, open_backbones
 from leakbench.metrics.text import numbers
 from leakbench.metrics.updates import of_rounds
@@ -49,6 +49,11 @@ def attack_rows(
     if target == "candidates":
         asked = [name for name in entry["metrics"] if METRICS[name].of == target]
         frames = [membership_rows(tensors, hidden.secret, client, asked) for client in clients]
+        if "epsilon_low" in asked:
+            certified = hidden.facts.get("certificate")
+            frames = [
+                add_epsilon(each, len(hidden.secret["candidates"]), certified, given) for each in frames
+            ]
         bounded = [] if given else list(frames)
         frames += [_certified(each, hidden, asked, 0) for each in bounded]
         return pd.concat(frames, ignore_index=True), told | _certificate(hidden)

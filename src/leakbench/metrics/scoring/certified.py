@@ -23,6 +23,7 @@ def bounds(
         "tpr_at_fpr_0": lambda: of_rank(certified, others),
         "tpr_at_fpr_0_001": lambda: of_rank(certified, others, int(0.001 * others)),
         "membership_auc": lambda: area(certified),
+        "epsilon_low": lambda: float(certified["epsilon"]),
     }
     return {name: found[name]() for name in names if name in found}
 

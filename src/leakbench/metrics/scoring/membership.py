@@ -1,12 +1,14 @@
 """The rows of an attack on candidates: one for each update instead of one for each private image."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import OTHER_UPDATE
+from leakbench.metrics.epsilon import lower_bound
 from leakbench.metrics.scoring.groups import elsewhere
 
 
@@ -46,3 +48,19 @@ def membership_rows(
             row |= {"round": number, "local_samples": len(held), "usable": int(taken.sum())}
             rows.append(row | {"baseline": baseline, "status": "ok" if known.any() else "nothing"})
     return pd.DataFrame(rows).assign(client=client, sample=0, image=-1, iterations=0)
+
+
+def add_epsilon(
+    rows: pd.DataFrame, candidates: int, certified: Mapping[str, Any] | None, given: bool
+) -> pd.DataFrame:
+    """Return rows whose `epsilon_low`, the place of a member, is the bound that all their places prove.
+
+    Every row of a baseline and a model has the same bound. An attack that is given labels proves none,
+    because a sample that is left out would not have the rank of any other.
+    """
+    others = candidates - int(rows["local_samples"].max())
+    rows = rows.copy()
+    for _, part in rows.groupby(["baseline", "checkpoint"]):
+        places = part["epsilon_low"].to_numpy(np.float64)
+        rows.loc[part.index, "epsilon_low"] = np.nan if given else lower_bound(places, others, certified)
+    return rows

@@ -97,6 +97,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "cross_loss": RATIO,
     "weight": Tolerance(0.05, 0, 1),
     "epsilon": RATIO,
+    "epsilon_low": RATIO,
     "delta": _factor(1.25, high=1),
     # A network's locked share is computed, not sampled.
     "lock_share": COMPUTED,

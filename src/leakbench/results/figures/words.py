@@ -38,6 +38,7 @@ METRICS = {
     "membership_auc": "AUC of membership",
     "tpr_at_fpr_0": "TPR at FPR 0",
     "tpr_at_fpr_0_001": "TPR at FPR 0.1 %",
+    "epsilon_low": "ε at least",
     "members_accepted": "members accepted",
     "false_acceptances": "others accepted",
     "false_accepted": "accepted, but no private image",

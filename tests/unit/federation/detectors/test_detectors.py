@@ -179,3 +179,42 @@ def test_a_client_finds_that_a_model_was_written_for_it_alone() -> None:
     got = Received(model, images(8), torch.arange(8) % 5)
     assert "rows_alike" in sounding(got)
     assert isolation(got) >= 4
+
+
+DEFAULT = {"clipping_range": 8.0, "target_range": 1 << 22, "max_weight": 1000.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sounds"),
+    [
+        ({}, False),
+        # Flower's example provides for 9,000 samples.
+        ({"max_weight": 9000.0}, False),
+        # Everything that makes the default finer, and what cuts off or spoils weights.
+        ({"max_weight": 999.0}, True),
+        ({"target_range": (1 << 22) + 1}, True),
+        ({"clipping_range": 7.9}, True),
+        ({"max_weight": 20.0, "clipping_range": 800.0}, True),
+        ({"target_range": 1 << 13}, True),
+        ({"target_range": 0}, True),
+        ({"max_weight": math.nan}, True),
+    ],
+)
+def test_a_client_refuses_a_rounding_that_the_server_chose(settings: dict[str, float], sounds: bool) -> None:
+    model = replace(received(hidden=[40, 20]), transport=DEFAULT | settings)
+    assert reading("transport", model).sounds == sounds
+
+
+def test_without_settings_of_a_rounded_sum_there_is_no_judgement() -> None:
+    plain = received(hidden=[40, 20])
+    for model in (plain, replace(plain, transport={"lr": 0.1})):
+        found = reading("transport", model)
+        assert not found.sounds
+        assert "no settings of a rounded sum" in found.why_not
+
+
+def test_the_detector_knows_the_default_of_the_defence() -> None:
+    from leakbench.defences.flower_secagg_plus import CLIPPING, LEVELS
+    from leakbench.federation.detectors.transport import STEP
+
+    assert STEP == 2 * CLIPPING / LEVELS * 1000

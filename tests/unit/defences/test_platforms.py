@@ -1,0 +1,146 @@
+"""The defaults of NVFlare and Flower: what each sends, by the formulas of their own code."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_certificate import delta_of
+
+from leakbench import defences
+from leakbench.base.errors import UserError
+from leakbench.defences import Update, protected
+from leakbench.defences.certification import certificate, gamma
+from leakbench.defences.nvflare_svt import spent
+
+SENT = {"weight": torch.randn(40, 50, generator=torch.Generator().manual_seed(1)), "bias": torch.zeros(40)}
+UPDATE = {
+    name: 0.02 * torch.randn(2, *value.shape, generator=torch.Generator().manual_seed(2))
+    for name, value in SENT.items()
+}
+
+
+def sent(module: str, parameters: dict[str, Any], update: Update = UPDATE, samples: int = 32) -> Update:
+    defence = defences.build(module, parameters)
+    return protected(defence, update, {}, torch.Generator().manual_seed(0), SENT, samples)
+
+
+def flat(update: Update) -> torch.Tensor:
+    return torch.cat([value.flatten(1) for value in update.values()], 1)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_the_percentile_filter_drops_the_smallest_and_bounds_the_rest(steps: int) -> None:
+    before, after = flat(UPDATE), flat(sent("nvflare-percentile", {"steps": steps}))
+    for own, found in zip(before, after, strict=True):
+        cutoff = own.abs().sort().values[round(0.1 * (len(own) - 1))]
+        assert ((found == 0) == (own.abs() < cutoff)).all()
+        assert float((found == 0).double().mean()) == pytest.approx(0.1, abs=1e-3)
+        kept = own.abs() >= cutoff
+        torch.testing.assert_close(found[kept], own.clamp(-0.01 * steps, 0.01 * steps)[kept])
+    assert float(after.abs().max()) == pytest.approx(min(0.01 * steps, float(before.abs().max())))
+
+
+def test_a_tensor_of_one_number_passes_the_filters() -> None:
+    update = {**UPDATE, "scale": torch.tensor([7.0, 1e-9])}
+    for module in ("nvflare-percentile", "nvflare-svt"):
+        assert sent(module, {}, update)["scale"].tolist() == update["scale"].tolist()
+
+
+def test_the_noise_of_the_study_is_a_share_of_a_percentile() -> None:
+    update = {"weight": torch.cat([torch.zeros(1, 50_000), torch.arange(1.0, 50_001.0)[None]], 1)}
+    found = sent("nvflare-gaussian", {"sigma0": 0.2}, update)["weight"] - update["weight"]
+    # The zeros do not count: the 95th percentile is 47,500. Four deviations of the estimate.
+    assert float(found.std()) == pytest.approx(0.2 * 47_500, rel=4 / math.sqrt(2 * 100_000))
+    assert not sent("nvflare-gaussian", {}, {"weight": torch.zeros(1, 9)})["weight"].any()
+
+
+def test_the_sparse_vector_sends_few_coordinates_with_the_noise_of_its_budget() -> None:
+    update = {"weight": torch.full((1, 100_000), 3.0)}
+    found = sent("nvflare-svt", {}, update)["weight"][0]
+    chosen = found[found != 0]
+    # 10,000 are drawn with replacement out of all that are above the threshold, half of the coordinates.
+    assert len(chosen) == pytest.approx(50_000 * (1 - math.exp(-0.2)), rel=0.05)
+    assert float(chosen.mean()) == pytest.approx(1e-5, abs=4 * 2e-4 * math.sqrt(2 / len(chosen)))
+    # The magnitude of a Laplacian variable has its scale as mean and as deviation.
+    assert float((chosen - 1e-5).abs().mean()) == pytest.approx(2e-4, rel=4 / math.sqrt(len(chosen)))
+    quiet = sent("nvflare-svt", {"noise_var": 1e9, "steps": 5}, update)["weight"][0]
+    torch.testing.assert_close(quiet[quiet != 0], torch.full((int((quiet != 0).sum()),), 5e-5))
+    # The ledger counts every coordinate that is sent: FLIP reports 70,333 for a network of 7,033,000 weights.
+    assert spent(7_033_000) == pytest.approx(70_330, rel=1e-4)
+
+
+def test_local_dp_bounds_the_update_and_adds_the_stated_noise() -> None:
+    settings = {"clipping_norm": 0.5, "sensitivity": 1e-9}
+    found = flat(sent("flower-local-dp", settings))
+    assert found.norm(dim=1).tolist() == pytest.approx([0.5, 0.5], rel=1e-4)
+    assert torch.cosine_similarity(found, flat(UPDATE)).min() > 0.9999
+    short = sent("flower-local-dp", {**settings, "clipping_norm": 100.0})
+    torch.testing.assert_close(flat(short), flat(UPDATE), atol=1e-6, rtol=0)
+    noise = flat(sent("flower-local-dp", {"clipping_norm": 100.0, "sensitivity": 1.0})) - flat(UPDATE)
+    deviation = math.sqrt(2 * math.log(1.25e5)) / 10
+    assert float(noise.std()) == pytest.approx(deviation, rel=4 / math.sqrt(2 * noise.numel()))
+
+
+@pytest.mark.parametrize("sensitivity", [1e-4, 0.1, 2.0])
+def test_the_stated_epsilon_is_held_to_the_bound_of_the_norm(sensitivity: float) -> None:
+    found = defences.build("flower-local-dp", {"sensitivity": sensitivity}).certificate(1, "model")
+    assert found is not None
+    assert found["stated"] == 10.0
+    deviation = sensitivity * math.sqrt(2 * math.log(1.25e5)) / 10
+    mu = 2.0 / deviation
+    # FLIP's settings certify nothing: the largest difference is 41,000 deviations long.
+    assert found["epsilon"] == pytest.approx(mu * mu / 2 + 4.265 * mu, rel=0.05)
+    if sensitivity == 1e-4:
+        assert found["epsilon"] > 8e8
+        assert gamma(found, 0.001) == 1.0
+        return
+    if sensitivity == 2.0:
+        assert delta_of(found["epsilon"] - 1e-6, mu) > 1e-5 > delta_of(found["epsilon"] + 1e-6, mu)
+        # Even then it is more than the 10 that are stated: the formula of the noise holds below 1.
+        assert found["epsilon"] == pytest.approx(10.394, abs=1e-3)
+
+
+def test_the_exact_epsilon_is_that_of_the_accountant() -> None:
+    from leakbench.defences.certification import of_normal_noise
+
+    for noise, steps in ((1.0, 1), (0.3, 1), (2.0, 9)):
+        other = certificate(noise, 1.0, steps, 1e-5)["epsilon"]
+        assert other - 0.03 < of_normal_noise(noise, steps, 1e-5)["epsilon"] <= other
+    assert of_normal_noise(1e9, 1, 0.1)["epsilon"] == 0.0
+
+
+@pytest.mark.parametrize("samples", [32, 500])
+def test_rounded_weights_are_right_on_average_and_off_by_the_step(samples: int) -> None:
+    many = {name: value[:1].expand(300, *value.shape[1:]) for name, value in UPDATE.items()}
+    found = flat(sent("flower-secagg-plus", {"alone": True}, many, samples)) - flat(many)
+    factor = round(samples / 1000 * 2**22) / 2**22
+    step = 16 / 2**22 / factor
+    levels = (
+        flat(sent("flower-secagg-plus", {"alone": True}, many, samples))
+        + flat({n: v[None] for n, v in SENT.items()})
+    ) / step
+    assert float((levels - levels.round()).abs().max()) < 0.05
+    assert float(found.abs().max()) < 1.3 * step
+    assert float(found.mean()) == pytest.approx(0, abs=4 * step / math.sqrt(6 * found.numel()) + step / 50)
+    assert 0.3 < float(found.std()) / step < 0.5
+    large = {"weight": torch.full((1, 40, 50), 1e6), "bias": torch.zeros(1, 40)}
+    got = sent("flower-secagg-plus", {"alone": True}, large, samples)["weight"][0] + SENT["weight"]
+    torch.testing.assert_close(got, torch.full((40, 50), 8 / factor), rtol=1e-4, atol=0)
+
+
+def test_the_server_sees_the_sum_weighted_by_rounded_shares() -> None:
+    view = defences.build("flower-secagg-plus", {}).view([32, 96])
+    assert view.groups == [[0, 1]]
+    assert view.shares is not None
+    np.testing.assert_allclose(view.shares.numpy(), [[0.25, 0.75]], atol=1e-6)
+    with pytest.raises(UserError, match="nobody to hide among"):
+        defences.build("flower-secagg-plus", {}).view([32])
+    assert defences.build("flower-secagg-plus", {"alone": True}).view([32]).shares is None
+
+
+@pytest.mark.parametrize("module", ["flower-local-dp", "flower-secagg-plus"])
+def test_a_defence_of_weights_refuses_gradients(module: str) -> None:
+    with pytest.raises(UserError, match="set update: model"):
+        protected(defences.build(module, {}), UPDATE, {}, torch.Generator())
