@@ -76,6 +76,8 @@ def opened(card: pd.DataFrame, folder: Path, browser: Any, place: str = "") -> A
     path.write_text(page(card, [], FACTS))
     window = browser.new_page()
     window.goto(path.as_uri() + place)
+    # The script is unpacked once the page is there.
+    window.locator("#scorecard-table tbody tr").first.wait_for()
     return window
 
 

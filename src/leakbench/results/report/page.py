@@ -1,6 +1,7 @@
 """Assembles the page of the report."""
 
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from leakbench.results.figures.words import merged, span
 from leakbench.results.report.card import RESULT, VERDICTS, Line, cells, columns, groups, lines
 from leakbench.results.report.leaks import ATTACKERS, STRONGER, Map
 from leakbench.results.report.results import results
-from leakbench.results.report.script import digest, packed, script, style
+from leakbench.results.report.script import digest, loader, packed, script, style
 from leakbench.results.report.section import Section, picture
 from leakbench.results.report.seeds import held
 from leakbench.results.report.seeds import seeds as by_seed
@@ -36,11 +37,12 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
         .get_template("page.html.j2")
         .render(
             style=Markup(style()),
-            script=Markup(script()),
-            digest=digest(script()),
+            code=packed(script()),
+            loader=Markup(loader()),
+            digests=[digest(loader()), digest(script())],
             columns=columns(),
             # Rows that were measured come first.
-            rows=packed(cells(sorted(rows, key=lambda line: line["word"] == "not-run"))),
+            rows=packed(json.dumps(cells(sorted(rows, key=lambda line: line["word"] == "not-run")))),
             mine=_mine(rows, sections),
             headlines=[line for line in rows if line["headline"]],
             seeded=seeded,

@@ -1,4 +1,4 @@
-"""The page's style sheet and its one script.
+"""The page's style sheet, its one script, and what unpacks the script.
 
 Both begin with the table library DataTables, as the package itables bundles it. The page's own text follows.
 """
@@ -7,12 +7,10 @@ import base64
 import gzip
 import hashlib
 import importlib.util
-import json
 import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 # The name under which the bundle, a module, offers the library's class.
 _OFFERED = re.compile(r"export\{[^}]*?(\w+) as default[^}]*\};?")
@@ -39,9 +37,13 @@ def script() -> str:
     if not offered:
         raise ValueError("the bundle of itables offers no default export (lock another version)")
     own = (files("leakbench.results.report") / "page.js").read_text(encoding="utf-8")
-    whole = f"{_OFFERED.sub('', text)}\nconst DataTable = {offered[1]};\n{own}"
-    # Within a script element these letters would begin a comment or another element.
-    return whole.replace("<!--", r"\x3C!--").replace("</script", r"\x3C/script")
+    return f"{_OFFERED.sub('', text)}\nconst DataTable = {offered[1]};\n{own}"
+
+
+@cache
+def loader() -> str:
+    """Return the text of the script that unpacks the page's script and adds it to the page."""
+    return (files("leakbench.results.report") / "load.js").read_text(encoding="utf-8")
 
 
 def digest(text: str) -> str:
@@ -49,7 +51,7 @@ def digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def packed(values: Any) -> str:
-    """Return values as JSON, compressed by gzip, in base64; the script unpacks them."""
-    # Without a time stamp, the bytes depend on the values alone.
-    return base64.b64encode(gzip.compress(json.dumps(values).encode(), mtime=0)).decode()
+def packed(text: str) -> str:
+    """Return a text compressed by gzip, in base64; the loader and the script unpack it."""
+    # Without a time stamp, the bytes depend on the text alone.
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
