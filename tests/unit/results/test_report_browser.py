@@ -30,10 +30,7 @@ def test_a_row_that_differs_says_why_in_the_table_and_beside_its_figure(
 def test_hostile_rows_are_text_in_the_browser_too(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
     hostile = "<img src=x onerror=alert(1)></script><b id=broken>"
     card = card.assign(condition=hostile, reason=hostile, published=hostile, item=hostile, convention=hostile)
-    path = tmp_path / "page.html"
-    path.write_text(page(card, [], FACTS))
-    window = browser.new_page()
-    window.goto(path.as_uri())
+    window = opened(card, tmp_path, browser)
     assert window.locator("#scorecard-table tbody tr").count() == 7
     assert window.locator("#broken, #scorecard-table img").count() == 0
 
