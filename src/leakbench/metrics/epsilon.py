@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import beta
 
-from leakbench.defences.certification import epsilon_of
 from leakbench.metrics.metric import Metric
 
 # The confidence of the bound, which is shared among the rates of false positives that are tried.
@@ -45,6 +44,9 @@ def lower_bound(places: np.ndarray, others: int, certified: Mapping[str, Any] | 
     largest ε of all rates counts. Source: Nasr et al. (arXiv:2302.07956), section 4, with the false positives
     of a rank instead of measured ones.
     """
+    # The room of metrics is imported without torch.
+    from leakbench.defences.certification import epsilon_of
+
     places = places[np.isfinite(places)]
     if not len(places) or others < 1:
         return float("nan")

@@ -159,7 +159,12 @@ def test_hostile_text_is_escaped(card: pd.DataFrame, section: Callable[..., Sect
     bad = section(**{**bad.__dict__, "table": bad.table.assign(victim=hostile)})
     text = read(page(card, [bad], FACTS | {"scale": hostile}))
     scripts = [attributes for tag, attributes in text.tags if tag == "script"]
-    assert [each["type"] for each in scripts] == ["application/json", "application/gzip", "module"]
+    assert [each["type"] for each in scripts] == [
+        "application/json",
+        "application/gzip",
+        "application/gzip",
+        "module",
+    ]
     assert not [
         attributes for _, attributes in text.tags if any(name.startswith("on") for name in attributes)
     ]

@@ -23,6 +23,7 @@ SETTINGS: dict[str, dict[str, float]] = {
     "sign": {}, "gaussian": {"scale": 0.3}, "laplacian": {"scale": 0.3}, "none": {}, "key-lock": {},
     "dp-sgd": {"noise_multiplier": 1.0, "clip": 0.5}, "outpost": {},
     "soteria": {}, "censor": {}, "dgp": {}, "ats": {},
+    "nvflare-percentile": {}, "nvflare-svt": {}, "nvflare-gaussian": {}, "flower-local-dp": {},
 }  # fmt: skip
 
 
