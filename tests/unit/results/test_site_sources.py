@@ -119,7 +119,10 @@ def test_the_gallery_shows_figures_and_names_the_experiments_without_one(tmp_pat
     asked = {"one": experiment("First"), "two": experiment("Second")}
     figures = tmp_path / "results/quick/figures"
     figures.mkdir(parents=True)
+    tables = figures.parent / "tables"
+    tables.mkdir()
     (figures / "one.png").write_bytes(b"picture")
+    (tables / "two.csv").touch()
     with pytest.raises(UserError, match=r"figures/two\.png: is missing, so the gallery lacks it"):
         site.gallery(tmp_path, works, asked, "quick", pd.DataFrame([CARD]))
     (figures / "two.png").touch()
