@@ -61,7 +61,7 @@ def test_a_search_that_found_the_leak_runs_again_after_each_change(monkeypatch: 
     assert (noise.seen, noise.hidden, noise.unfinished) == (0, 1, False)
     assert list(by) == ["noise of 1 of the update's norm", "your defence"]
     # Without the time for a search as long as a search must be, nothing is claimed of any change.
-    (nothing,) = remedies(own, played, [found], 0.5)
+    (nothing,) = remedies(own, played, [found], 1e-3)
     assert nothing.what == "every change"
     assert "InvG did not run again" in nothing.why_not
 
