@@ -76,8 +76,7 @@ def pieces(entry: Mapping[str, Any], observation: Observation, rng: torch.Genera
     """Run an attack and yield each reconstruction together with its rounds.
 
     An attack with the capability `rounds_at_once` runs on that many rounds at a time, and each of its tensors
-    begins with the rounds. Any other attack sees the whole observation and yields one reconstruction, for all
-    rounds (`...`).
+    begins with the rounds. Any other yields one reconstruction, for all rounds (`...`).
     """
     attack = composed(entry)
     size = capabilities(entry["module"]).rounds_at_once

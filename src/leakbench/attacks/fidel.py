@@ -25,9 +25,9 @@ def divide(weight: Tensor, bias: Tensor, out: Tensor | None = None) -> tuple[Ten
     """Divide weight changes by bias changes; return the ratios and which of them are usable.
 
     If a single sample x is active, both changes share one factor and the ratio is x (section II-A). If the
-    bias change is exactly zero and the weight change is not, x is known only up to scale, and the row is
-    divided by its largest magnitude. A neuron without any change, or with a change that is NaN, is dead: its
-    row is zero and not usable.
+    bias change alone is exactly zero, x is known only up to scale, and the row is divided by its largest
+    magnitude. A neuron without any change, or with a change that is NaN, is dead: its row is zero and not
+    usable.
     """
     largest = torch.maximum(weight.amax(-1), -weight.amin(-1))
     usable = largest > 0
@@ -111,8 +111,8 @@ def _ratios(
 ) -> tuple[Tensor, Tensor]:
     """Return the ratios [rounds, clients, neurons, inputs] of all rounds and which of them are usable.
 
-    With `combine`, a further row behind the neurons joins them all. A few rounds are worked on at a time, so
-    that they stay in the processor's cache from one pass to the next.
+    With `combine`, a last row joins all neurons. A few rounds at a time stay in the cache from one pass to
+    the next.
     """
     clients, neurons, inputs = observation.updates[name].shape[1:]
     size = observation.rounds, clients, neurons + combine

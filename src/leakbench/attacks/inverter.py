@@ -26,11 +26,10 @@ WORST = 1.0
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of an update and its images.
+    """Pairs of an update and its images, float [n, batch, values] in [0, 1].
 
-    images: float [n, batch, values] in [0, 1].
-    updates: a function from the numbers [few] of some pairs and a generator to the updates [few, inputs] of
-    these pairs. The generator draws what a client draws.
+    updates: from the numbers [few] of some pairs and a generator, which draws what a client draws, to the
+    updates [few, inputs] of these pairs.
     """
 
     images: Tensor
@@ -53,8 +52,7 @@ class Fitting:
 class Inverter(nn.Module):
     """Two hidden layers of one width, with ReLUs, and a sigmoid at the end: [n, inputs] → [n, batch, values].
 
-    Before it is fitted, every image that it makes is the mean of the given images, up to the random first
-    weights.
+    Before it is fitted, every image that it makes is the mean image, up to the random first weights.
     """
 
     mean: Tensor

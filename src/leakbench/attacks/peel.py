@@ -1,8 +1,4 @@
-"""Peeling (Shariati and Alambardar Meybodi, arXiv:2609.09659): samples read off, proven and subtracted.
-
-What a single sample caused is read off, proven and subtracted, until nothing is left that a single sample
-caused.
-"""
+"""Peeling (Shariati and Alambardar Meybodi, arXiv:2609.09659): samples are read off, proven and subtracted."""
 
 from typing import Annotated, Literal
 
@@ -162,10 +158,9 @@ def _carried(layer: FirstLayer, seen: Span, samples: Tensor, caused: Tensor, sha
     """Return the error that subtracting these samples leaves in each neuron, [neurons].
 
     A sample x that adds c to a neuron's offset adds c x to its slope. If x is off by dx, c is off by its
-    derivative times dx, and c x by |dc| |x| and |c| |dx| more. Rounding of the layer's output, here and at
-    the client, acts as if x were off by the noise too. Nothing is known of the direction of dx within the
-    span, nor does one sample's tell that of another, so squares are added. The sum of all that could be
-    grows thirtyfold a round, far beyond the errors, and soon leaves no neuron to read.
+    derivative times dx, and c x by |dc| |x| and |c| |dx| more. Rounding of the layer's output acts as if x
+    were off by the noise too. Directions of dx are unknown and independent, so squares are added. The sum of
+    all that could be grows thirtyfold a round and soon leaves no neuron to read.
     """
     length = samples.norm(dim=1, keepdim=True)
     if not layer.known:

@@ -24,9 +24,7 @@ class Rehearsal:
     """The local step of a client at the weights that were sent, and its defence.
 
     model: the network that the client trains.
-    weights: its parameters as they were sent, name → [*shape].
-    fixed: its buffers, name → [*shape].
-    defence: what the client does so that its update leaks less.
+    weights: its parameters as they were sent; fixed: its buffers, name → [*shape] each.
     lr: the client's learning rate, if it sends new minus old weights. Without one, it sends the gradient.
     decay: the weight decay of the step.
     """
@@ -43,9 +41,8 @@ class Rehearsal:
         return sum(value.numel() for value in self.weights.values())
 
     def updates(self, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
-        """Return what clients with these local sets send, float32 [n, coordinates].
-
-        The coordinates are in the order of the weights.
+        """Return what clients with these local sets send, float32 [n, coordinates], in the order of the
+        weights.
         """
         few = max(1, min(AT_ONCE, BYTES // (4 * self.size)))
         parts = zip(images.split(few), labels.split(few), strict=True)
@@ -112,12 +109,7 @@ def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> 
 
 
 def rehearsal(observation: Observation, origin: int, batch: int, defence: Defence) -> Rehearsal:
-    """Return how clients make an update at a model that was sent.
-
-    observation: says how clients train and what they send.
-    origin: the number of the model.
-    batch: the number of samples of a client.
-    defence: the clients' defence.
+    """Return how clients with `batch` samples make an update at the model number `origin` that was sent.
 
     Raises Unfit where clients hide parameters, where they train another network than the known one, and for
     model updates of more than one local step or of an optimiser other than plain gradient descent.

@@ -49,11 +49,8 @@ def sentences(observation: Observation, rng: torch.Generator) -> Reconstruction:
 
 
 def _grown(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return sentences without their last token, int64 [n, length], at most `count`, and their distances [n].
-
-    one: the update.
-    length: the number of tokens that a sentence reads.
-    count: the number of sentences of the update.
+    """Return an update's sentences of `length` tokens, without the last, int64 [n, length], and their
+    distances [n].
     """
     first, second = one.model.blocks[:2]
     every = torch.arange(one.model.embedding.num_embeddings)
@@ -72,13 +69,10 @@ def _grown(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _last(observation: Observation, one: Heard, begun: Tensor, count: int) -> Tensor:
-    """Return the last token of each sentence, int64 [n].
+    """Return the last token of each sentence, int64 [n], from sentences `begun` [n, length] without it.
 
     The head's gradient is the mean of (p - y) hᵀ over all tokens. All but the last y of each sentence are
     known, so what is left is minus the sum of y hᵀ over the last ones: least squares for y.
-
-    begun: int64 [n, length], the sentences without their last token.
-    count: the number of sentences of the update.
     """
     states: list[Tensor] = []
     hook = one.model.norm.register_forward_hook(lambda *given: states.append(given[2]))

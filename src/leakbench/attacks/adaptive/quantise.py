@@ -8,9 +8,9 @@ from leakbench.observations.adaptation import Adaptation, Mechanism, by_paramete
 
 
 def step_of(observed: Tensor) -> Tensor:
-    """Return the step between levels of each trial, the least gap between values that occur.
+    """Return the step between levels of each trial, the least gap between values; zero where all are equal.
 
-    Gaps as small as the rounding of floats do not count. The step is zero where all values are equal.
+    Gaps as small as the rounding of floats do not count.
     """
     values = observed.flatten(1).sort(1).values
     gaps = values.diff(dim=1)

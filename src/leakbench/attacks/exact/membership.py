@@ -1,9 +1,8 @@
 """How far images are from the span of an update, in which every sample of the batch lies.
 
-The gradient of a dense layer is a sum of products δ xᵀ, one for each sample x that it read, whatever
-activation or layer stands behind it. So its rows span the samples, if these are fewer than its neurons and
-inputs. Every step of gradient descent on the same samples adds such products, and so does every other client
-of a sum.
+The gradient of a dense layer is a sum of products δ xᵀ, one for each sample x that it read, whatever stands
+behind it. So its rows span the samples, if these are fewer than its neurons and inputs. Every step of
+gradient descent on the same samples, and every other client of a sum, adds such products.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,8 +37,6 @@ Read = Callable[[Tensor], Tensor]
 class Seen(NamedTuple):
     """The span of one update.
 
-    round: the round of the update.
-    client: its client.
     read: what the layer reads of pixels.
     of_pixels: whether it reads the (normalised) pixels themselves.
     found: the span, none where the update of the layer is zero.
@@ -100,9 +97,9 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 def without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
     """Return an update without the multiple of the sent weights that weight decay put in.
 
-    The multiple depends on the number of steps of each client and on their momentum. These may be unknown, so
-    the multiple is estimated from the update: the part of the update that lies in neither span of its leading
-    singular vectors is the multiple alone. Each better estimate also makes the singular vectors better.
+    The multiple depends on clients' steps and momentum, which may be unknown, so it is estimated: the part of
+    the update that lies in neither span of its leading singular vectors is the multiple alone. Each better
+    estimate also makes the singular vectors better.
     """
     for _ in range(DECAY_ROUNDS):
         seen = span(update, batch, clear=1.0)
@@ -147,8 +144,8 @@ def distances(seen: Span | None, samples: Tensor) -> Tensor:
 def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
     """Return which samples lie in the span, as far as its noise E can tell, bool [n].
 
-    A member x is a combination c of the update's rows, so noise puts no more of it outside the span than ‖E‖
-    · ‖c‖ (to first order), and c follows from the span.
+    A member is a combination c of the update's rows, so noise puts at most ‖E‖ · ‖c‖ of it outside (to first
+    order).
     """
     if seen is None:
         return torch.zeros_like(distance, dtype=torch.bool)
@@ -160,10 +157,9 @@ def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
 def certified(observation: Observation, found: Reconstruction) -> Reconstruction:
     """Give images that an attack reconstructed from an update their distance from the span of the update.
 
-    The distance follows from the update alone. It shows without the truth how near an image may be to the
-    batch, because an image far from the span is no image of the batch. A reconstruction stays as it is if it
-    does not consist of images, if it has a distance already, if it has fewer rounds than the observation, or
-    if the first dense layer does not read pixels.
+    It shows without the truth how near an image may be to the batch. A reconstruction stays as it is if it
+    does not consist of images, has a distance already or fewer rounds than the observation, or if the first
+    dense layer does not read pixels.
     """
     if found.target != "images" or found.span_distance is not None or len(found.images) != observation.rounds:
         return found

@@ -22,8 +22,8 @@ class Solved(NamedTuple):
     samples: [n, inputs], the proven samples.
     labels: [n], their labels (-1: not known).
     agreement: the share of all pairs of a neuron and a sample in which the column is not zero exactly if the
-    sample opens the ReLU (the published self-certificate); 0 before all columns are known. Where dropout
-    closes neurons too, pairs that are zero although the neuron is open count as agreeing.
+    sample opens the ReLU (the published self-certificate); 0 before all columns are known. Behind dropout,
+    zeros of open neurons agree too.
     """
 
     samples: Tensor

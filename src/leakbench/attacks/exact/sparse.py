@@ -37,8 +37,8 @@ class Rows(NamedTuple):
     """The rows of an orthonormal basis, at length one, without dead ones. Parallel rows are one row.
 
     unit: [n, rank], the rows.
-    times: [n], how many rows of the basis are parallel to each. With few samples many are: a row that one
-    sample alone opens has the direction of this sample.
+    times: [n], how many rows of the basis are parallel to each. Rows that one sample alone opens have its
+    direction.
     """
 
     unit: Tensor
@@ -69,12 +69,11 @@ def directions(
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield (number of zeros, direction [rank]) of columns, in the order in which they are found.
 
-    A direction q is a column where rows @ q has many zeros.
-
-    `fixed-point` minimises the sum of log((row · q)² + width²) over the sphere while the width falls
-    (`_settled`); in the limit of width zero the sum counts the entries that are not zero. `drawn` takes
-    directions that are orthogonal to rank - 1 randomly drawn rows, as SPEAR is published; it needs few draws
-    where most entries are zero. Where there are few columns, `fixed-point` begins with a batch of draws.
+    A direction q is a column where rows @ q has many zeros. `fixed-point` minimises the sum of log((row · q)²
+    + width²) over the sphere while the width falls (`_settled`); at width zero the sum counts the entries
+    that are not zero. `drawn` takes directions orthogonal to rank - 1 randomly drawn rows, as SPEAR is
+    published; it needs few draws where most entries are zero. Where there are few columns, `fixed-point`
+    begins with a batch of draws.
     """
     rank, count = rows.unit.shape[1], int(rows.times.sum())
     least = rank - 1 + share * _fewer(rank) * (count - rank + 1)
@@ -130,7 +129,7 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
     """Return where STARTS starts end, [STARTS, rank].
 
     In a basis in which the rows have covariance one, the Hessian of the objective is nearly a multiple of the
-    identity. A Newton step on the sphere is then the gradient minus that multiple of the direction
+    identity, so that a Newton step on the sphere is the gradient minus that multiple of the direction
     (Hyvärinen, Fast and robust fixed-point algorithms for independent component analysis, IEEE Transactions
     on Neural Networks 10, 1999). All starts take the step in two products of matrices.
     """

@@ -19,10 +19,8 @@ from leakbench.base.parts import part
 
 @dataclass(frozen=True)
 class Answers:
-    """What a network makes of images.
-
-    inputs: [..., images, inputs], the inputs of its last layer.
-    logits: [..., images, classes], the logits.
+    """What a network makes of images: inputs [..., images, inputs] of its last layer, and logits [...,
+    images, classes].
     """
 
     inputs: Tensor
@@ -95,11 +93,8 @@ def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
 
     One label at a time is added to the class whose count falls short of the ideal most, or removed from the
     class whose count exceeds it most, until there are `batch` labels. If both have the same sum and `start`
-    is rounded, this is the method of largest remainders.
-
-    ideal: [trials, classes], any real numbers.
-    start: int64 [trials, classes], the counts to begin with.
-    batch: the number of labels.
+    is rounded, this is the method of largest remainders. ideal: [trials, classes], any real numbers; start:
+    int64 [trials, classes].
     """
     counts = start.clone()
     while bool((gap := batch - counts.sum(1)).any()):
@@ -112,12 +107,6 @@ def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
 
 
 def nearest(ideal: Tensor, batch: int) -> Tensor:
-    """Return labels whose counts are the whole numbers nearest to `ideal` that add up to `batch`.
-
-    ideal: [trials, classes], any real numbers.
-    batch: the number of labels.
-
-    Returns [trials, batch].
-    """
+    """Return labels [trials, batch] whose counts are the whole numbers nearest to `ideal` [trials, classes]."""
     ideal = ideal.nan_to_num(0.0, batch, 0).clamp(0, batch)
     return apportioned(ideal, ideal.round().to(torch.int64), batch)

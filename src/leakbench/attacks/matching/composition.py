@@ -38,16 +38,15 @@ class Composition:
     def objective_of(
         self, group: Group, terms: Sequence[Term] | None = None, weighs: bool = False
     ) -> Objective:
-        """Return the objective of a group's trials.
+        """Return the objective of a group's trials, with the engine that suits it.
 
-        Differences (`matching.frozen`) and batches of trials (`matching.shared_weights`) need two conditions.
-        Nothing else stands between the dummies and their gradients, which excludes simulated steps, hidden
-        parameters, a mechanism or unknowns of a defence, and weights among the dummies. The gradients are
-        compared in all entries, by products alone. Differences are taken if the attack asks for them, the
-        network is deep enough to gain by them, and nothing is rounded to bfloat16. On a GPU, batches with
-        exact derivatives take their place, because differences would take the trials one after another. On a
-        processor, batches are taken in bfloat16. Both are compared with plain autograd first
-        (`matching.agreement`).
+        Differences (`engines.frozen`) and batches of trials (`engines.shared_weights`) need two conditions.
+        Nothing else may stand between dummies and gradients: no simulated steps, hidden parameters, mechanism
+        or unknowns of a defence, nor weights among the dummies. And gradients must be compared in all
+        entries, by products alone. In float32 differences are taken if the attack asks for them and the
+        network is deep enough; on a GPU exact derivatives of batches take their place, because differences
+        take the trials one after another. In bfloat16 a processor takes batches. Either is compared with
+        plain autograd first (`engines.agreement`).
         """
         group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)

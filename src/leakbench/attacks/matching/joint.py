@@ -29,18 +29,14 @@ class Problems:
     common: Tensor
 
     def unknowns(self, batch: int) -> int:
-        """Return the number of unknown images of a problem.
-
-        The common images count once, the other images of each epoch's batch on their own.
-        """
+        """Return the number of unknown images of a problem: the common ones once, the others for each epoch."""
         m = self.common.shape[2]
         return m + len(self.seen) * (batch - m)
 
     def places(self, batch: int, number: int) -> Tensor:
         """Return which unknown stands at each position of the dummy batches of one epoch, [problems, batch].
 
-        The common images come first among the unknowns, then the first epoch's own images, then the next
-        epoch's.
+        The common images come first among the unknowns, then each epoch's own images in turn.
         """
         common = self.common[:, number]
         m = common.shape[1]
@@ -78,11 +74,7 @@ class EpochTerm:
 
 @dataclass(frozen=True)
 class JointObjective:
-    """The losses of joint problems: Σ_k γ_k · distance_k, plus the priors of all unknown images.
-
-    parts: the terms of the epochs.
-    priors: weight and function of each prior.
-    """
+    """The losses of joint problems: Σ_k γ_k · distance_k, plus the weighted priors of all unknown images."""
 
     parts: Sequence[EpochTerm]
     priors: Sequence[tuple[float, Valued]]

@@ -77,10 +77,7 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
 
 
 def _of_two_classes(layer: nn.Linear, gradient: Tensors) -> tuple[nn.Linear, Tensors]:
-    """Return a layer with one logit, and its gradient, as a layer with two scores: 0 and that logit.
-
-    The gradient at one score of a sample is the negative of the gradient at the other score.
-    """
+    """Return a layer with one logit, and its gradient, as a layer with two scores: 0 and that logit."""
     both = nn.Linear(layer.in_features, 2, bias=layer.bias is not None)
     both.load_state_dict({n: torch.cat([0 * value, value]) for n, value in layer.state_dict().items()})
     return both, {kind: torch.cat([-value, value], 1) for kind, value in gradient.items()}

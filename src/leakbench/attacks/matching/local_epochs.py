@@ -67,10 +67,10 @@ def simulated_update(
 
 
 def merged(images: Tensor, epochs: int) -> Tensor:
-    """Return one set of images from those of several epochs.
+    """Return one set of images from those of several epochs (DLF's code).
 
-    The images of each epoch are paired one to one with those of the first epoch, so that the sum of the
-    pairs' PSNR is largest. The result is the mean of the paired images. Source: DLF's code.
+    Each epoch's images are paired one to one with the first's, so that the sum of PSNRs is largest; pairs are
+    averaged.
     """
     if epochs == 1:
         return images

@@ -1,7 +1,4 @@
-"""The gradient-matching loop: all trials of a cell, chunk by chunk.
-
-A run that is killed resumes to the same result.
-"""
+"""The gradient-matching loop: all trials of a cell, chunk by chunk. A killed run resumes to the same result."""
 
 import math
 import tempfile
@@ -56,7 +53,6 @@ class Outcome:
     unknowns: name → [trials, …], as `show` returns them.
     snapshots: the same after each of the schedule's `kept` iterations, [snapshots, trials, …].
     losses: [points, trials], the losses at the iterations `traced`; NaN after a trial's end.
-    traced: [points], iterations.
     status: [trials], RUNNING (to the last iteration), ENDED early or DIVERGED.
     iterations: [trials], the steps taken.
     final: [trials], the loss at the last step.
@@ -203,12 +199,7 @@ def _chunk(recipe: _Recipe, rows: Tensor, start: Tensors, scratch: Path | None, 
 
 @dataclass
 class _Live:
-    """The trials of a chunk that still run.
-
-    places: their places in the chunk.
-    unknowns: name → [running trials, …].
-    state: the optimiser's state.
-    """
+    """The trials of a chunk that still run: their places in the chunk, unknowns, and the optimiser's state."""
 
     places: Tensor
     unknowns: Tensors

@@ -62,11 +62,9 @@ def priors_of(group: Group, terms: Iterable[Term]) -> list[tuple[float, Valued]]
 class Objective:
     """The loss of a group's trials: the distances from the observed gradients, plus the priors of the images.
 
-    group: the trials.
     terms: at least one distance, at most one `Weights` and at most one `Entries`, and any penalties and
     priors.
-    engine: what takes the derivatives, if not the engine of `matching.gradients`. It compares all entries of
-    the gradients, by products alone.
+    engine: what takes whole derivatives, if the gradients are compared in all entries, by products alone.
     mechanism: (observed) → what is done to dummy gradients before they are compared, as a function of the
     gradients and of the dummies.
 
@@ -108,7 +106,6 @@ class Objective:
         return bool(self._of(Entries))
 
     def _penalised(self, matched: Evaluate) -> Evaluate:
-        """Return `matched` with the penalties, and with the priors of the images."""
         for term in self._of(Penalty):
             matched = term.of(matched)
         return regularised(matched, self.priors)
@@ -152,9 +149,9 @@ class Objective:
     def losses(self, rows: Tensor) -> Losses:
         """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
 
-        The function does not write down any dummy's gradient (`matching.gradient_products`). Raises Unfit if
-        the distance needs the gradients, if the terms choose entries or penalise, if local steps are
-        simulated, if the attack adapts to a defence, and in bfloat16.
+        No dummy's gradient is written down (`gradient_products`). Raises Unfit for what needs one: a distance
+        of whole gradients, chosen entries, penalties, simulated steps, an adaptation to a defence, and
+        bfloat16.
         """
         group, distance = self.group, self.distance
         if group.precision != "float32":
@@ -189,8 +186,8 @@ class Objective:
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
         """Return how many trials run together, or for an optimiser with a population how many members.
 
-        It is the largest number that is still of use and keeps the working memory in bounds. An engine says
-        by itself how many trials are of use to it.
+        It is the largest number that is of use and keeps the working memory in bounds; an engine knows its
+        own.
         """
         members = optimiser.population
         if self.engine is not None:

@@ -1,8 +1,4 @@
-"""What the loop requires of an optimiser of many independent trials.
-
-The unknowns are one tensor [trials, …] for each named part (such as images and labels), so each trial is one
-row.
-"""
+"""What the loop requires of an optimiser of many independent trials, each a row of every unknown."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

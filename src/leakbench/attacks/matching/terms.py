@@ -1,8 +1,4 @@
-"""The terms of which an objective is made.
-
-They are distances of gradients, weights of layers in these distances, the entries of the gradients that are
-compared, penalties on how the distances change, and priors of images.
-"""
+"""The terms of an objective: distances, weights of layers, choices of entries, penalties and priors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -30,19 +30,13 @@ Precision = Literal["float32", "bfloat16"]
 class Group:
     """Updates of one client that started from one model, whose weights they share.
 
-    observation: what the server saw.
     model: the victim with the weights that were sent.
-    client: the number of the client.
     origin: the number of the model in `observation.weights`.
-    rounds: [updates], the rounds of the updates. There are updates × restarts trials, with the restarts of
-    one update side by side.
-    restarts: the number of trials of each update.
+    rounds: [updates]. There are updates × restarts trials, with the restarts of one update side by side.
     labels: [trials, batch]; None if the labels are unknowns too.
     batch: the number of unknown images of a trial.
-    classes: the number of classes.
-    mean: [channels, 1, 1], or [channels, rows, columns] if training measured it. Unknowns times `deviation`
-    plus `mean` are pixels.
-    deviation: the standard deviation of the victim's normalisation, in the shape of `mean`.
+    mean, deviation: [channels, 1, 1], or [channels, rows, columns]: unknowns times `deviation` plus `mean`
+    are pixels.
     pixels: channels, rows and columns of an image.
     steps: the local steps as slices of the batch, if they are to be simulated.
     nuisance: what is unknown of the defence.
@@ -92,7 +86,6 @@ class Group:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the model's parameters, in its order."""
         return [name for name, _ in self.model.named_parameters()]
 
     @cached_property
@@ -104,22 +97,20 @@ class Group:
 
     @property
     def trials(self) -> int:
-        """Number of trials."""
         return len(self.rounds) * self.restarts
 
     @property
     def shape(self) -> torch.Size:
-        """The shape of a trial's images: [batch, channels, rows, columns]."""
+        """[batch, channels, rows, columns]."""
         return torch.Size([self.batch, *self.pixels])
 
     @property
     def device(self) -> str:
-        """The device of the model and of the dummy images."""
         return self.observation.work.device
 
     @property
     def samples(self) -> int:
-        """Number of samples of the client."""
+        """The number of samples of the client."""
         return self.batch // self.epochs
 
     @property
@@ -158,7 +149,7 @@ class Group:
     def gap(self, dummies: Tensors, chunk: int) -> Tensor:
         """Return the mean squared difference between the gradients that dummies cause and those observed.
 
-        The measure is the same for all attacks, whatever they minimise. chunk: how many trials run together.
+        The measure is the same for all attacks, whatever they minimise. `chunk` trials run together.
         """
         found = []
         for rows in torch.arange(self.trials).split(chunk):
@@ -175,7 +166,7 @@ class Group:
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Draw the first images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
 
-        The numbers are drawn on the processor, trial by trial. So the start of a trial depends neither on the
+        They are drawn on the processor, trial by trial, so that the start of a trial depends neither on the
         device nor on how many trials follow.
         """
         draw = torch.randn if start == "normal" else torch.rand

@@ -13,11 +13,7 @@ KERNEL = 2
 
 @dataclass(frozen=True)
 class Looks:
-    """The result of a first look at one epoch's updates.
-
-    images: [updates, batch, …].
-    labels: [updates, batch].
-    """
+    """What a first look at one epoch's updates found: images [updates, batch, …] and labels [updates, batch]."""
 
     images: Tensor
     labels: Tensor

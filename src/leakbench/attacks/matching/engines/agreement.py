@@ -1,8 +1,6 @@
 """The comparison of an engine that takes whole derivatives of a distance with plain autograd.
 
-`matching.gradients` compares gradients. The engines of `matching.frozen` and `matching.shared_weights` return
-the derivative of a distance in the images instead, by passes of their own. Before an attack trusts one of
-them, its derivative is compared once with that of plain autograd, on the attacked network.
+Before an attack trusts one of them, its derivative is compared once on the attacked network.
 """
 
 from copy import deepcopy

@@ -1,22 +1,17 @@
 """The gradients of a network of layers and their derivative in the images, without a second autograd tape.
 
-Let w be the weights, x the images and L(x, w) the loss of a trial. The engine returns the weight gradients
-g(x) = ∂L/∂w. An objective compares g(x) with the observed gradients. The derivative of the objective at g(x)
-is the cotangent V, which has the shape of the weights. What an optimiser needs is the derivative of the inner
-product <V, g(x)> in x.
+Let g(x) = ∂L/∂w be the weight gradients that images x cause, and V the cotangent, the derivative of an
+objective at g(x). An optimiser needs the derivative of <V, g(x)> in x. Now <V, g(x)> is the rate d/dt L(x, w
++ tV) at t = 0 of the loss as the weights move along V. So its derivative in x is the rate at which the loss's
+own derivative ∂L/∂x changes as the weights move along V (Pearlmutter 1994).
 
-The inner product <V, g(x)> is the rate at which the loss grows as the weights move along V: d/dt L(x, w + tV)
-at t = 0. So its derivative in x is the rate at which the loss's own derivative ∂L/∂x changes as the weights
-move along V (Pearlmutter 1994). Autograd would compute the same numbers from a graph of its own derivatives.
+Four passes compute everything. The usual forward and backward pass give values, slopes (derivatives of the
+loss with respect to a value) and weight gradients. A forward and a backward pass of rates (derivatives of a
+value or a slope with respect to t) use what the first two kept. What a layer does in each pass is its `Link`
+(`layers.rule`).
 
-Four passes compute everything. The first two are the usual forward and backward pass: they give the values,
-the slopes and the weight gradients. The other two are a forward and a backward pass of rates, which use the
-values that the first two passes kept. A slope is the derivative of the loss with respect to a value. A rate
-is the derivative of a value, or of a slope, with respect to t when the weights are w + tV. What a layer does
-in each pass is its `Link` (`matching.layers.rule`).
-
-Activations and their slopes and rates are [batch, trials·channels, rows, columns], so that a convolution with
-`trials` groups gives each trial its own weights. Behind a flattening they are [trials, batch, features]. The
+Activations, their slopes and rates are [batch, trials·channels, rows, columns], so that a convolution with
+`trials` groups gives each trial its own weights; behind a flattening they are [trials, batch, features]. The
 rates of weights, which are the parts of V, are [trials, *shape].
 """
 
@@ -42,11 +37,9 @@ _TRACED: WeakKeyDictionary[nn.Module, "list[Step] | None"] = WeakKeyDictionary()
 class Step(NamedTuple):
     """One layer of a network, as a step of the chain.
 
-    name: the layer's name in the network; "" for a sum or a flattening that no module computes.
-    layer: the module.
-    reads: the places of the values whose sum the step reads. Place 0 is the images, and place i is what step
-    i − 1 returns, where the first step is step 0.
-    link: what the layer does in each of the four passes.
+    name: the layer's name; "" for a sum or a flattening that no module computes.
+    reads: the places of the values whose sum the step reads. Place 0 is the images, place i what step i − 1
+    returns.
     told: the names of the layer's own parameters, whose gradients the step computes.
     """
 
@@ -141,16 +134,13 @@ def as_channels(images: Tensor) -> Tensor:
 
 
 def apart(images: Tensor, shape: torch.Size) -> Tensor:
-    """Undo `beside`: return the images of each trial, [trials, batch, channels, rows, columns]."""
+    """Undo `as_channels`: return the images of each trial, [trials, batch, channels, rows, columns]."""
     return images.unflatten(1, (shape[0], shape[2])).transpose(0, 1).contiguous()
 
 
 class Forth(NamedTuple):
-    """What a forward pass through the steps leaves.
-
-    returned: what the last step returned, [trials, batch, classes].
-    reads: the shape of what each step read.
-    kept: what each step kept for the other passes.
+    """What a forward pass leaves: [trials, batch, classes], and the shape of what each step read and what it
+    kept.
     """
 
     returned: Tensor
@@ -182,8 +172,7 @@ class Entropy(NamedTuple):
 
     losses: [trials], the mean over the batch.
     slope: [trials, batch, classes], the derivative of the losses in the logits.
-    shares: [trials, batch, classes], the logarithms of the probabilities.
-    chances: [trials, batch, classes], the probabilities.
+    shares, chances: [trials, batch, classes], the probabilities' logarithms, and the probabilities.
     total: [trials, batch, 1], the sum of a sample's label probabilities, divided by the batch size.
     """
 

@@ -1,8 +1,6 @@
-"""Convolutions whose weights do not change, as linear maps.
+"""Convolutions whose weights do not change, as linear maps: each is the derivative of its transpose.
 
-The derivative of such a map is its transpose, and the derivative of the transpose is the map itself.
-Autograd's own second derivative of a convolution also computes the part of the weights, whether it is wanted
-or not.
+Autograd's own second derivative also computes the part of the weights, whether it is wanted or not.
 """
 
 from typing import Any
@@ -52,8 +50,6 @@ def fix_convolutions(model: nn.Module) -> nn.Module:
 
 
 class _Map(torch.autograd.Function):
-    """The convolution as a linear map."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, conv: nn.Conv2d) -> Tensor:
         ctx.weight, ctx.conv, ctx.read = weight, conv, x.shape
@@ -65,8 +61,6 @@ class _Map(torch.autograd.Function):
 
 
 class _Transpose(torch.autograd.Function):
-    """The transpose of the convolution."""
-
     @staticmethod
     def forward(ctx: Any, y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
         ctx.weight, ctx.conv = weight, conv

@@ -1,16 +1,13 @@
 """The derivative of a distance of gradients, by one difference of first derivatives.
 
-A difference is cheaper than a second backward pass. Let g(x) be the gradient of the loss that the dummy
-images x would cause, and v the derivative of the distance at g(x). The derivative of the distance in x is the
-derivative of <v, g(x)> in x. That is the rate at which the loss's own derivative in x changes as the weights
-move along v. The rate is estimated by two derivatives of the loss in x: one at the weights w, one at weights
-moved along v.
+Let v be the derivative of the distance at the gradient g(x) that dummy images x would cause. The derivative
+of <v, g(x)> in x is the rate at which the loss's own derivative in x changes as the weights move along v. Two
+derivatives of the loss in x estimate it: one at the weights w, one at weights moved along v.
 
-Backpropagation treats a ReLU and a max-pool as linear around the values that they read. The pass at the moved
-weights therefore keeps the first pass's pattern of open ReLUs and chosen pixels (it is "frozen"). With a
-fixed pattern the derivative is smooth in the weights, and a difference of float32 numbers gives its rate to a
-few parts in a thousand. The work for a layer is that of five convolutions instead of seven, and no graph of
-derivatives is built.
+Backpropagation treats a ReLU and a max-pool as linear around what they read. The second pass keeps the first
+one's pattern of open ReLUs and chosen pixels (it is "frozen"): the derivative is then smooth in the weights,
+and a difference of float32 numbers gives its rate to a few parts in a thousand. A layer costs five
+convolutions instead of seven, and no graph of derivatives is built.
 """
 
 import math
@@ -43,9 +40,8 @@ DEEP = 10
 def pays(model: nn.Module, shape: torch.Size) -> bool:
     """Return whether differences are faster than exact derivatives for a model, and safe.
 
-    They are faster if the model is deep enough. They are safe if the model is known layer by layer, so that
-    no kink is overlooked. Differences take the trials one after another, but on ResNet20-4, with 21
-    convolutions, they take five passes' worth of arithmetic instead of seven.
+    They are faster if it is deep enough, and safe if it is known layer by layer, so that no kink is
+    overlooked.
     """
     deep = sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
     if not deep or not engines_fit(model, shape):

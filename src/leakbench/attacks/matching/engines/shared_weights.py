@@ -1,12 +1,9 @@
 """The derivative of a distance of gradients for several trials, whose images lie in one batch.
 
-All trials of a group attack the same weights W. The four passes of `matching.chain` therefore multiply by W
-for all trials together, in one convolution of a batch. Only what comes from the moving weights V is computed
-trial by trial (`matching.own_gradient`). In the layout of `matching.chain`, where the trials lie beside each
-other as channels, every convolution has a group for each trial instead.
-
-A batch pays if multiplying by weights takes less time than reading them. That is so in bfloat16 on a
-processor with AMX, and on a GPU.
+All trials of a group attack the same weights W, so the four passes of `engines.chain` multiply by W in one
+convolution of a batch. Only what comes from the moving weights V is computed trial by trial (`own_gradient`).
+A batch pays if multiplying by weights takes less time than reading them: in bfloat16 on a processor with AMX,
+and on a GPU.
 """
 
 from dataclasses import dataclass
@@ -35,8 +32,7 @@ Owns = dict[int, OwnGradient | OwnProducts]
 def fits(model: nn.Module, shape: torch.Size) -> bool:
     """Return whether the trials of a model may lie in one batch.
 
-    They may if the model is known layer by layer, no layer takes statistics of its batch and no convolution
-    is dilated.
+    The model must be known layer by layer, without statistics of a batch and dilated convolutions.
     """
     steps = chain(model) if engines_fit(model, shape) else None
     return steps is not None and not any(
@@ -89,7 +85,6 @@ class SharedWeights:
 
     @cached_property
     def kind(self) -> torch.dtype:
-        """The precision of the network."""
         return next(self.group.rounded.parameters()).dtype
 
     @cached_property
@@ -100,11 +95,9 @@ class SharedWeights:
 
     @cached_property
     def own(self) -> type[OwnGradient] | type[OwnProducts]:
-        """What takes the gradients of a step's own parameters."""
         return OwnGradient if self.group.device == "cpu" else OwnProducts
 
     def of(self, step: Step) -> type[OwnGradient] | type[OwnProducts]:
-        """Return what takes the gradients of one step: a layer without products goes trial by trial."""
         return self.own if type(step.layer) in PRODUCTS else OwnGradient
 
     @cached_property

@@ -1,8 +1,8 @@
 """Gradients of many trials by one forward pass and one backward pass that ends at the layers' outputs.
 
-The weight gradient of a layer follows, for each trial, from what the layer read and from the gradient of the
-loss at the layer's output. So autograd differentiates nothing with respect to the weights, which a second
-derivative would otherwise have to carry along.
+A layer's weight gradient follows, for each trial, from what it read and from the gradient of the loss at its
+output. So autograd differentiates nothing in the weights, which a second derivative would have to carry
+along.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,8 @@ from leakbench.networks.per_trial import hidden, own_names
 
 @dataclass
 class Pass:
-    """What one layer with parameters read and returned in a forward pass.
+    """What one layer with parameters read and returned in a forward pass, [trials·batch, …] each.
 
-    name: the layer's name in the network.
-    layer: the module.
-    read: [trials·batch, …].
-    returned: [trials·batch, …].
     normed: a norm's input, normalised, if the norm kept it.
     """
 

@@ -167,7 +167,6 @@ def _same_batches(
 
 
 def _tell(partner: Tensor, epochs: Sequence[Tensor], pairs: Sequence[Tensor], width: int) -> None:
-    """Write pairs of images into `partner` [rounds, batch] as round · width + position."""
     batch = partner.shape[1]
     for before, after, image in zip(epochs, epochs[1:], pairs[1:], strict=False):
         partner[after] = torch.where(image < 0, -1, before[image // batch] * width + image % batch)

@@ -60,9 +60,8 @@ def layer_weights(
 
 
 def curve(shape: Shape, count: int, beta: float) -> Tensor:
-    """Return the weights of `count` convolutions: a curve of `shape` through (1, 1) and (count, beta).
-
-    Increasing for beta > 1, decreasing for beta < 1. Source: AGIC, Table I; linear is Eqn 7.
+    """Return the weights of `count` convolutions: a curve through (1, 1) and (count, beta) (AGIC, Table I,
+    Eqn 7).
     """
     place = torch.arange(1, count + 1, dtype=torch.float64)
     if shape == "one" or count == 1:
@@ -83,9 +82,9 @@ def zero_share(observed: Tensor) -> Tensor:
 
 @torch.no_grad()
 def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
-    """Return for each convolution the share of its output that the ReLU behind it shuts, from 0 to 1.
+    """Return the share of each convolution's output that the ReLU behind it shuts; 0 where no ReLU follows.
 
-    Where the ReLU shuts, the gradient of that output is zero. A convolution that no ReLU follows has share 0.
+    Where the ReLU shuts, the gradient of that output is zero.
     """
     waiting: list[str] = []
     shares: dict[str, float] = {}

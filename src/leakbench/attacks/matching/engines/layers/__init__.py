@@ -43,9 +43,7 @@ RULES: dict[type[nn.Module], Rule] = {
 def rule(layer: nn.Module) -> Rule | None:
     """Return what the engines know of a layer, or None if its exact type is not registered.
 
-    A type that is derived from a registered one is not registered. If a layer has settings that the rule of
-    its type does not cover, such as a convolution with groups, the returned rule takes torch's own
-    derivative.
+    For settings that the rule of its type does not cover, such as groups, it is torch's own derivative.
     """
     found = RULES.get(type(layer))
     return found if found is None or found.fits(layer) else _BY_AUTOGRAD

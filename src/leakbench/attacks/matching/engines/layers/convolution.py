@@ -1,8 +1,4 @@
-"""Convolutions of all trials at once, with a group of channels for each trial.
-
-The images of the trials lie beside each other as channels, so each trial can have its own weights: the rates
-of the weights differ from trial to trial.
-"""
+"""Convolutions of all trials at once, with a group of channels, and so weights of its own, for each trial."""
 
 from collections.abc import Sequence
 from typing import Any

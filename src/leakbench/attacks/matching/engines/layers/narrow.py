@@ -1,13 +1,12 @@
 """Convolutions of fewer channels than a vector register holds, for many trials at once.
 
-A convolution with groups takes as long for 24 channels of each trial as for 12. If an output is the sum of
-two convolutions, both are therefore computed as one: the channels that the first reads and the channels that
-the second reads lie beside each other.
+A convolution with groups takes as long for 24 channels of each trial as for 12. A sum of two convolutions is
+therefore computed as one that reads the channels of both beside each other.
 
-In the transpose of a convolution with stride s, each pixel depends on every s-th tap of the kernel only. The
-transpose is therefore a convolution with smaller kernels. It makes the s·s pixels of a place as channels,
-which are then put in their places (the sub-pixel convolution of Shi et al. 2016, in the other direction). For
-a transpose onto three channels this is twice as fast.
+In the transpose of a convolution with stride s, each pixel depends on every s-th tap of the kernel only. So
+it is a convolution with smaller kernels that makes the s·s pixels of a place as channels, which are then put
+in their places (the sub-pixel convolution of Shi et al. 2016, in the other direction). Onto three channels
+this is twice as fast.
 """
 
 from collections.abc import Callable, Sequence

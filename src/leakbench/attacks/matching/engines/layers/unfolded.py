@@ -1,11 +1,9 @@
 """Convolutions of one small image, as matrix products with its windows.
 
-For a single image of few pixels, torch uses its own unfolding and MKL. Here the channels of a pixel lie next
-to each other in memory, so the windows of an image are copies of it beside each other, nine for a 3×3 kernel,
-and the products are oneDNN's. Each of the two takes half the time: 0.40 instead of 0.80 ms for 256 channels
-on 8×8 pixels (a core of an AMD EPYC with AVX-512).
-
-Images are [1, channels, rows, columns] and weights [out, in, rows, columns], both channels last.
+For a single image of few pixels, torch uses its own unfolding and MKL. Here windows are copies of an image
+whose channels lie next to each other, and the products are oneDNN's: 0.40 instead of 0.80 ms for 256 channels
+on 8×8 pixels (a core of an AMD EPYC with AVX-512). Images are [1, channels, rows, columns], weights [out, in,
+rows, columns], both channels last.
 """
 
 import math

@@ -29,9 +29,7 @@ def _activation(
 ) -> Link:
     """Return the link of an activation y = function(x), applied to each number.
 
-    The slope at x is slope · y'. The rate of this slope is rate · y' + slope · y'' · moved, where `rate` is
-    the rate of `slope` and `moved` the rate of x. So it is y' times the sum of `rate` and slope · moved ·
-    y''/y'.
+    The slope at x is slope · y', and its rate is y' times the sum of `rate` and slope · moved · y''/y'.
     """
 
     def back(
