@@ -19,10 +19,7 @@ AT_ONCE = 32
 @capable(together=True)
 @torch.no_grad()
 def class_mean(
-    observation: Observation,
-    rng: torch.Generator,
-    *,
-    samples: Annotated[int, Field(gt=0)] = 256,
+    observation: Observation, rng: torch.Generator, *, samples: Annotated[int, Field(gt=0)] = 256
 ) -> Reconstruction:
     """Infer each update's labels and return the mean of a generator's images of each class.
 
@@ -35,13 +32,12 @@ def class_mean(
     Raises Unfit without a generator that reads a latent and a class, or without labels.
     """
     generator = of_latents(observation.generator, "class-mean")
-    rows, columns, channels = observation.network["shape"]
     classes = observation.network["classes"]
     latents = torch.randn(samples, generator.latent, generator=rng) / 2
-    means = torch.zeros(classes, channels, rows, columns)
+    means = torch.zeros(classes, *observation.pixels)
     lead = (observation.rounds, len(observation.clients), max(observation.clients))
     found = Reconstruction(
-        images=torch.zeros(*lead, channels, rows, columns),
+        images=torch.zeros(*lead, *observation.pixels),
         usable=torch.zeros(*lead, dtype=torch.bool),
         labels=torch.full(lead, -1),
         diverged=torch.zeros(lead[:2], dtype=torch.bool),

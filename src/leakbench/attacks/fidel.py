@@ -76,8 +76,7 @@ def fidel(
     Raises Unfit where the first dense layer has no bias.
     """
     model = observation.model()
-    rows, columns, channels = observation.network["shape"]
-    pixels = (channels, rows, columns)
+    pixels = observation.pixels
     noise = torch.rand(2, *pixels, generator=torch.Generator().manual_seed(0))
     layer, read = first_dense(model, noise)
     features = tuple(read.shape[1:])
@@ -89,7 +88,7 @@ def fidel(
         usable &= usable.cumsum(-1) <= neurons
         ratio[~usable] = 0
     partial = ratio.unflatten(-1, features)
-    mean, deviation = normalisation(model, channels)
+    mean, deviation = normalisation(model, pixels[0])
     if (
         observation.generator is None
         and features == pixels

@@ -67,11 +67,7 @@ class Inverter(nn.Module):
         self.batch = images.shape[1]
         last = nn.Linear(hidden, images[0].numel())
         self.layers = nn.Sequential(
-            nn.Linear(updates.shape[1], hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            last,
+            nn.Linear(updates.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), last
         )
         with torch.no_grad():
             image = images.mean((0, 1)).clamp(0.001, 0.999).logit()

@@ -82,8 +82,8 @@ def _last(observation: Observation, one: Heard, begun: Tensor, count: int) -> Te
     name = "head.weight"
     if name not in observation.updates:
         return logits[:, -1].argmax(1)
-    sent = observation.update(name, slice(one.round, one.round + 1))
-    gradient = as_gradient(observation, sent, count)[0, one.client].double()
+    sent = observation.update(name, one.round)
+    gradient = as_gradient(observation, sent, count)[one.client].double()
     known = logits.softmax(2)
     known[:, :-1].scatter_add_(2, begun[:, 1:, None], -torch.ones_like(known[:, :-1, :1]))
     left = known.flatten(0, 1).T @ states[0].flatten(0, 1) - count * begun.shape[1] * gradient

@@ -47,7 +47,7 @@ def tokens(
     distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
     for number, origin in enumerate(observation.origin.tolist()):
         sent = observation.sent(name, origin).double()
-        updates = observation.update(name, slice(number, number + 1))[0].double()
+        updates = observation.update(name, number).double()
         for client, update in enumerate(updates):
             decays = observation.kind == "model" and bool(observation.local.get("weight_decay"))
             rows, rounding = undecayed(update, sent) if decays else (update, 0.0)

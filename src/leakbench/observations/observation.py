@@ -87,6 +87,12 @@ class Observation:
     def rounds(self) -> int:
         return len(self.origin)
 
+    @property
+    def pixels(self) -> tuple[int, int, int]:
+        """The channels, rows and columns of an image."""
+        rows, columns, channels = self.network["shape"]
+        return channels, rows, columns
+
     def model(self, origin: int = 0) -> nn.Module:
         """Return the victim with the weights of the model number `origin` that was sent out.
 
@@ -109,8 +115,11 @@ class Observation:
                     layer.track_running_stats = False
         return model.eval()
 
-    def update(self, name: str, rounds: slice = slice(None)) -> Tensor:
-        """Return one parameter's updates [rounds, clients, *shape], in the precision of the clients."""
+    def update(self, name: str, rounds: slice | int = slice(None)) -> Tensor:
+        """Return one parameter's updates [rounds, clients, *shape], in the precision of the clients.
+
+        A single round, given by its number, has the shape [clients, *shape].
+        """
         return torch.from_numpy(np.array(self.updates[name][rounds]))
 
     def sent(self, name: str, origin: int) -> Tensor:

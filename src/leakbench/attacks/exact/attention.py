@@ -83,7 +83,7 @@ def _sent(
     """
     if name not in observation.updates:
         return None
-    value = observation.update(name, slice(number, number + 1))[0, client].double()
+    value = observation.update(name, number)[client].double()
     weight = model.get_parameter(name).detach()
     decays = observation.kind == "model" and bool(observation.local.get("weight_decay"))
     if not decays or not weight.any():

@@ -98,9 +98,8 @@ def first_read(observation: Observation, model: nn.Module, count: int) -> tuple[
     """Return the first dense layer's name, some noise, what the layer reads of it, and whether that is its
     pixels.
     """
-    rows, columns, channels = observation.network["shape"]
-    noise = noise_images((channels, rows, columns))[:count].double()
-    mean, deviation = (value.double() for value in normalisation(model, channels))
+    noise = noise_images(observation.pixels)[:count].double()
+    mean, deviation = (value.double() for value in normalisation(model, noise.shape[1]))
     name, read = first_dense(model, noise)
     plain = read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation)
     return name, noise, read, plain
@@ -113,10 +112,9 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
     Raises Unfit for updates of several local steps, for batch norm behind the layer that uses the batch, and
     for a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
     """
-    rows, columns, channels = observation.network["shape"]
-    for number in range(observation.rounds):
-        model = observation.model(int(observation.origin[number])).double()
-        mean, deviation = (value.double() for value in normalisation(model, channels))
+    for number, origin in enumerate(observation.origin.tolist()):
+        model = observation.model(origin).double()
+        mean, deviation = (value.double() for value in normalisation(model, observation.pixels[0]))
         name, noise, read, plain = first_read(observation, model, NOISE)
         of_batch = not plain and observation.mode == "train" and _scaled(read, noise)
         if not plain and not of_batch:
@@ -128,16 +126,14 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
         masked = observation.dropout or any(isinstance(m, Drawn) and m.active for m in model.modules())
         ends = (-BRIGHT, BRIGHT) if of_batch else ((0.0 - mean) / deviation, (1.0 - mean) / deviation)
         low, high = (
-            torch.as_tensor(each, dtype=torch.float64).expand(channels, rows, columns).flatten()
-            for each in ends
+            torch.as_tensor(each, dtype=torch.float64).expand(observation.pixels).flatten() for each in ends
         )
         layer: nn.Linear = model.get_submodule(name)  # type: ignore[assignment]
         for client, batch in enumerate(observation.clients):
             if observation.kind == "model" and len(local_steps(observation, batch)) > 1:
                 raise Unfit(f"attack: {attack} reads one gradient, and client {client} took several steps")
-            one = slice(number, number + 1)
             slope, offset = (
-                as_gradient(observation, observation.update(f"{name}.{part}", one), batch)[0, client].double()
+                as_gradient(observation, observation.update(f"{name}.{part}", number), batch)[client].double()
                 for part in ("weight", "bias")
             )
             logits = None if masked else _behind(model, layer, noise)

@@ -70,14 +70,14 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
     def layer(origin: int) -> tuple[str, bool, Read]:
         model = observation.model(origin).double()
         name, of_pixels = _first(model, observation, attack)
-        mean, deviation = (value.double() for value in normalisation(model, observation.network["shape"][2]))
+        mean, deviation = (value.double() for value in normalisation(model, observation.pixels[0]))
         if of_pixels:
             return name, True, lambda x: ((x.double() - mean) / deviation).flatten(1)
         return name, False, lambda x: dense_input(model, x.double()).flatten(1)
 
     for number, origin in enumerate(observation.origin.tolist()):
         name, of_pixels, read = layer(origin)
-        updates = observation.update(f"{name}.weight", slice(number, number + 1))[0].double()
+        updates = observation.update(f"{name}.weight", number).double()
         for client, batch in enumerate(observation.clients):
             if min(updates.shape[1:]) <= batch:
                 raise Unfit(

@@ -39,7 +39,6 @@ def known_labels(observation: Observation, client: int, rounds: Tensor, model: n
 def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> LastLayer:
     """Return what is known of the last dense layer from a client's updates."""
     name, batch = last_dense(model), observation.clients[client]
-    rows, columns, channels = observation.network["shape"]
     gradient = {
         kind: as_gradient(observation, received(observation, f"{name}.{kind}", rounds, client), batch)
         for kind in ("weight", "bias")
@@ -68,7 +67,7 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
         weight=gradient["weight"],
         bias=gradient.get("bias"),
         batch=batch,
-        noise=_probe(model, layer, noise_images((channels, rows, columns)), moved),
+        noise=_probe(model, layer, noise_images(observation.pixels), moved),
         sent=sent,
         steps=len(local_steps(observation, batch)) if observation.kind == "model" else 1,
         lr=float(observation.local["lr"]),

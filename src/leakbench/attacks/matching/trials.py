@@ -204,16 +204,15 @@ def groups(
     rng: torch.Generator | None = None,
 ) -> Iterator[Group]:
     """Yield the groups of an observation. Each (round, client) is in one of them."""
-    shape = observation.network["shape"]
+    pixels = observation.pixels
     first: nn.Module | None = None
     for origin, rounds in observation.by_model():
         model = observation.model(origin).requires_grad_(False)
         model = model.to(observation.work.device).to(memory_format=torch.channels_last)
         fix_convolutions(model)
-        batch = max(observation.clients)
-        engines_fit(model, torch.Size([batch, shape[2], shape[0], shape[1]]), like=first)
+        engines_fit(model, torch.Size([max(observation.clients), *pixels]), like=first)
         first = first or model
-        mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
+        mean, deviation = (value.to(observation.work.device) for value in normalisation(model, pixels[0]))
         for client, batch in enumerate(observation.clients):
             known = known_labels(observation, client, rounds, model)
             taken = taken_for(observation, batch, updates)
@@ -234,7 +233,7 @@ def groups(
                 classes=observation.network["classes"],
                 mean=mean,
                 deviation=deviation,
-                pixels=(shape[2], shape[0], shape[1]),
+                pixels=pixels,
                 steps=taken.steps,
                 epochs=taken.epochs,
                 stride=taken.stride,
@@ -245,11 +244,10 @@ class Collected:
     """The reconstruction of an observation, filled group by group."""
 
     def __init__(self, observation: Observation, schedule: Schedule) -> None:
-        rows, columns, channels = observation.network["shape"]
         lead = (observation.rounds, len(observation.clients))
         every = (*lead, max(observation.clients))
         self.schedule, self.points = schedule, torch.tensor(traced(schedule.iterations))
-        self.images = torch.zeros(*every, channels, rows, columns)
+        self.images = torch.zeros(*every, *observation.pixels)
         self.usable, self.labels = torch.zeros(every, dtype=torch.bool), torch.full(every, -1)
         self.diverged, self.gap = torch.zeros(lead, dtype=torch.bool), torch.full(lead, torch.nan)
         self.losses = torch.full((*lead, len(self.points)), torch.nan)

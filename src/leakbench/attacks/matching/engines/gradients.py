@@ -38,10 +38,7 @@ _ANSWERS: WeakKeyDictionary[nn.Module, dict[object, bool]] = WeakKeyDictionary()
 
 
 def gradients(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    weights: Tensors | None = None,
+    model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors | None = None
 ) -> tuple[Tensors, Tensor]:
     """Return the gradients that dummy images would cause in a model, and the losses.
 

@@ -161,12 +161,7 @@ class SharedWeights:
         return last, reads
 
     def back(
-        self,
-        passed: Forth,
-        slopes: list[Tensor | None],
-        reads: list[Tensor | None],
-        owns: Owns,
-        rate: Tensor,
+        self, passed: Forth, slopes: list[Tensor | None], reads: list[Tensor | None], owns: Owns, rate: Tensor
     ) -> Tensor:
         """Take the rates of the slopes back through the steps, the last of the four passes."""
         rates: list[Tensor | None] = [None] * len(slopes)

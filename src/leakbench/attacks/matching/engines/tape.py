@@ -112,10 +112,7 @@ def layer_passes(
 
 
 def tape_gradients(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    weights: Tensors | None = None,
+    model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors | None = None
 ) -> tuple[Tensors, Tensor]:
     """Compute what `gradients.gradients` computes, by the rules of the layers."""
     passes, losses = layer_passes(model, images, labels, weights)

@@ -123,8 +123,7 @@ def _normalised(layer: Normalise, x: Tensor, trials: int) -> tuple[Tensor, Kept]
 FLATTEN = _linear_map(_flattened, _beside)
 MEAN_POOL = _linear_map(_pooled, _spread)
 DROPOUT = _linear_map(
-    lambda layer, x, trials: (_kept(layer, x), ()),
-    lambda layer, kept, read, slope: _kept(layer, slope),
+    lambda layer, x, trials: (_kept(layer, x), ()), lambda layer, kept, read, slope: _kept(layer, slope)
 )
 IDENTITY = _linear_map(lambda layer, x, trials: (x, ()), lambda layer, kept, read, slope: slope)
 NORMALISE = Link(
