@@ -4,10 +4,9 @@ Nothing here may import data sets, the federation or the metrics, so that an att
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -21,8 +20,7 @@ Piece = tuple[slice | EllipsisType, Reconstruction]
 _A = TypeVar("_A", bound=Callable[..., Reconstruction])
 
 
-@dataclass(frozen=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """How an attack may be run.
 
     rounds_at_once: the number of rounds that the attack is given at a time, because it treats every round on
@@ -39,11 +37,7 @@ _CAPABILITIES: dict[Callable[..., Reconstruction], Capabilities] = {}
 
 
 def capable(*, rounds_at_once: int | None = None, together: bool = False) -> Callable[[_A], _A]:
-    """Return a decorator that notes what an attack is capable of, and leaves the attack as it is.
-
-    rounds_at_once: as in `Capabilities`.
-    together: as in `Capabilities`.
-    """
+    """Return a decorator that notes what an attack is capable of, as in `Capabilities`."""
 
     def noted(attack: _A) -> _A:
         _CAPABILITIES[attack] = Capabilities(rounds_at_once, together)

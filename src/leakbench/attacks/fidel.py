@@ -41,16 +41,12 @@ def divide(weight: Tensor, bias: Tensor, out: Tensor | None = None) -> tuple[Ten
 
 
 def join(ratio: Tensor, known: Tensor) -> Tensor:
-    """Return the median over neurons, coordinate by coordinate, of the known ratios: [..., inputs].
-
-    If a single sample is behind all these neurons, the median is that sample.
-    """
+    """Return the median over neurons of the known ratios [..., inputs], coordinate by coordinate."""
     there = (ratio != 0) & known.unsqueeze(-1)
     return torch.nan_to_num(torch.where(there, ratio, torch.nan).nanmedian(-2).values)
 
 
-# With this many rounds, making the network once for them costs little, and those of a wide network still fit
-# into memory.
+# For this many rounds making the network once costs little, and those of a wide network fit into memory.
 @capable(rounds_at_once=40)
 @torch.no_grad()
 def fidel(
@@ -108,11 +104,7 @@ def fidel(
 def _ratios(
     observation: Observation, name: str, bias: Tensor, combine: bool, denoised: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the ratios [rounds, clients, neurons, inputs] of all rounds and which of them are usable.
-
-    With `combine`, a last row joins all neurons. A few rounds at a time stay in the cache from one pass to
-    the next.
-    """
+    """Return all ratios [rounds, clients, neurons (+ 1 combined), inputs], and which of them are usable."""
     clients, neurons, inputs = observation.updates[name].shape[1:]
     size = observation.rounds, clients, neurons + combine
     ratio = observation.update(name, slice(0)).new_empty(*size, inputs)

@@ -17,8 +17,7 @@ from leakbench.observations.reconstruction import Reconstruction
 
 # Two rows ask the same query if their cosine is at least 1 minus this.
 ALIKE = 1e-6
-# A difference counts as empty if it is at most this share of the largest, which is the rounding error of a
-# sum in single precision.
+# A difference is empty up to this share of the largest, the rounding of a sum in single precision.
 EMPTY = 1e-5
 
 
@@ -102,8 +101,7 @@ def _steps(values: Tensor) -> Tensor:
 
 
 def _query(observation: Observation, origin: int, name: str) -> tuple[Tensor, bool, bool]:
-    """Return the neurons of a layer in the order of their biases, whether each has a bin of its own, and
-    whether all ask one query."""
+    """Return the order of neurons by bias, whether each has its own bin, and whether all ask one query."""
     weight, bias = (observation.sent(f"{name}.{part}", origin) for part in ("weight", "bias"))
     length = weight.double().norm(dim=1)
     unit = weight.double() / length[:, None]

@@ -1,4 +1,4 @@
-"""Peeling (Shariati and Alambardar Meybodi, arXiv:2609.09659): samples are read off, proven and subtracted."""
+"""Peeling (Shariati, Alambardar Meybodi, arXiv:2609.09659): samples are read off, proven and subtracted."""
 
 from typing import Annotated, Literal
 
@@ -111,8 +111,7 @@ def _certified(
     layer: FirstLayer, seen: Span, slope: Tensor, offset: Tensor, error: Tensor, known: Tensor,
     levels: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return new samples [n, inputs], their labels [n], what they add to the offset [n, neurons], and by what
-    share [n] each may be off."""
+    """Return new samples, labels, what they add to the offset [n, neurons], and the shares they are off."""
     neurons = (offset.abs() > READABLE * error).nonzero().squeeze(1)
     # All samples lie in the span, so the projection onto it only removes noise from a ratio.
     ratios = (slope[neurons] @ seen.right.T) / offset[neurons, None]

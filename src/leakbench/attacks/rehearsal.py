@@ -41,9 +41,7 @@ class Rehearsal:
         return sum(value.numel() for value in self.weights.values())
 
     def updates(self, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
-        """Return what clients with these local sets send, float32 [n, coordinates], in the order of the
-        weights.
-        """
+        """Return what clients with these sets send, float32 [n, coordinates], in the weights' order."""
         few = max(1, min(AT_ONCE, BYTES // (4 * self.size)))
         parts = zip(images.split(few), labels.split(few), strict=True)
         return torch.cat([self._sent(x, y, rng) for x, y in parts])
@@ -65,14 +63,10 @@ class Rehearsal:
         return torch.cat([sent[name].flatten(1) for name in self.weights], 1).float()
 
     def _gradients(self, images: Tensor, labels: Tensor, masks: Update, rng: torch.Generator) -> Update:
-        """Return the gradient of each client's local step, [n, *shape].
-
-        A client has no history yet, so a defence that depends on the step is played as in the first step.
-        """
+        """Return each client's gradient of the local step, its first one to a defence, [n, *shape]."""
         if self.defence.examples is None:
             each = vmap(grad(self._loss), in_dims=(None, 0, 0, 0))
-            found: Update = each(self.weights, images, labels, masks)
-            return found
+            return each(self.weights, images, labels, masks)
         made = []
         for number, (x, y) in enumerate(zip(images, labels, strict=True)):
             kept = {name: mask[number] for name, mask in masks.items()}

@@ -49,9 +49,7 @@ def sentences(observation: Observation, rng: torch.Generator) -> Reconstruction:
 
 
 def _grown(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return an update's sentences of `length` tokens, without the last, int64 [n, length], and their
-    distances [n].
-    """
+    """Return an update's sentences without the last token, int64 [n, length], and their distances."""
     first, second = one.model.blocks[:2]
     every = torch.arange(one.model.embedding.num_embeddings)
     begun, apart = torch.zeros(1, 0, dtype=torch.int64), torch.zeros(1, dtype=torch.float64)

@@ -63,8 +63,8 @@ def tokens(
 
 
 def undecayed(update: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
-    """Return an embedding's update [tokens, width] without weight decay, and how far rounding moves each row,
-    [tokens].
+    """Return an embedding's update [tokens, width] without weight decay, and by how much rounding moves each
+    row.
 
     A token that did not occur moves by the same share of its row as all others, and most do not occur.
     """

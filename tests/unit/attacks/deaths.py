@@ -10,9 +10,8 @@ class Killed(BaseException):
 
 
 class Death:
-    """When a run dies: before iteration `at` of the loop number `of` that it begins, counted from 1.
-
-    begun: the labels of the loops that began.
+    """When a run dies: before iteration `at` of loop number `of`, from 1; `begun` are the labels of begun
+    loops.
     """
 
     def __init__(self) -> None:

@@ -18,8 +18,7 @@ FEW = {"optimiser": {"cma-es": {"population": 16}}}
 
 
 def generator() -> Any:
-    """Return a generator of four latents whose images differ from latent to latent and from class to
-    class."""
+    """Return a generator whose images differ from latent to latent and from class to class."""
     torch.manual_seed(2)
     model = generators.build("cvae", (10,), (16, 16, 3), {"latent": LATENT, "width": 4})
     for parameter in model.parameters():

@@ -39,8 +39,7 @@ def test_adam_with_cosine_recovers_a_small_image_in_bfloat16() -> None:
 
 
 def test_several_local_steps_are_approximated_or_simulated() -> None:
-    """At a small learning rate four steps on one image each are nearly one step on the batch of four, and at
-    a large one they are not."""
+    """At a small learning rate four steps are nearly one on the batch of four, at a large one not."""
     images, labels = photographs(4, 8)[None], torch.tensor([[4, 1, 7, 2]])
     apart = []
     for lr in (1e-3, 0.5):

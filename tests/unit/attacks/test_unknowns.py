@@ -100,10 +100,7 @@ def test_differences_do_not_stand_for_derivatives_of_weights(monkeypatch: pytest
 def by_two_optimisers(
     model: torch.nn.Module, update: dict[str, Tensor], x: Tensor, labels: Tensor, iterations: int, rate: float
 ) -> tuple[Tensor, float]:
-    """Return images and α after SME's loop, written with an Adam for each as its authors have it.
-
-    x: the first images. rate: of α. Pixels are of a network without normalisation: from 0 to 1.
-    """
+    """Return images and α after SME's loop with two Adams, from images x in [0, 1], at α's `rate`."""
     sent = {name: p.detach() for name, p in model.named_parameters()}
     x, alpha = x.clamp(0, 1).requires_grad_(), torch.tensor(0.5, requires_grad=True)
     steppers = {1.0: torch.optim.Adam([x]), rate: torch.optim.Adam([alpha])}
@@ -127,8 +124,7 @@ def by_two_optimisers(
 
 @pytest.mark.parametrize("rate", [0.001, 0.1])
 def test_the_catalogues_sme_is_the_loop_of_its_authors(rate: float) -> None:
-    """One Adam that seeks α in thousandths takes the steps of their two. At their rate α hardly moves in a
-    few steps, so a larger one is compared too."""
+    """One Adam that seeks α in thousandths takes the steps of two; a larger rate moves α further."""
     images, labels = photographs(2, 8)[None], torch.tensor([[1, 4]])
     local = {"lr": 0.05, "batch_size": 1, "epochs": 4}
     seen = observe(images, labels, kind="model", local=local, victim="fedavg-cnn", parameters={"width": 8})

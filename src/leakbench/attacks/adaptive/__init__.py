@@ -24,8 +24,7 @@ def adaptation(observation: Observation, adaptive: bool = True) -> Adaptation:
     if name is None:
         return Adaptation()
     room = import_module(dotted("adaptive", name))
-    found: Adaptation = getattr(room, stem(name) if adaptive else "unadapted", Adaptation)()
-    return found
+    return getattr(room, stem(name) if adaptive else "unadapted", Adaptation)()
 
 
 def adapted(observation: Observation, adaptive: bool = True) -> Observation:

@@ -43,7 +43,7 @@ class Test(NamedTuple):
 class Heard(NamedTuple):
     """One update of a transformer: the network that was sent, in float64, and the test of each block.
 
-    still: whether the client took one step, so that what the second block reads is what the sent model gives.
+    still: whether the client took one step, so that the second block reads what the sent model gives.
     """
 
     round: int
@@ -78,9 +78,7 @@ def heard(observation: Observation, attack: str) -> Iterator[Heard]:
 def _sent(
     observation: Observation, model: nn.Module, number: int, client: int, tokens: int, name: str
 ) -> Tensor | None:
-    """Return an update of a parameter, of at most rank `tokens` without weight decay; None where clients do
-    not send it.
-    """
+    """Return an update without weight decay (then of rank `tokens` at most), or None if it is not sent."""
     if name not in observation.updates:
         return None
     value = observation.update(name, number)[client].double()

@@ -1,7 +1,7 @@
 """The columns of the gradient, as the neurons that samples close determine them.
 
-The gradient of a dense layer is a matrix M [neurons, samples] times the samples, where M holds what each
-sample adds to each neuron's offset. A column of M in the basis of a `Span` is a direction of length one.
+The gradient of a dense layer is M [neurons, samples], what each sample adds to each neuron's offset, times
+the samples. A column of M in the basis of a `Span` is a direction of length one.
 """
 
 import math
@@ -16,8 +16,7 @@ from leakbench.attacks.exact.span import PARALLEL, Span, null, unit_rows, unlike
 
 # The number of neurons beyond the rank that a sample must close; with fewer, zeros prove nothing.
 SPARE = 8
-# The largest accepted probability that a direction that is no column is zero by chance in all neurons that a
-# sample closes.
+# The largest accepted probability that a direction that is no column is zero in all neurons by chance.
 CHANCE = 1e-9
 # A neuron is surely closed if its output is below zero by this share of the largest output.
 NEARLY = 1e-3

@@ -95,9 +95,7 @@ class FirstLayer:
 
 
 def first_read(observation: Observation, model: nn.Module, count: int) -> tuple[str, Tensor, Tensor, bool]:
-    """Return the first dense layer's name, some noise, what the layer reads of it, and whether that is its
-    pixels.
-    """
+    """Return the first dense layer's name, noise, what it reads of that, and whether that is its pixels."""
     noise = noise_images(observation.pixels)[:count].double()
     mean, deviation = (value.double() for value in normalisation(model, noise.shape[1]))
     name, read = first_dense(model, noise)
@@ -160,7 +158,6 @@ def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Ten
     def logits(output: Tensor) -> Tensor:
         # The output is copied, because the layers behind may work in place.
         with layer.register_forward_hook(lambda *_: output.clone()):
-            found: Tensor = model(images[:1].expand(len(output), *images.shape[1:]))
-        return found
+            return model(images[:1].expand(len(output), *images.shape[1:]))
 
     return logits

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-# The number of steps between black and white of 8-bit pixels, and the share of a step that a value may be off
-# a level.
+# The steps between black and white of 8-bit pixels, and the share of one that a value may be off a level.
 LEVELS, OFF = 255, 0.05
 # The steps of an image with fewer levels do not tell its brightness: black and white alone are two levels.
 FEWEST = 32

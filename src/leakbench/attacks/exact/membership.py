@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leakbench.attacks.exact.first_layer import first_read
 from leakbench.attacks.exact.span import Span, span
@@ -69,10 +69,16 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
     @cache
     def layer(origin: int) -> tuple[str, bool, Read]:
         model = observation.model(origin).double()
-        name, of_pixels = _first(model, observation, attack)
-        mean, deviation = (value.double() for value in normalisation(model, observation.pixels[0]))
-        if of_pixels:
+        name, _, _, plain = first_read(observation, model, 2)
+        if plain:
+            mean, deviation = (value.double() for value in normalisation(model, observation.pixels[0]))
             return name, True, lambda x: ((x.double() - mean) / deviation).flatten(1)
+        drawn = any(isinstance(layer, Drawn) and layer.active for layer in model.modules())
+        if drawn or hidden(model) or observation.mode == "train":
+            raise Unfit(
+                f"attack: {attack} needs the features that {name} reads, and a client's own are hidden "
+                "(dropout, parameters, or statistics of its batch)"
+            )
         return name, False, lambda x: dense_input(model, x.double()).flatten(1)
 
     for number, origin in enumerate(observation.origin.tolist()):
@@ -116,24 +122,8 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
     return matrix - (matrix @ seen.right.T) @ seen.right
 
 
-def _first(model: nn.Module, observation: Observation, attack: str) -> tuple[str, bool]:
-    """Return the name of the first dense layer, and whether it reads (normalised) pixels."""
-    name, _, _, plain = first_read(observation, model, 2)
-    if plain:
-        return name, True
-    drawn = any(isinstance(layer, Drawn) and layer.active for layer in model.modules())
-    if drawn or hidden(model) or observation.mode == "train":
-        raise Unfit(f"attack: {attack} needs the features that {name} reads, and a client's own are hidden "
-                    "(dropout, parameters, or statistics of its batch)")  # fmt: skip
-    return name, False
-
-
 def distances(seen: Span | None, samples: Tensor) -> Tensor:
-    """Return the share of the length of each sample that lies outside the span, [n], 0 to 1.
-
-    The share is 0 for the samples of the batch and for their mixtures. It is 1 for a sample that is
-    orthogonal to them, and where there is no span or no length. It is NaN where a sample is no number.
-    """
+    """Return the share of each sample outside the span, [n], from 0 to 1 (no span or length); NaN of NaN."""
     length = samples.norm(dim=1)
     if seen is None:
         return torch.ones_like(length)

@@ -17,8 +17,7 @@ FIRST, AWAY = (3.0, 2.0, 1.4, 1.0), (0.5, 2.0)
 FEW = 10
 SLOW, NARROW, FAST, LAST, STEPS = 0.95, 0.3, 0.85, 0.02, 3
 STARTS = 128
-# Entries below SMALL count as zeros of an end that is not sharpened yet, and ends more parallel than ONE
-# count as one.
+# Entries below SMALL are zeros of an end that is not sharpened yet; ends more parallel than ONE are one.
 SMALL, ONE = 0.03, 0.97
 # DRAWN values may be held by the draws at once, and at most DRAWS draws are made at once, since few rows need
 # few. A drawn direction is looked at if it is zero within NEAR times the zero, and draws that are as parallel
@@ -26,8 +25,7 @@ SMALL, ONE = 0.03, 0.97
 DRAWN, DRAWS, NEAR, SAME = 1 << 24, 1 << 15, 100.0, 0.9999
 # An end is sharpened if it has more small entries than this share of the zeros that it needs.
 NEARLY = 0.8
-# The search also ends with this many times as many directions as there are columns: most of them are then no
-# columns.
+# The search also ends with this many times as many directions as columns, most of which are then none.
 TOO_MANY = 2
 # While a column is sharpened, one in this many rows is taken for a zero.
 QUARTER = 4

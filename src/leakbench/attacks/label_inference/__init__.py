@@ -9,6 +9,7 @@ what the layer read. All rules solve these equations for n and differ in what th
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +18,14 @@ from leakbench.base.errors import Unfit
 from leakbench.base.parts import part
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What a network makes of images: inputs [..., images, inputs] of its last layer, and logits [...,
-    images, classes].
-    """
+class Answers(NamedTuple):
+    """What the last layer reads [..., images, inputs], and its logits [..., images, classes]."""
 
     inputs: Tensor
     logits: Tensor
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """Images of the attacker's own in the networks that the server knows.
 
     before: returns the answers of the model that was sent; a call costs one forward pass.
@@ -84,8 +81,7 @@ class LastLayer:
 
 def infer(method: str, layer: LastLayer) -> Tensor:
     """Return the labels [trials, batch], ascending, that a rule infers from the last layer's update."""
-    found: Tensor = part("labels", method)(layer)
-    return found.sort(1).values
+    return part("labels", method)(layer).sort(1).values
 
 
 def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
@@ -107,6 +103,6 @@ def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
 
 
 def nearest(ideal: Tensor, batch: int) -> Tensor:
-    """Return labels [trials, batch] whose counts are the whole numbers nearest to `ideal` [trials, classes]."""
+    """Return labels [trials, batch] with the whole-numbered counts nearest to `ideal` [trials, classes]."""
     ideal = ideal.nan_to_num(0.0, batch, 0).clamp(0, batch)
     return apportioned(ideal, ideal.round().to(torch.int64), batch)

@@ -51,10 +51,7 @@ def taken_for(observation: Observation, samples: int, updates: Updates) -> Taken
 def simulated_update(
     model: nn.Module, images: Tensor, labels: Tensor, steps: list[slice], lr: float
 ) -> Tensors:
-    """Simulate a client's local steps of plain SGD on dummy images (InvG, section 4.3).
-
-    From the second step on each trial has weights of its own, so the trials run one after another.
-    """
+    """Simulate a client's steps of plain SGD on dummies (InvG, section 4.3), one trial after another."""
     found: list[Tensors] = []
     for x, y in zip(images.split(1), labels.split(1), strict=True):
         start: Tensors = dict(model.named_parameters())

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from leakbench.attacks.matching.distances import added, laid_out, products, whole_derivative, with_cotangent
-from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.agreement import Engine
 from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
-from leakbench.attacks.matching.engines.shared_weights import SharedWeights
 from leakbench.attacks.matching.loop import measured_bytes
 from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
 from leakbench.attacks.matching.parameterisation import Dummies, Losses, Unknowns
@@ -25,8 +24,7 @@ from leakbench.observations.adaptation import Mechanism
 _Kind = TypeVar("_Kind")
 # Small enough that most of what a backward pass reads again is still in the processor's cache.
 WORKING_BYTES = 200_000_000
-# The share of a GPU's memory that trials may take together. The measured memory leaves out that of a backward
-# pass.
+# The share of a GPU's memory for trials, measured without that of a backward pass.
 WORKING_SHARE = 1 / 4
 
 
@@ -73,7 +71,7 @@ class Objective:
 
     group: Group
     terms: Sequence[Term]
-    engine: type[FrozenDifference] | type[SharedWeights] | None = None
+    engine: type[Engine] | None = None
     mechanism: Callable[[Tensors], Mechanism] | None = None
 
     def __post_init__(self) -> None:
@@ -184,11 +182,7 @@ class Objective:
         return valued
 
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
-        """Return how many trials run together, or for an optimiser with a population how many members.
-
-        It is the largest number that is of use and keeps the working memory in bounds; an engine knows its
-        own.
-        """
+        """Return how many trials (or members of a population) run together: of use, and within memory."""
         members = optimiser.population
         if self.engine is not None:
             return self.engine.together(self.group.device)

@@ -31,10 +31,7 @@ def moved(group: Group, rows: Tensor) -> Tensors:
 def surrogate_unknowns(
     group: Group, images: Tensors, boxed: bool, place: float, share: float, reach: float = 0.0
 ) -> Unknowns:
-    """Return unknowns that hold images and, beside them, a place on the line from w_0 to w_T.
-
-    With `reach` above 0, it is a place on a curve, and how the curve is bent is unknown too.
-    """
+    """Return images and places on the line from w_0 to w_T, or with `reach` on a curve and how it is bent."""
     if group.observation.kind != "model":
         raise Unfit(
             "attack: unknowns: surrogate weights lie on the way to a client's new weights, and it sent a "

@@ -37,7 +37,6 @@ class Group:
     batch: the number of unknown images of a trial.
     mean, deviation: [channels, 1, 1], or [channels, rows, columns]: unknowns times `deviation` plus `mean`
     are pixels.
-    pixels: channels, rows and columns of an image.
     steps: the local steps as slices of the batch, if they are to be simulated.
     nuisance: what is unknown of the defence.
     precision: the precision in which `caused` computes the model.
@@ -56,10 +55,8 @@ class Group:
     restarts: int
     labels: Tensor | None
     batch: int
-    classes: int
     mean: Tensor
     deviation: Tensor
-    pixels: tuple[int, int, int]
     steps: list[slice] = field(default_factory=list)
     nuisance: Nuisance = field(default_factory=Nuisance)
     precision: Precision = "float32"
@@ -71,7 +68,6 @@ class Group:
             raise Unfit(
                 "attack: local steps are not simulated with hidden parameters (set updates: one-batch)"
             )
-
         if self.steps and self.precision != "float32":
             raise Unfit("attack: precision: bfloat16 simulates no local steps (set updates: one-batch)")
 
@@ -98,6 +94,15 @@ class Group:
     @property
     def trials(self) -> int:
         return len(self.rounds) * self.restarts
+
+    @property
+    def classes(self) -> int:
+        return int(self.observation.network["classes"])
+
+    @property
+    def pixels(self) -> tuple[int, int, int]:
+        """Channels, rows and columns of an image."""
+        return self.observation.pixels
 
     @property
     def shape(self) -> torch.Size:
@@ -147,10 +152,7 @@ class Group:
         return found | self.nuisance.gradients(trials, dummies, slopes)
 
     def gap(self, dummies: Tensors, chunk: int) -> Tensor:
-        """Return the mean squared difference between the gradients that dummies cause and those observed.
-
-        The measure is the same for all attacks, whatever they minimise. `chunk` trials run together.
-        """
+        """Return the mean squared difference of the gradients that dummies cause and those observed."""
         found = []
         for rows in torch.arange(self.trials).split(chunk):
             own = {name: value[rows].to(self.device) for name, value in dummies.items()}
@@ -204,15 +206,15 @@ def groups(
     rng: torch.Generator | None = None,
 ) -> Iterator[Group]:
     """Yield the groups of an observation. Each (round, client) is in one of them."""
-    pixels = observation.pixels
     first: nn.Module | None = None
     for origin, rounds in observation.by_model():
         model = observation.model(origin).requires_grad_(False)
         model = model.to(observation.work.device).to(memory_format=torch.channels_last)
         fix_convolutions(model)
-        engines_fit(model, torch.Size([max(observation.clients), *pixels]), like=first)
+        engines_fit(model, torch.Size([max(observation.clients), *observation.pixels]), like=first)
         first = first or model
-        mean, deviation = (value.to(observation.work.device) for value in normalisation(model, pixels[0]))
+        scale = normalisation(model, observation.pixels[0])
+        mean, deviation = (value.to(observation.work.device) for value in scale)
         for client, batch in enumerate(observation.clients):
             known = known_labels(observation, client, rounds, model)
             taken = taken_for(observation, batch, updates)
@@ -230,60 +232,48 @@ def groups(
                 restarts=restarts,
                 labels=known,
                 batch=batch * taken.epochs,
-                classes=observation.network["classes"],
                 mean=mean,
                 deviation=deviation,
-                pixels=pixels,
                 steps=taken.steps,
                 epochs=taken.epochs,
                 stride=taken.stride,
             )
 
 
-class Collected:
-    """The reconstruction of an observation, filled group by group."""
+def blank(observation: Observation, schedule: Schedule) -> Reconstruction:
+    """Return the reconstruction of an observation that `add` fills."""
+    lead = (observation.rounds, len(observation.clients))
+    every, points, kept = (*lead, max(observation.clients)), traced(schedule.iterations), schedule.kept
+    images = torch.zeros(*every, *observation.pixels)
+    return Reconstruction(
+        images=images,
+        usable=torch.zeros(every, dtype=torch.bool),
+        iterations=schedule.iterations,
+        labels=torch.full(every, -1),
+        diverged=torch.zeros(lead, dtype=torch.bool),
+        losses=torch.full((*lead, len(points)), torch.nan),
+        traced=torch.tensor(points),
+        snapshots=images.new_zeros(len(kept), *images.shape),
+        snapshot_iterations=torch.tensor(kept, dtype=torch.int64),
+        gap=torch.full(lead, torch.nan),
+        snapshot_gaps=torch.full((len(kept), *lead), torch.nan),
+    )
 
-    def __init__(self, observation: Observation, schedule: Schedule) -> None:
-        lead = (observation.rounds, len(observation.clients))
-        every = (*lead, max(observation.clients))
-        self.schedule, self.points = schedule, torch.tensor(traced(schedule.iterations))
-        self.images = torch.zeros(*every, *observation.pixels)
-        self.usable, self.labels = torch.zeros(every, dtype=torch.bool), torch.full(every, -1)
-        self.diverged, self.gap = torch.zeros(lead, dtype=torch.bool), torch.full(lead, torch.nan)
-        self.losses = torch.full((*lead, len(self.points)), torch.nan)
-        self.snapshots = self.images.new_zeros(len(schedule.kept), *self.images.shape)
-        self.snapshot_gaps = torch.full((len(schedule.kept), *lead), torch.nan)
 
-    @property
-    def found(self) -> Reconstruction:
-        return Reconstruction(
-            images=self.images,
-            usable=self.usable,
-            iterations=self.schedule.iterations,
-            labels=self.labels,
-            diverged=self.diverged,
-            losses=self.losses,
-            traced=self.points,
-            snapshots=self.snapshots,
-            snapshot_iterations=torch.tensor(self.schedule.kept, dtype=torch.int64),
-            gap=self.gap,
-            snapshot_gaps=self.snapshot_gaps,
-        )
-
-    def add(self, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
-        """Keep, of each update's restarts, the one with the lowest final loss."""
-        part = (group.rounds, group.client)
-        own = (*part, slice(0, group.samples))
-        final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
-        best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
-        self.images[own] = merged(group.shown(outcome.unknowns["images"][best]), group.epochs)
-        self.usable[own] = True
-        self.diverged[part] = outcome.status[best] == DIVERGED
-        known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
-        self.labels[own] = known.cpu()[best, : group.samples]
-        self.gap[part] = gap(outcome.unknowns)[best]
-        for place in range(len(self.snapshots)):
-            kept = {name: value[place] for name, value in outcome.snapshots.items()}
-            self.snapshots[(place, *own)] = merged(group.shown(kept["images"][best]), group.epochs)
-            self.snapshot_gaps[(place, *part)] = gap(kept)[best]
-        self.losses[part] = outcome.losses[:, best].T
+def add(found: Reconstruction, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
+    """Put into a reconstruction, of each update's restarts, the one with the lowest final loss."""
+    into, part = found.tensors(), (group.rounds, group.client)
+    own = (*part, slice(0, group.samples))
+    final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
+    best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
+    into["images"][own] = merged(group.shown(outcome.unknowns["images"][best]), group.epochs)
+    into["usable"][own] = True
+    into["diverged"][part] = outcome.status[best] == DIVERGED
+    known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
+    into["labels"][own] = known.cpu()[best, : group.samples]
+    into["gap"][part] = gap(outcome.unknowns)[best]
+    for place in range(len(into["snapshots"])):
+        kept = {name: value[place] for name, value in outcome.snapshots.items()}
+        into["snapshots"][(place, *own)] = merged(group.shown(kept["images"][best]), group.epochs)
+        into["snapshot_gaps"][(place, *part)] = gap(kept)[best]
+    into["losses"][part] = outcome.losses[:, best].T

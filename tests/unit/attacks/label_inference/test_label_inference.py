@@ -236,8 +236,7 @@ def test_rlu_moves_labels_from_logits_that_come_out_too_high(seed: int) -> None:
     ],
 )
 def test_rlu_simulates_the_logits_of_local_steps(counts: list[int], start: list[float], lr: float) -> None:
-    """Updates whose logits move exactly as RLU supposes: the mean confidence over the steps is found, which
-    that of the first model alone would miss."""
+    """The mean confidence over the steps is found, which that of the first model alone would miss."""
     steps, batch = 10, 20
     inputs, sent = torch.tensor([0.5, 2.0, 0.25]).double(), torch.tensor([start]).double()
     shares = torch.tensor([counts]) / batch

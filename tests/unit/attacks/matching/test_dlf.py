@@ -22,10 +22,7 @@ LOCAL = {"lr": LR, "batch_size": SIZE, "epochs": EPOCHS}
 
 
 def client() -> tuple[Observation, Tensor]:
-    """Return what a client sends that takes two steps on its four images, shuffles them, and takes two more.
-
-    With it the images.
-    """
+    """Return what a client sends that takes two steps on four images in each of two orders, and the images."""
     torch.manual_seed(1)
     model = victims.build("mlp", SHAPE, CLASSES, WIDTH)
     images = torch.rand(1, N, 1, 2, 2).repeat_interleave(4, 3).repeat_interleave(4, 4)

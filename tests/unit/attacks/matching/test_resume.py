@@ -1,5 +1,4 @@
-"""The loop, killed and shared out: a run that resumes and one of many workers have the bits of an undisturbed
-one."""
+"""The loop, killed and shared out: resumed runs and those of many workers have the bits of one undisturbed."""
 
 import os
 import signal
@@ -20,8 +19,7 @@ from leakbench.base.processes.workers import Work
 
 @pytest.mark.parametrize(("workers", "resumable"), [(2, True), (3, False), (9, True)])
 def test_workers_give_the_same_bits(workers: int, resumable: bool, tmp_path: Path) -> None:
-    """On a network, whose sums would differ with the number of threads; chunks of two, so that one is
-    smaller."""
+    """On a network, whose sums would differ with the number of threads; the last chunk is smaller."""
     unknowns, objective = lenet()
 
     def run(work: Work) -> Outcome:

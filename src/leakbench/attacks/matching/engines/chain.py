@@ -31,6 +31,8 @@ from leakbench.networks.per_trial import HiddenNorm, own_names
 
 _SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
 _FLATTENINGS = {torch.flatten, "flatten"}
+# Place → what stands there: values, slopes or rates. Where nothing stands, nothing moves.
+Values = dict[int, Tensor]
 _TRACED: WeakKeyDictionary[nn.Module, "list[Step] | None"] = WeakKeyDictionary()
 
 
@@ -68,8 +70,7 @@ def chain(model: nn.Module) -> list[Step] | None:
 
 def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
     steps: list[Step] = []
-    # `places` has the places whose sum each node of the graph is. `flat` says of each place whether its value
-    # is flattened.
+    # The places whose sum each node of the graph is, and of each place whether its value is flattened.
     places: dict[Any, tuple[int, ...]] = {}
     flat = [False]
 
@@ -107,17 +108,16 @@ def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
     return steps if flat[-1] else None
 
 
-def summed(values: Sequence[Tensor | None], places: Sequence[int]) -> Tensor | None:
-    """Return the sum of the values at these places that are not None, or None if all are."""
-    known = [value for place in places if (value := values[place]) is not None]
+def summed(values: Values, places: Sequence[int]) -> Tensor | None:
+    """Return the sum of the values at these places, or None if there are none."""
+    known = [values[place] for place in places if place in values]
     return sum(known[1:], known[0]) if known else None
 
 
-def spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> None:
+def spread(value: Tensor, places: Sequence[int], into: Values) -> None:
     """Add a value to the value at each of these places of `into`."""
     for place in places:
-        before = into[place]
-        into[place] = value if before is None else before + value
+        into[place] = into[place] + value if place in into else value
 
 
 def as_channels(images: Tensor) -> Tensor:
@@ -139,9 +139,7 @@ def apart(images: Tensor, shape: torch.Size) -> Tensor:
 
 
 class Forth(NamedTuple):
-    """What a forward pass leaves: [trials, batch, classes], and the shape of what each step read and what it
-    kept.
-    """
+    """What a pass leaves: logits [trials, batch, classes], the shapes that steps read, what they kept."""
 
     returned: Tensor
     reads: list[torch.Size]
@@ -151,7 +149,7 @@ class Forth(NamedTuple):
 def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
     """Take images through the steps, the first of the four passes."""
     trials = images.shape[0]
-    values: list[Tensor | None] = [as_channels(images)]
+    values: Values = {0: as_channels(images)}
     reads, kepts = [], []
     for place, step in enumerate(steps):
         x = summed(values, step.reads)
@@ -161,7 +159,7 @@ def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None 
             y = step.link.rate(step.layer, kept, x.shape, x, {}, trials)
         else:
             y, kept = step.link.forward(step.layer, x, trials)
-        values.append(y)
+        values[place + 1] = y
         reads.append(x.shape)
         kepts.append(kept)
     return Forth(y, reads, kepts)
@@ -199,13 +197,11 @@ def entropy(logits: Tensor, labels: Tensor) -> Entropy:
 
 def back(
     steps: Sequence[Step], passed: Forth, slope: Tensor, told: list[Tensor] | None, whole: bool
-) -> list[Tensor | None]:
+) -> Values:
     """Take the slope of the loss back through the steps, the second of the four passes."""
-    slopes: list[Tensor | None] = [None] * (len(steps) + 1)
-    slopes[-1], found, trials = slope, [], slope.shape[0]
+    slopes, found, trials = {len(steps): slope}, [], slope.shape[0]
     for place in reversed(range(len(steps))):
         step, kept, at = steps[place], passed.kept[place], slopes[place + 1]
-        assert at is not None
         if told is not None:
             found.append(step.link.gradients(step.layer, kept, at, trials).values())
         if whole or any(step.reads):
@@ -228,7 +224,8 @@ class _Gradients(torch.autograd.Function):
         ctx.steps, ctx.shape, ctx.reads = steps, images.shape, passed.reads
         ctx.counts = [len(kept) for kept in passed.kept]
         kept = (each for kept in passed.kept for each in kept)
-        ctx.save_for_backward(loss.chances, loss.total, *slopes[1:], *kept)
+        each = (slopes[place + 1] for place in range(len(steps)))
+        ctx.save_for_backward(loss.chances, loss.total, *each, *kept)
         ctx.mark_non_differentiable(loss.losses)
         return loss.losses, *found
 
@@ -236,38 +233,34 @@ class _Gradients(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         p, total, *saved = ctx.saved_tensors
-        slopes, rest = [None, *saved[: len(ctx.steps)]], iter(saved[len(ctx.steps) :])
+        slopes, rest = saved[: len(ctx.steps)], iter(saved[len(ctx.steps) :])
         given = iter(cotangents[1:])
         kepts = [[next(rest) for _ in range(count)] for count in ctx.counts]
         owns = [{name: next(given) for name in step.told} for step in ctx.steps]
         # The third pass: the rates of what each step reads and returns. The images do not move, and a step
         # moves only if it reads something that moves or has parameters.
-        moved: list[Tensor | None] = [None]
+        moved: Values = {}
         reads: list[Tensor | None] = []
-        for step, kept, own, size in zip(ctx.steps, kepts, owns, ctx.reads, strict=True):
+        for place, (step, kept, own) in enumerate(zip(ctx.steps, kepts, owns, strict=True)):
             rate = summed(moved, step.reads)
             reads.append(rate)
-            still = rate is None and not own
-            moved.append(None if still else step.link.rate(step.layer, kept, size, rate, own, ctx.shape[0]))
-        last = moved.pop()
-        assert last is not None
+            if rate is not None or own:
+                size = ctx.reads[place]
+                moved[place + 1] = step.link.rate(step.layer, kept, size, rate, own, ctx.shape[0])
+        last = moved.pop(len(ctx.steps))
         # The rate of the probabilities p is p · bent. The slope at the logits is p · total minus the labels
         # over the batch size, so its rate is p · bent · total.
         bent = last.to(p) - (p * last).sum(2, keepdim=True)
         to_labels = -bent / ctx.shape[1] if ctx.needs_input_grad[1] else None
-        rates: list[Tensor | None] = [None] * len(slopes)
-        rates[-1] = (p * bent * total).to(last)
+        rates: Values = {len(ctx.steps): (p * bent * total).to(last)}
         # The fourth pass: the rates of the slopes, from the logits back to the images.
         to_hidden: list[Tensor] = []
         for place in reversed(range(len(ctx.steps))):
-            step, kept, slope, rate = ctx.steps[place], kepts[place], slopes[place + 1], rates[place + 1]
-            assert slope is not None
-            assert rate is not None
+            step, kept, slope, rate = ctx.steps[place], kepts[place], slopes[place], rates[place + 1]
             if isinstance(step.layer, HiddenNorm):
                 to_hidden[:0] = own_rates(step.layer, kept, slope, reads[place], rate, ctx.shape[0])
             moves = step.link.back(step.layer, kept, ctx.reads[place], slope, reads[place], rate, owns[place])
             spread(moves, step.reads, rates)
-        assert rates[0] is not None
         return apart(rates[0], ctx.shape), to_labels, None, *to_hidden
 
 

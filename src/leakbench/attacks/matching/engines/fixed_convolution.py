@@ -13,17 +13,22 @@ from torch.nn.functional import fold
 NARROW = 8
 
 
+def padding(conv: nn.Conv2d) -> tuple[int, int]:
+    """Return the padding of rows and of columns, where it is a number."""
+    assert not isinstance(conv.padding, str)
+    down, across = conv.padding
+    return down, across
+
+
 def transposed(y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
     """Return the transpose of a convolution: from the slope at its output to the slope at its input."""
     if read[1] < NARROW:
-        assert not isinstance(conv.padding, str)
         windows = weight.flatten(1).T @ y.flatten(2)
-        return fold(windows, read[2:], conv.kernel_size, conv.dilation, conv.padding, conv.stride)
-    found: Tensor = torch.ops.aten.convolution_backward(
+        return fold(windows, read[2:], conv.kernel_size, conv.dilation, padding(conv), conv.stride)
+    return torch.ops.aten.convolution_backward(
         y, y.new_empty(1).expand(read), weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0],
         1, [True, False, False],
     )[0]  # fmt: skip
-    return found
 
 
 class FixedConv2d(nn.Conv2d):
@@ -37,8 +42,7 @@ class FixedConv2d(nn.Conv2d):
             or isinstance(self.padding, str)
         ):
             return super()._conv_forward(input, weight, bias)
-        found: Tensor = _Map.apply(input, weight, bias, self)
-        return found
+        return _Map.apply(input, weight, bias, self)
 
 
 def fix_convolutions(model: nn.Module) -> nn.Module:

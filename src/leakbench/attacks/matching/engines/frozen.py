@@ -13,16 +13,15 @@ convolutions instead of seven, and no graph of derivatives is built.
 import math
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.distances import Distance, derivative, inner, laid_out
-from leakbench.attacks.matching.engines.chain import Step, apart, back, chain, entropy, forth
+from leakbench.attacks.matching.distances import derivative, inner, laid_out
+from leakbench.attacks.matching.engines.agreement import Engine
+from leakbench.attacks.matching.engines.chain import apart, back, chain, entropy, forth
 from leakbench.attacks.matching.engines.gradients import engines_fit
-from leakbench.attacks.matching.trials import Group
 from leakbench.base.progress import log
 from leakbench.base.tensors import Tensors
 
@@ -38,11 +37,7 @@ DEEP = 10
 
 
 def pays(model: nn.Module, shape: torch.Size) -> bool:
-    """Return whether differences are faster than exact derivatives for a model, and safe.
-
-    They are faster if it is deep enough, and safe if it is known layer by layer, so that no kink is
-    overlooked.
-    """
+    """Return whether differences are faster (in a deep model) and safe (no layer hides a kink)."""
     deep = sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
     if not deep or not engines_fit(model, shape):
         return False
@@ -66,32 +61,14 @@ def difference(
     return {name: change / size for name, change in found.items()}
 
 
-@dataclass(frozen=True)
-class FrozenDifference:
-    """The losses of a group's trials and their derivatives, one trial after another.
-
-    group: the trials.
-    distance: the distance of dummy and observed gradients.
-    observed: parameter → [trials, *shape].
-    labels: [trials, batch] classes; None if the labels are unknowns too.
-    weights: [trials, parameters], the weight of each parameter in the distance.
-    scale: the length of the steps, as a share of what float32 needs.
-    """
-
-    group: Group
-    distance: Distance
-    observed: Tensors
-    labels: Tensor | None
-    weights: Tensor
-    scale: float = 1.0
+class FrozenDifference(Engine):
+    """The losses of a group's trials and their derivatives, one trial after another."""
 
     @staticmethod
     def together(device: str) -> int:
-        """Return how many trials of a chunk are of use: they run one after another."""
         return 1
 
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
-        """Return the losses [trials] and the derivative in each unknown."""
         found = [
             self.one({name: value[row : row + 1] for name, value in unknowns.items()}, row)
             for row in range(len(self.weights))
@@ -113,12 +90,6 @@ class FrozenDifference:
         return torch.stack([p.square().sum() for p in self.group.model.parameters()]).sum().sqrt()
 
     @cached_property
-    def steps(self) -> list[Step]:
-        found = chain(self.group.model)
-        assert found is not None
-        return found
-
-    @cached_property
     def moved(self) -> nn.Module:
         """A copy of the group's model, whose weights are moved along v."""
         return deepcopy(self.group.model)
@@ -126,13 +97,11 @@ class FrozenDifference:
     @torch.no_grad()
     def one(self, unknowns: Tensors, row: int) -> tuple[Tensor, Tensors]:
         """Return the loss [1] of one trial and the derivatives in its unknowns [1, …]."""
-        steps, moving = self.steps, chain(self.moved)
-        assert moving is not None
+        steps, moving = self.steps, chain(self.moved) or []
         images = self.group.to_pixels(unknowns["images"])
         classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels[row : row + 1]
 
-        def slopes(at: Tensor | None, shares: Tensor) -> Tensors:
-            assert at is not None
+        def slopes(at: Tensor, shares: Tensor) -> Tensors:
             found = {"images": apart(at, images.shape) * self.group.deviation}
             if self.labels is None:
                 bent = shares - (classes * shares).sum(2, keepdim=True)
@@ -164,16 +133,8 @@ class FrozenDifference:
     def own(self) -> Tensors:
         return dict(self.group.model.named_parameters())
 
-    @cached_property
-    def theirs(self) -> Tensor:
-        """The squared norm of each parameter's observed gradient: [trials, parameters]."""
-        return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
-
     def cotangent(self, dummy: Tensors, row: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the loss at a dummy gradient g, and its derivative there by two factors and a norm.
-
-        The derivative is weights · (along · o + across · g), where o is the observed gradient.
-        """
+        """Return the loss at a gradient, and two factors and the norm of its derivative (`derivative`)."""
         observed, theirs, weights = self.rows[row], self.theirs[row], self.weights[row]
         known = {"dot": torch.cat([inner(dummy[name], value) for name, value in observed.items()])}
         known["mine"] = torch.cat([inner(dummy[name], dummy[name]) for name in observed])

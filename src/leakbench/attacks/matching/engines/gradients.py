@@ -198,5 +198,4 @@ def _slope(steps: list[Step], images: Tensor, labels: Tensor) -> Tensor:
     """Return the losses' derivative in the images, by a pass that keeps the pattern of an earlier one."""
     passed = forth(steps, images, forth(steps, images).kept)
     found = back(steps, passed, entropy(passed.returned, labels).slope, None, whole=True)[0]
-    assert found is not None
     return apart(found, images.shape)

@@ -14,7 +14,7 @@ from torch.nn.functional import fold, pad
 
 from leakbench.attacks.matching.distances import factors, inner
 from leakbench.attacks.matching.engines.chain import Step
-from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d
+from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d, padding
 from leakbench.attacks.matching.engines.layers.rule import Kept
 from leakbench.base.tensors import Tensors, over
 
@@ -24,8 +24,7 @@ PRODUCTS = (nn.Conv2d, FixedConv2d, nn.Linear, nn.BatchNorm2d)
 
 def windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """Return the windows of images that a convolution reads, [n, in·taps, places]."""
-    assert not isinstance(conv.padding, str)
-    (down, across), (height, width), (s, t) = conv.padding, conv.kernel_size, conv.stride
+    (down, across), (height, width), (s, t) = padding(conv), conv.kernel_size, conv.stride
     padded = pad(x, (across, across, down, down)) if down or across else x
     seen = padded.unfold(2, height, s).unfold(3, width, t)
     return seen.permute(0, 1, 4, 5, 2, 3).reshape(len(x), -1, math.prod(seen.shape[2:4]))
@@ -104,8 +103,7 @@ class OwnProducts:
         found = self._v().mT @ self.slopes
         if isinstance(self.layer, nn.Conv2d):
             conv, pixels = self.layer, self.read[2:]
-            assert not isinstance(conv.padding, str)
-            return fold(found.flatten(0, 1), pixels, conv.kernel_size, 1, conv.padding, conv.stride)
+            return fold(found.flatten(0, 1), pixels, conv.kernel_size, 1, padding(conv), conv.stride)
         return self._returned(found, self.read)
 
     def _returned(self, found: Tensor, shape: torch.Size) -> Tensor:

@@ -34,5 +34,4 @@ def _by_onednn(value: Tensor) -> bool:
 
 
 def _linear(a: Tensor, b: Tensor) -> Tensor:
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.T, None, "none", [], "")
-    return found
+    return torch.ops.mkldnn._linear_pointwise(a, b.T, None, "none", [], "")

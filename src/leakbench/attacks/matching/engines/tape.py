@@ -7,7 +7,7 @@ along.
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,8 @@ from leakbench.networks.layers import hooked
 from leakbench.networks.per_trial import hidden, own_names
 
 
-@dataclass
-class Pass:
-    """What one layer with parameters read and returned in a forward pass, [trials·batch, …] each.
-
-    normed: a norm's input, normalised, if the norm kept it.
-    """
+class Pass(NamedTuple):
+    """What a layer read and returned, [trials·batch, …]; `normed` is what a norm kept, normalised."""
 
     name: str
     layer: nn.Module

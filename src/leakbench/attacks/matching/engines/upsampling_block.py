@@ -70,14 +70,11 @@ class _UpsampledConvolution(torch.autograd.Function):
 
 def upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """Return nearest ×2, then a 3×3 convolution with padding 1, where each trial has its own weight."""
-    found: Tensor = _UpsampledConvolution.apply(x, weight)
-    return found
+    return _UpsampledConvolution.apply(x, weight)
 
 
 class _NormalisedGate(torch.autograd.Function):
-    """Batch norm over the axis `places` of x [trials, a, b], where scale and shift have size 1, and GLU over
-    the other.
-    """
+    """Batch norm over the axis `places` of x [trials, a, b], where scale and shift have size 1, then GLU."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, places: int) -> Tensor:
@@ -106,7 +103,6 @@ class _NormalisedGate(torch.autograd.Function):
 def normalised_gate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """Return batch norm in training mode, over each trial's own images, then GLU over the channels."""
     flat, size = x.flatten(1, 3), (*x.shape[:-1], x.shape[-1] // 2)
-    found: Tensor
     if x.shape[-1] < NARROW:
         found = _NormalisedGate.apply(flat.mT.contiguous(), scale[:, :, None], shift[:, :, None], 2)
         return found.mT.unflatten(1, size[1:-1])

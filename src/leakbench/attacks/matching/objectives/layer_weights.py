@@ -60,9 +60,7 @@ def layer_weights(
 
 
 def curve(shape: Shape, count: int, beta: float) -> Tensor:
-    """Return the weights of `count` convolutions: a curve through (1, 1) and (count, beta) (AGIC, Table I,
-    Eqn 7).
-    """
+    """Return the weights of `count` convolutions: through (1, 1) and (count, beta) (AGIC, Table I)."""
     place = torch.arange(1, count + 1, dtype=torch.float64)
     if shape == "one" or count == 1:
         return torch.ones(count, dtype=torch.float64)
@@ -82,10 +80,7 @@ def zero_share(observed: Tensor) -> Tensor:
 
 @torch.no_grad()
 def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
-    """Return the share of each convolution's output that the ReLU behind it shuts; 0 where no ReLU follows.
-
-    Where the ReLU shuts, the gradient of that output is zero.
-    """
+    """Return the share of each convolution's output that the ReLU behind it shuts; 0 where none follows."""
     waiting: list[str] = []
     shares: dict[str, float] = {}
 

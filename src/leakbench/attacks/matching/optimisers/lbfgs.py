@@ -81,8 +81,7 @@ class LBFGS:
     def _direct(self, gradient: Tensor) -> Tensor:
         """Return the direction [trials, unknowns] of the two-loop recursion; an unfilled place adds nothing.
 
-        The first loop solves U α = S q, where U is the upper triangle of the products S Yᵀ by age. The second
-        loop solves with the transpose of U.
+        The first loop solves U α = S q, with U the upper triangle of S Yᵀ by age; the second solves with Uᵀ.
         """
         s = self.state
         depth, remembered = self._depth(), s["remembered"][:, None]

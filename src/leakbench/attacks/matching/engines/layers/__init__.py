@@ -1,7 +1,4 @@
-"""The registry of the layers that the engines know: type of layer → `Rule`.
-
-To add a type of layer, write its `Rule` (`matching.layers.rule`) and register it in `RULES`.
-"""
+"""What the engines know of layers: type → `Rule` (`layers.rule`). A new type is registered in `RULES`."""
 
 from torch import nn
 

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from leakbench.attacks.matching.engines.fixed_convolution import padding
+
 # How many float32 numbers fit in a register of 512 bits, and in half of one.
 NARROW, NARROWEST = 16, 8
 _MADE: WeakKeyDictionary[nn.Conv2d, dict[str, tuple[Tensor, Any, Tensor]]] = WeakKeyDictionary()
@@ -60,8 +62,7 @@ def making_both(a: Tensor, b: Tensor, trials: int) -> Tensor:
 
 def _axes(conv: nn.Conv2d) -> list[tuple[int, int, int]]:
     """Return kernel size, stride and padding, of the rows and of the columns."""
-    assert not isinstance(conv.padding, str)
-    return list(zip(conv.kernel_size, conv.stride, conv.padding, strict=True))
+    return list(zip(conv.kernel_size, conv.stride, padding(conv), strict=True))
 
 
 def _margins(conv: nn.Conv2d) -> list[int]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from leakbench.attacks.matching.engines.fixed_convolution import padding
 from leakbench.attacks.matching.engines.products import WORTH, product
 
 # torch's own limits for this case: the most numbers in an image, and the largest window without dilation.
@@ -29,15 +30,9 @@ def pays(conv: nn.Conv2d, x: Tensor) -> bool:
     return math.prod(_returned(conv, x.shape)) * conv.weight.numel() >= WORTH
 
 
-def _padding(conv: nn.Conv2d) -> tuple[int, int]:
-    assert not isinstance(conv.padding, str)
-    down, across = conv.padding
-    return down, across
-
-
 def _returned(conv: nn.Conv2d, read: Sequence[int]) -> list[int]:
     """Return the rows and columns of the convolution's output."""
-    axes = zip(read[2:], conv.kernel_size, conv.stride, _padding(conv), strict=True)
+    axes = zip(read[2:], conv.kernel_size, conv.stride, padding(conv), strict=True)
     return [(size + 2 * p - k) // s + 1 for size, k, s, p in axes]
 
 
@@ -52,7 +47,7 @@ def _places(conv: nn.Conv2d, read: Sequence[int]) -> list[tuple[slice, slice]]:
 
 def _windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """Return the windows of an image, [places, taps·in]."""
-    down, across = _padding(conv)
+    down, across = padding(conv)
     padded = nn.functional.pad(x.permute(0, 2, 3, 1), (0, 0, across, across, down, down))
     return torch.cat([padded[:, i, j] for i, j in _places(conv, x.shape)], 3).flatten(0, 2)
 
@@ -76,7 +71,7 @@ def convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -
 
 def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[int]) -> Tensor:
     """Return the transpose of a convolution: from the slope at its output to the slope at its input."""
-    (down, across), (height, width) = _padding(conv), read[2:]
+    (down, across), (height, width) = padding(conv), read[2:]
     taps = product(_pixels(slope), _matrix(weight)).view(1, *slope.shape[2:], -1, read[1])
     exact = torch.promote_types(slope.dtype, torch.float32)
     padded = slope.new_zeros(1, height + 2 * down, width + 2 * across, read[1], dtype=exact)

@@ -27,10 +27,7 @@ def _activation(
     times_slope: Callable[[Tensor, Tensor], Tensor],
     curvature: Callable[[Tensor, Tensor], Tensor] | None,
 ) -> Link:
-    """Return the link of an activation y = function(x), applied to each number.
-
-    The slope at x is slope · y', and its rate is y' times the sum of `rate` and slope · moved · y''/y'.
-    """
+    """Return the link of y = function(x); its slope moves by y' times `rate` plus slope · moved · y''/y'."""
 
     def back(
         layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
