@@ -58,7 +58,7 @@ def seen(observation: Observation, entry: Mapping[str, Any]) -> Observation:
 
 def composed(entry: Mapping[str, Any]) -> Attack:
     """Return an attack with the parts and parameters that its entry of the catalogue names."""
-    sections: dict[str, Any] = {}
+    sections: dict[str, object] = {}
     for section, room in SECTIONS.items():
         made = [part(room, name)(**values) for name, values in (entry.get(section) or {}).items()]
         if made:

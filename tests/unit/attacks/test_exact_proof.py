@@ -53,7 +53,7 @@ def test_a_near_miss_is_not_proven(doubled: Doubled) -> None:
 
 
 def hidden_by_dropout(layer: FirstLayer, samples: Tensor, caused: Tensor) -> tuple[FirstLayer, Span, Tensor]:
-    """Return a layer behind which nothing is known, its span, and what samples add, [n, rank], at length one."""
+    """Return a layer with nothing known behind it, its span, and what samples add, [n, rank], as units."""
     hidden = replace(layer, logits=None, slope=caused.T @ samples, offset=caused.sum(0))
     seen = span(hidden.slope, hidden.batch)
     return hidden, seen, torch.nn.functional.normalize(caused @ seen.left, dim=1)

@@ -87,7 +87,7 @@ BATCH, KERNEL = torch.arange(EACH) // 2, "convolution.weight"
 def served(
     seed: int, together: bool, settings: dict[str, Any], **more: Any
 ) -> tuple[Observation, Tensor, list[Tensor]]:
-    """Return a server's view of clients with models of their own, their samples, and their layers' outputs."""
+    """Return a server's view of clients with models of their own, their samples and layers' outputs."""
     torch.manual_seed(seed)
     parameters = {"bins": 30, "clients": CLIENTS} | more
     model = victims.build("imprinted", COLOURED, 5, parameters).eval()

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 
@@ -33,13 +32,12 @@ def adapted(observation: Observation, adaptive: bool = True) -> Observation:
     Rounds are pooled into one, the best estimate from all of them, if all start from one model and the server
     knows that clients hold the same samples in every round.
     """
-    known = adaptation(observation, adaptive)
-    observation = replace(observation, adaptation=known)
-    again = observation.knows.local_set_repeats
-    if known.pooled is None or not again or len(set(observation.origin.tolist())) != 1:
+    observation = replace(observation, adaptation=adaptation(observation, adaptive))
+    pooled, again = observation.adaptation.pooled, observation.knows.local_set_repeats
+    if pooled is None or not again or len(set(observation.origin.tolist())) != 1:
         return observation
-    updates: dict[str, Any] = {}
-    for name in observation.updates:
-        seen = observation.update(name)
-        updates[name] = torch.stack([known.pooled(each) for each in seen.unbind(1)])[None].numpy()
+    updates = {
+        name: torch.stack([pooled(each) for each in observation.update(name).unbind(1)])[None].numpy()
+        for name in observation.updates
+    }
     return replace(observation.part(slice(1)), updates=updates)

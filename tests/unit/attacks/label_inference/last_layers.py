@@ -49,7 +49,7 @@ def seen(
 
 
 def by_hand(bias: Tensor, batch: int, biased: bool = True) -> LastLayer:
-    """Return a layer that reads 0.5, 2 and 0.25, with this gradient of its bias, and predicts noise evenly."""
+    """Return a layer that reads 0.5, 2, 0.25, with this gradient of its bias, and predicts noise evenly."""
     inputs = torch.tensor([0.5, 2.0, 0.25])
     noise = Probe(lambda: Answers(inputs.expand(4, 3), torch.zeros(4, len(bias))), never)
     layer = nn.Linear(3, len(bias))

@@ -27,7 +27,7 @@ HIDDEN = (f"{LAYER}.weight", f"{LAYER}.bias")
 
 
 def networks(activation: str, statistics: str, count: int = TRIALS) -> tuple[nn.Module, list[nn.Module]]:
-    """Return the server's network, unlocked, and clients' locked ones, each with a key and layers of its own."""
+    """Return the server's network, unlocked, and clients' locked ones, each with secrets of its own."""
     torch.manual_seed(0)
     plain = victims.build("lenet-dlg", SHAPE, CLASSES, {"norm": "batch", "statistics": statistics})
     norm = plain.get_submodule(LAYER)

@@ -1,4 +1,4 @@
-"""The loop, killed and shared out: resumed runs and those of many workers have the bits of one undisturbed."""
+"""The loop, killed and shared out: resumed runs and those of many workers have the bits of a single one."""
 
 import os
 import signal

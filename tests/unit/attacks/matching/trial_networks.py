@@ -174,7 +174,7 @@ def terms(names: str, weigh: Weigh | None = None, tv: float = 0.0) -> list[Term]
 
 
 def trials_of_two(batch: int = 2, known: bool = True, lr: float = 0.0) -> Group:
-    """Return two trials of small images on a network of sigmoids, without kinks that no difference follows."""
+    """Return two trials of small images on sigmoids; no difference follows a slope at a kink."""
     torch.manual_seed(3)
     model = network("lenet_dlg", {}, (8, 8, 2))
     images = torch.rand(2, batch, 2, 8, 8, dtype=torch.float64)
