@@ -10,9 +10,7 @@ class Killed(BaseException):
 
 
 class Death:
-    """When a run dies: before iteration `at` of loop number `of`, from 1; `begun` are the labels of begun
-    loops.
-    """
+    """When a run dies: before iteration `at` of loop number `of`, from 1; `begun`: labels of loops."""
 
     def __init__(self) -> None:
         self.of, self.at = 0, 0

@@ -22,9 +22,7 @@ def observe(
     levels: int | None = None,
     **parameters: Any,
 ) -> tuple[Observation, Tensor]:
-    """Return what the server saw of one client, and its k random samples a round, of `levels` from black to
-    white.
-    """
+    """Return what was seen of one client, and its k random samples a round (of `levels`)."""
     torch.manual_seed(seed)
     model = victims.build(module, shape, 10, parameters)
     images = torch.rand(rounds, k, shape[2], shape[0], shape[1])

@@ -24,9 +24,7 @@ def test_a_gradient_of_nothing_and_a_layer_that_is_too_narrow_have_none() -> Non
 
 
 def searched(columns: Tensor, share: float, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Return how many columns [n, rank] the search finds by their span alone, of how many sharpened
-    directions.
-    """
+    """Return how many columns [n, rank] the search finds, and how many directions it sharpens."""
     sharpened = sparse._sharpened
     calls: list[int] = []
 

@@ -26,9 +26,7 @@ def seen(
     classes: int = 10,
     only: int | None = None,
 ) -> LastLayer:
-    """Return what is known of the last layer for noise images with labels `truth` [trials, batch], or `only`
-    one.
-    """
+    """Return what is known of the last layer for noise images with labels `truth` [trials, batch]."""
     torch.manual_seed(0)
     model = victims.build(module, (32, 32, 3), classes, parameters).eval()
     layer = model.get_submodule(last_dense(model))

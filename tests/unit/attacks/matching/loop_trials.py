@@ -22,9 +22,7 @@ def nothing(unknowns: dict[str, Tensor]) -> None:
 
 
 def bowls(lost: dict[int, int] | None = None, value: float = torch.nan) -> Callable[[Tensor], Evaluate]:
-    """Return bowls, trial t's around t; `lost` maps a trial to the steps from its start after which it is
-    lost.
-    """
+    """Return bowls, trial t's around t; `lost` maps a trial to the steps after which it is lost."""
     targets = torch.arange(TRIALS, dtype=torch.float64)
 
     def evaluate(rows: Tensor) -> Evaluate:

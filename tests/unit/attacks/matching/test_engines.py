@@ -138,9 +138,7 @@ def engines_hold(
     slopes: Tensors,
     tolerance: float,
 ) -> None:
-    """Compare the engines of whole derivatives with `slopes` of what was `seen`: distance, gradient and
-    weights.
-    """
+    """Compare the engines of whole derivatives with `slopes` of `seen`: distance, gradient, weights."""
     trials = len(labels)
     if not engines_fit(model, images.shape[1:]) or chain(model) is None:
         return

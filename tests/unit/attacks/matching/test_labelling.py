@@ -23,9 +23,7 @@ Seen = tuple[Observation, Tensor, LastLayer]
 
 @pytest.fixture(scope="module")
 def seen() -> Seen:
-    """A client took three steps on eight images, twice: what was seen, labels, what is known of the last
-    layer.
-    """
+    """A client took three steps on eight images, twice: what was seen, labels, the last layer."""
     torch.manual_seed(0)
     model = victims.build("lenet5", SHAPE, 10, {})
     truth, local = torch.randint(0, 10, (2, 8)), {"lr": LR, "batch_size": None, "epochs": STEPS}
