@@ -115,7 +115,8 @@ def _certified(
     neurons = (offset.abs() > READABLE * error).nonzero().squeeze(1)
     # All samples lie in the span, so the projection onto it only removes noise from a ratio.
     ratios = (slope[neurons] @ seen.right.T) / offset[neurons, None]
-    within = _in_range(ratios @ seen.right, layer)
+    pixels, slack = ratios @ seen.right, SLACK * (layer.high - layer.low)
+    within = ((pixels > layer.low - slack) & (pixels < layer.high + slack)).all(1)
     neurons, ratios = neurons[within], ratios[within]
     relative = error[neurons] / offset[neurons].abs()
     apart = torch.cdist(ratios, ratios) / ratios.norm(dim=1, keepdim=True).clamp_min(1e-30)
@@ -170,11 +171,6 @@ def _carried(layer: FirstLayer, seen: Span, samples: Tensor, caused: Tensor, sha
         steep = layer.steepness(samples, seen.right)
     off = torch.hypot(share, torch.full_like(share, seen.noise))[:, None]
     return (off * torch.hypot(caused, length * steep)).norm(dim=0)
-
-
-def _in_range(samples: Tensor, layer: FirstLayer) -> Tensor:
-    slack = SLACK * (layer.high - layer.low)
-    return ((samples > layer.low - slack) & (samples < layer.high + slack)).all(1)
 
 
 def _rounded(samples: Tensor, layer: FirstLayer, levels: int | None) -> Tensor:

@@ -21,11 +21,6 @@ def squared_errors(earlier: Tensor, later: Tensor, pooling: bool) -> Tensor:
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square() / a.shape[1]
 
 
-def share_a_label(earlier: Tensor, later: Tensor) -> Tensor:
-    """Return whether the label lists of two updates have a label in common, bool [m, k]."""
-    return torch.stack([(earlier[:, :, None] == row).flatten(1).any(1) for row in later], 1)
-
-
 def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
     """Pair images one to one, always the nearest two that are both free."""
     width = errors.shape[1]
@@ -48,7 +43,8 @@ def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list
         errors = squared_errors(before.flatten(0, 1), images.flatten(0, 1), pooling)
         allowed = torch.ones(errors.shape, dtype=torch.bool)
         if label_filter:
-            shared = share_a_label(earlier, later)
+            # Whether the lists of two updates have a label in common.
+            shared = torch.stack([(earlier[:, :, None] == row).flatten(1).any(1) for row in later], 1)
             allowed = shared.repeat_interleave(earlier.shape[1], 0).repeat_interleave(later.shape[1], 1)
         found.append(greedy(errors, allowed).view(later.shape))
     return found

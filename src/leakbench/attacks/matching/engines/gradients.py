@@ -112,15 +112,11 @@ def misfit_of(model: nn.Module, compare: Callable[[], tuple[str, Tensors]]) -> s
     zero has a part in it.
     """
     misfit, expected = compare()
-    if misfit or not _silent(expected):
+    norms = [float(value.norm()) for value in expected.values()]
+    if misfit or min(norms) > ROUNDING * max(norms):
         return misfit
     _stir(model)
     return compare()[0]
-
-
-def _silent(derivatives: Tensors) -> bool:
-    norms = [float(value.norm()) for value in derivatives.values()]
-    return min(norms) <= ROUNDING * max(norms)
 
 
 @torch.no_grad()

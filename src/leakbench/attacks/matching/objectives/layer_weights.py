@@ -73,11 +73,6 @@ def curve(shape: Shape, count: int, beta: float) -> Tensor:
     return 1 + (beta - 1) * rising
 
 
-def zero_share(observed: Tensor) -> Tensor:
-    """Return the share of exact zeros in each trial's gradient of one layer: [trials, *shape] → [trials]."""
-    return (observed == 0).flatten(1).double().mean(1)
-
-
 @torch.no_grad()
 def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
     """Return the share of each convolution's output that the ReLU behind it shuts; 0 where none follows."""
@@ -137,7 +132,10 @@ def parameter_weights(
         if isinstance(layer, nn.Conv2d):
             last = place[name].expand(trials)
             if relu:
-                share = zero_share(observed[own[0]]).cpu() if zeros is None else torch.tensor(zeros[name])
+                if zeros is None:
+                    share = (observed[own[0]] == 0).flatten(1).double().mean(1).cpu()
+                else:
+                    share = torch.tensor(zeros[name])
                 last = last / (1 - share).clamp_min(1e-12)
             weight = last
         elif isinstance(layer, nn.Linear):

@@ -96,10 +96,6 @@ def _beside(layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor) -> Te
     return each.contiguous(memory_format=torch.channels_last)
 
 
-def _pooled(pool: nn.AdaptiveAvgPool2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    return x.mean((2, 3), keepdim=True), ()
-
-
 def _spread(pool: nn.AdaptiveAvgPool2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     size = read[2] * read[3]
     return (slope / size).expand(read).contiguous(memory_format=torch.channels_last)
@@ -113,18 +109,14 @@ def _scaled(layer: Normalise, value: Tensor) -> Tensor:
     return value / layer.deviation.repeat(value.shape[1] // len(layer.deviation), 1, 1)
 
 
-def _normalised(layer: Normalise, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    return _scaled(layer, x - layer.mean.repeat(trials, 1, 1)), ()
-
-
 FLATTEN = _linear_map(_flattened, _beside)
-MEAN_POOL = _linear_map(_pooled, _spread)
+MEAN_POOL = _linear_map(lambda pool, x, trials: (x.mean((2, 3), keepdim=True), ()), _spread)
 DROPOUT = _linear_map(
     lambda layer, x, trials: (_kept(layer, x), ()), lambda layer, kept, read, slope: _kept(layer, slope)
 )
 IDENTITY = _linear_map(lambda layer, x, trials: (x, ()), lambda layer, kept, read, slope: slope)
 NORMALISE = Link(
-    _normalised,
+    lambda layer, x, trials: (_scaled(layer, x - layer.mean.repeat(trials, 1, 1)), ()),
     lambda layer, kept, read, slope: _scaled(layer, slope),
     lambda layer, kept, read, rate, own, trials: _scaled(layer, rate),
     lambda layer, kept, read, slope, moved, rate, own: _scaled(layer, rate),
