@@ -184,9 +184,7 @@ def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
 
 def _rows(table: Path) -> list[dict[str, Any]]:
     """Return the rows of a table of the agreed cells. Raises UserError where a column is missing."""
-    frame = read_csv(table)
-    if missing := [name for name in (*Line.model_fields, "baseline") if name not in frame]:
-        raise UserError(f"{table}: column '{missing[0]}' is missing (run {EXPERIMENT} again)")
+    frame = read_csv(table, (*Line.model_fields, "baseline"), f"run {EXPERIMENT} again")
     rows: list[dict[str, Any]] = frame.fillna({"baseline": ""}).to_dict("records")
     return rows
 

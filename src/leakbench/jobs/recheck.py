@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from leakbench.base.artefacts import read_csv, read_table, write_json, write_text
+from leakbench.base.artefacts import AS_TEXT, as_text, read_csv, read_table, write_json, write_text
 from leakbench.base.cellname import CELL, of_lines
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
@@ -177,16 +177,11 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
     """Return word → count of the sample's numbers beside recorded ones, and a line for each other one."""
     # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
-    recorded = read_csv(table, dtype=str, keep_default_na=False)
+    recorded = read_csv(table, **AS_TEXT)
     filled = set(found.table.columns[found.table.notna().any()]) | {"baseline"}
     needless = [name for name in recorded if name not in filled | {*KEYS, *STATISTICS}]
-    with tempfile.TemporaryDirectory() as folder:
-        part, whole = (Path(folder) / name / table.name for name in ("part", "whole"))
-        for path, frame in ((part, found.table), (whole, recorded)):
-            path.parent.mkdir()
-            kept = frame.drop(columns=needless, errors="ignore")
-            write_text(path, kept.to_csv(index=False, float_format="%.6g"))
-        rows = compared(numbers([part]), numbers([whole]))
+    both = (frame.drop(columns=needless, errors="ignore") for frame in (as_text(found.table), recorded))
+    rows = compared(*(numbers({table.stem: frame}) for frame in both))
     counts = {word: int((rows["status"] == word).sum()) for word in (IDENTICAL, WITHIN, DIFFERENT, NEW)}
     apart = rows[rows["status"] == DIFFERENT]
     return counts, [
@@ -249,11 +244,9 @@ def _keep(
 def _note(root: Path, line: Mapping[str, Any]) -> None:
     """Write the outcome of one record into the file of all outcomes, in place of an earlier one."""
     path = root / "reference" / RESULT
-    rows = (
-        read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=COLUMNS)
-    )
-    if missing := [name for name in COLUMNS if name not in rows]:
-        raise UserError(f"{path}: column '{missing[0]}' is missing (restore it with `git checkout`)")
+    rows = pd.DataFrame(columns=COLUMNS)
+    if path.is_file():
+        rows = read_csv(path, COLUMNS, "restore it with `git checkout`", **AS_TEXT)
     rows = rows[(rows["scale"] != line["scale"]) | (rows["experiment"] != line["experiment"])]
     rows = pd.concat([rows, pd.DataFrame([line])]).sort_values(["scale", "experiment"])
     write_text(path, rows[COLUMNS].to_csv(index=False))

@@ -5,13 +5,14 @@ import tempfile
 from collections.abc import Collection
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import (
+    AS_TEXT,
     Facts,
+    as_text,
     open_tensors,
     read_csv,
     read_table,
@@ -43,7 +44,6 @@ from leakbench.results.tables.trained import STUDY
 # The columns by which the lines of a table are sorted, and those of them that are numbers.
 _NUMBERS = ["checkpoint", "client", "local_samples", "pass", "iterations"]
 _SORTED = [*CONDITION, "pass", "iterations"]
-_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False}
 
 
 def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targets: bool = False) -> None:
@@ -129,8 +129,7 @@ def _spliced(
     Cells are named without their seeds. Times stay as recorded, for they follow from no numerics, and a
     renewal may run beside other work.
     """
-    text = lines.to_csv(index=False, float_format="%.6g")
-    kept, new = (read_csv(table, **_TEXT), pd.read_csv(io.StringIO(text), **_TEXT))
+    kept, new = read_csv(table, **AS_TEXT), as_text(lines)
     before = read_table(table.with_suffix(".parquet"))[0]
     if "iterations" in kept and "iterations" not in new:
         new["iterations"] = "0"

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from leakbench.base.processes.workers import one_thread
@@ -25,6 +25,16 @@ def _seconds(once: Callable[[], object], times: int) -> float:
     return statistics.median(took)
 
 
+def _convolved(images: Tensor, filters: Tensor) -> float:
+    """Return the millions of operations in a second of a pass forth and back through a convolution."""
+    millions = STEP * 2 * filters.numel() * images[:, 0].numel() / 1e6
+    images.requires_grad_(), filters.requires_grad_()
+    padding = filters.shape[-1] // 2
+    return millions / _seconds(
+        lambda: functional.conv2d(images, filters, padding=padding).sum().backward(), 10
+    )
+
+
 def measured() -> Work:
     """Return what one core of this machine does in a second, in the form of `costs.REFERENCE`.
 
@@ -33,13 +43,7 @@ def measured() -> Work:
     time compared to the calls.
     """
     with one_thread():
-        images, filters = torch.rand(64, 12, 16, 16), torch.rand(12, 12, 5, 5)
-        for each in (images, filters):
-            each.requires_grad_()
-        convolution = STEP * 2 * 64 * 12 * 12 * 25 * 16 * 16 / 1e6
-        pictures, wide = torch.rand(1, 64, 32, 32).requires_grad_(), torch.rand(64, 64, 3, 3).requires_grad_()
         matrix = torch.rand(512, 512)
-        product = 2 * 512**3 / 1e6
         network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
         optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
         points, labels = torch.rand(10, 2), torch.zeros(10, dtype=torch.int64)
@@ -50,17 +54,8 @@ def measured() -> Work:
             optimiser.step()
 
         return Work(
-            convolution
-            / _seconds(lambda: functional.conv2d(images, filters, padding=2).sum().backward(), 10),
-            product / _seconds(lambda: matrix @ matrix, 20),
+            _convolved(torch.rand(64, 12, 16, 16), torch.rand(12, 12, 5, 5)),
+            2 * 512**3 / 1e6 / _seconds(lambda: matrix @ matrix, 20),
             3 * STEPPED / _seconds(step, 200),
-            STEP
-            * 2
-            * 64
-            * 64
-            * 9
-            * 32
-            * 32
-            / 1e6
-            / _seconds(lambda: functional.conv2d(pictures, wide, padding=1).sum().backward(), 10),
+            _convolved(torch.rand(1, 64, 32, 32), torch.rand(64, 64, 3, 3)),
         )

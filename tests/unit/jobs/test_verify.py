@@ -17,7 +17,7 @@ from leakbench.base.provenance import machine
 from leakbench.base.whole import SEAL
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.signature import declared_metrics
-from leakbench.jobs.verify import _recorded, compared, numbers, status, table_digest, verify
+from leakbench.jobs.verify import _numbers, _recorded, compared, status, table_digest, verify
 from leakbench.papers.reference import kept_digests
 
 LINE = {
@@ -257,7 +257,7 @@ def test_times_and_what_stands_for_no_attack_are_no_numbers(tmp_path: Path) -> N
         {"metric": "seconds", "mean": 3.5},
     ]
     path = write(tmp_path, "x", *rows)
-    assert numbers([path])["metric"].tolist() == ["mse"]
+    assert _numbers([path])["metric"].tolist() == ["mse"]
     before = table_digest(path)
     write(tmp_path, "x", *rows[:2], rows[2] | {"mean": 4.5})
     assert table_digest(path) == before
@@ -280,7 +280,7 @@ def test_a_second_run_from_scratch_is_counted(tmp_path: Path) -> None:
 
 def test_two_lines_of_one_name_are_compared_in_their_order(tmp_path: Path) -> None:
     path = write(tmp_path, "x", {"metric": "mse", "mean": 1.0}, {"metric": "mse", "mean": 2.0})
-    assert compared(numbers([path]), numbers([path]))["status"].tolist() == ["identical"] * 2
+    assert compared(_numbers([path]), _numbers([path]))["status"].tolist() == ["identical"] * 2
 
 
 def test_without_a_record_everything_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
