@@ -256,10 +256,7 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
     table = table.replace_schema_metadata(
         {**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()}
     )
-    with (
-        sealing(path) as temporary,
-        pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer,
-    ):
+    with sealing(path) as temporary, pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({SEAL: UNSEALED})
 

@@ -11,13 +11,7 @@ import pytest
 from cell import ORIGIN, STEM, Cell, make_table
 from recording import record_table
 
-from leakbench.base.artefacts import (
-    open_tensors,
-    read_table,
-    read_tensors,
-    write_table,
-    write_tensors,
-)
+from leakbench.base.artefacts import open_tensors, read_table, read_tensors, write_table, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.jobs import again
 from leakbench.jobs import renew as module
