@@ -17,7 +17,7 @@ from leakbench.base.provenance import machine
 from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan
-from leakbench.jobs.again import affected, files_behind, measured
+from leakbench.jobs.again import affected, files_behind, held, measured
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
 from leakbench.jobs.verify import (
     DIFFERENT,
@@ -79,8 +79,7 @@ def recheck(
         if targets:
             needed[table.stem] = files
             continue
-        if missing := [root / name for name in files if not (root / name).is_file()]:
-            raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
+        held(root, files, "make verify-recorded")
         with tempfile.TemporaryDirectory() as folder:
             found = measured(root, asked, table.stem, stems, Path(folder))
         sampled = ", ".join(stems)
@@ -127,16 +126,15 @@ def _meant(
     tables = {table.stem: table for table in recorded(root / "reference" / scale)}
     if unknown := next((name for name in only or () if name not in tables), ""):
         raise UserError(f"--only {unknown}: not recorded at scale {scale} ({suggest(unknown, tables)})")
-    for table in (table for name, table in tables.items() if not only or name in only):
-        made = read_record(table)
-        age, asked = outdated(root, scale, table.stem, made), planned(root, scale)
+    for name in (name for name in tables if not only or name in only):
+        made, asked = read_record(tables[name]), planned(root, scale)
+        age = outdated(root, scale, name, made)
         if equivalent and not age:
             continue
-        other = age and (not equivalent or specs_digest(asked, table.stem) != made["specs"])
-        if other:
-            mend = f"run it, then `leakbench record {table.stem}`"
-            raise UserError(f"{table.with_suffix('.json')}: {age} ({mend})")
-        yield table, asked
+        if age and not (equivalent and specs_digest(asked, name) == made["specs"]):
+            where = tables[name].with_suffix(".json")
+            raise UserError(f"{where}: {age} (run it, then `leakbench record {name}`)")
+        yield tables[name], asked
 
 
 def _sampled(asked: Plan, experiment: str, rng: random.Random) -> list[str]:
@@ -159,9 +157,7 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
     if "attack" in kept:
         stems = of_lines(kept) + "/" + kept["cluster"].astype(str).str.partition("/")[0]
         many = {str(stem): int(n) for stem, n in kept["cluster"].groupby(stems).nunique().items()}
-    of: dict[str, list[Cell]] = {}
-    for cell in cells:
-        of.setdefault(cell.attack, []).append(cell)
+    of = {attack: [cell for cell in cells if cell.attack == attack] for attack in {c.attack for c in cells}}
     trials = {attack: sum(many.get(cell.stem, 0) for cell in own) for attack, own in sorted(of.items())}
     most = min(ENOUGH, max(trials.values(), default=0))
     if most < FEWEST:

@@ -29,7 +29,7 @@ from leakbench.base.provenance import machine
 from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.resolve import Plan
 from leakbench.catalogue.signature import declared_metrics
-from leakbench.jobs.again import affected, files_behind, measured
+from leakbench.jobs.again import affected, files_behind, held, measured
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
 from leakbench.jobs.verify import TIMES
 from leakbench.metrics import METRICS
@@ -73,8 +73,7 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
     if targets:
         print(f"only={experiment}", *files, sep="\n")
         return
-    if missing := [root / name for name in files if not (root / name).is_file()]:
-        raise UserError(f"{missing[0]}: missing (run `make renew ONLY={experiment}`, which makes it first)")
+    held(root, files, f"make renew ONLY={experiment}")
     with tempfile.TemporaryDirectory() as folder:
         found = measured(root, asked, experiment, cells, Path(folder), EXHIBIT in made["files"])
         if absent := [cell for cell in cells if cell in found.facts["absent_cells"]]:
