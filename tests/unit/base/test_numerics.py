@@ -17,12 +17,8 @@ def package(folder: Path, **files: str) -> Path:
 
 
 def test_a_file_says_its_version_and_most_say_none(tmp_path: Path) -> None:
-    made = package(
-        tmp_path,
-        a="x = 1\n",
-        b="import os\n\n# why\nNUMERICS = 2  # the error is carried\n",
-        c="NUMERICS: int = 13\n",
-    )
+    says = "import os\n\n# why\nNUMERICS = 2  # the error is carried\n"
+    made = package(tmp_path, a="x = 1\n", b=says, c="NUMERICS: int = 13\n")
     assert {path.stem: version for path, version in declared(made).items()} == {"b": 2, "c": 13}
 
 

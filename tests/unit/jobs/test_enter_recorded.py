@@ -20,18 +20,12 @@ from leakbench.papers.leaderboard import read_entry
 from leakbench.papers.reference import kept_digests
 
 SCALES = ("quick", "standard")
-
-
 DENSE, DEEP = ("mnist-32", "fcnn-relu-untrained"), ("cifar10", "lenet-dlg-running-norm")
 ON = {DENSE: ("fidel", "peel", "invg", "invg-adapted"), DEEP: ("dlg", "dlg-adapted", "invg", "invg-adapted")}
-
-
 PEELED = "mnist-32/fcnn-relu-untrained/grnn-matrix/clip/peel/0"
 
 
-def row(
-    defence: str, attack: str, mean: float, baseline: str = "", place: tuple[str, str] = DENSE
-) -> dict[str, Any]:
+def row(defence: str, attack: str, mean: float, baseline: str = "", place: Any = DENSE) -> dict[str, Any]:
     return {
         "dataset": place[0], "victim": place[1], "federation": "grnn-matrix",
         "defence": defence, "attack": attack, "client": 0, "local_samples": 1, "baseline": baseline,
@@ -122,14 +116,6 @@ def test_what_is_not_recorded_altered_or_out_of_date_is_no_entry(
     assert not list((checkout / "entries").glob("*.json"))
 
 
-def changed(checkout: Path, frame: pd.DataFrame) -> None:
-    """Record another table."""
-    table = checkout / "reference" / "standard" / f"{EXPERIMENT}.csv"
-    frame.to_csv(table, index=False)
-    made = json.loads(table.with_suffix(".json").read_text())
-    table.with_suffix(".json").write_text(json.dumps(made | {"files": kept_digests(table)}))
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -141,7 +127,10 @@ def changed(checkout: Path, frame: pd.DataFrame) -> None:
     ],
 )
 def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change: Any, words: str) -> None:
-    changed(checkout, change(pd.read_csv(checkout / "reference" / "standard" / f"{EXPERIMENT}.csv")))
+    table = checkout / "reference" / "standard" / f"{EXPERIMENT}.csv"
+    change(pd.read_csv(table)).to_csv(table, index=False)
+    made = json.loads(table.with_suffix(".json").read_text())
+    table.with_suffix(".json").write_text(json.dumps(made | {"files": kept_digests(table)}))
     with pytest.raises(UserError, match=words):
         enter(checkout, None, recorded=True)
     assert not (checkout / "entries").exists()
@@ -166,13 +155,9 @@ def test_an_option_that_would_do_nothing_is_refused(
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [
-        ("def halve(:\n", "is no Python file"),
-        ("return 5\n", "is no Python file"),
-        ("\0", "is no Python file"),
-        ("def other(): ...\n", "has no function 'halve'"),
-    ],
-)
+    [*((text, "is no Python file") for text in ("def halve(:\n", "return 5\n", "\0")),
+     ("def other(): ...\n", "has no function 'halve'")],
+)  # fmt: skip
 def test_both_files_are_checked_before_anything_runs(checkout: Path, source: str, words: str) -> None:
     good, bad = checkout / "halve.py", checkout / "bad.py"
     good.write_text("def halve(): ...\n")
