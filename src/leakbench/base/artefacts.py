@@ -27,7 +27,7 @@ from leakbench.base.whole import AT_ONCE, SEAL, UNSEALED, beside, listing, repla
 Facts = dict[str, Any]
 _KEY = "leakbench"
 # The options with which pandas reads every cell of a CSV as text.
-AS_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False}
+AS_TEXT: Mapping[str, Any] = {"dtype": str, "keep_default_na": False}
 # The digests of spec and code in facts as `to_json` writes them, where they stand outermost. A tensor file
 # holds the facts as a string within JSON, hence the optional backslashes.
 _MADE = re.compile(rb'(?:\n|\\n) \\?"(spec|code)\\?": \\?"([0-9a-f]{64})')
@@ -65,7 +65,7 @@ def to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
 
 
-def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _finite(pairs: list[tuple[str, Any]]) -> Facts:
     for key, value in pairs:
         listed = [value]
         while listed:
@@ -77,7 +77,7 @@ def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
+def read_json(path: Path, what: str, mend: str) -> Facts:
     """Read a JSON file that holds a mapping."""
     path = Path(path)
     raise_unless_file(path, what.rpartition(" ")[2], mend)
@@ -163,7 +163,7 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
             out[name][...] = value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct(pairs: list[tuple[str, Any]]) -> Facts:
     """Return the pairs of a JSON mapping as a dict. Raises ValueError for a name that is given twice."""
     if len(value := dict(pairs)) != len(pairs):
         raise ValueError("a name is given twice")

@@ -74,14 +74,14 @@ def figure(
         pd.concat(printed).to_csv(marks, index=False)
         drawn = [each.table for each in (kept, *others) if each]
         lists = {"marks": [marks], "paper": paper or (), "scorecard": [card], "recorded": drawn}
-        values: dict[str, Any] = {name: str(path.resolve()) for name, path in files.items()}
-        values |= {name: [str(path.resolve()) for path in paths] for name, paths in lists.items()}
+        single = {name: str(path.resolve()) for name, path in files.items()}
+        several = {name: [str(path.resolve()) for path in paths] for name, paths in lists.items()}
         # papermill chooses its reader by the suffix, and the temporary file has none.
         copy = ran.with_suffix(".ipynb")
         try:
             papermill.execute_notebook(
-                str(notebook), str(copy), values, engine_name=NAME, kernel_name="python3", progress_bar=False,
-                request_save_on_cell_execute=False,
+                str(notebook), str(copy), single | several, engine_name=NAME, kernel_name="python3",
+                progress_bar=False, request_save_on_cell_execute=False,
             )  # fmt: skip
         except PapermillExecutionError as problem:
             what = " ".join(f"{problem.ename}: {problem.evalue}".split())

@@ -3,7 +3,6 @@
 import random
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +11,11 @@ import pandas as pd
 from leakbench.base.artefacts import AS_TEXT, as_text, read_csv, read_table, write_json, write_text
 from leakbench.base.cellname import CELL, of_lines
 from leakbench.base.errors import UserError
-from leakbench.base.processes.process import commit
-from leakbench.base.provenance import machine
 from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan
 from leakbench.jobs.again import affected, files_behind, held, measured
-from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest, stamp
 from leakbench.jobs.verify import (
     DIFFERENT,
     IDENTICAL,
@@ -69,10 +66,10 @@ def recheck(
     """
     needed: dict[str, list[str]] = {}
     wrong: list[str] = []
-    now = commit(root)
+    now = stamp(root)
     for table, asked in _meant(root, scale, only, equivalent):
         # Nobody picks the sample: it follows from the commit.
-        rng = random.Random(f"{now}/{table.stem}")
+        rng = random.Random(f"{now['commit']}/{table.stem}")
         kept = _trials(table) if equivalent else None
         stems = _sampled(asked, table.stem, rng) if kept is None else _paired_cells(asked, table, rng, kept)
         files = files_behind(asked, table.stem, stems)
@@ -89,8 +86,7 @@ def recheck(
             continue
         counts, apart = _agreement(found, table)
         told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
-        made = {"device": machine(), "commit": now, "date": date.today().isoformat()}
-        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sampled} | told | made)
+        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sampled} | told | now)
         print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
         print(*(f"  {line}" for line in apart[:5]), sep="\n", end="\n" if apart else "")
         if apart or not counts[IDENTICAL] + counts[WITHIN]:
@@ -228,10 +224,8 @@ def _keep(
         return False
     made = read_record(table)
     told = {name: each._asdict() for name, each in differences.items()}
-    shows = {"numerics": now, "sampled": sampled, "differences": told, "device": machine()}
-    made.setdefault("equivalent", []).append(
-        shows | {"commit": commit(root), "date": date.today().isoformat()}
-    )
+    shows = {"numerics": now, "sampled": sampled, "differences": told} | stamp(root)
+    made.setdefault("equivalent", []).append(shows)
     write_json(table.with_suffix(".json"), made)
     print(f"{table.stem}: equivalent in {sampled}")
     return True

@@ -3,7 +3,6 @@
 import io
 import tempfile
 from collections.abc import Collection
-from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +23,11 @@ from leakbench.base.artefacts import (
 from leakbench.base.cellname import CELL, named, of_lines
 from leakbench.base.errors import UserError
 from leakbench.base.numerics import numerics
-from leakbench.base.processes.process import commit
-from leakbench.base.provenance import machine
 from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.resolve import Plan
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.jobs.again import affected, files_behind, held, measured
-from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest, stamp
 from leakbench.jobs.verify import TIMES
 from leakbench.metrics import METRICS
 from leakbench.papers.reference import DRAWN, EXHIBIT, kept_digests, read_record
@@ -76,8 +73,8 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
     held(root, files, f"make renew ONLY={experiment}")
     with tempfile.TemporaryDirectory() as folder:
         found = measured(root, asked, experiment, cells, Path(folder), EXHIBIT in made["files"])
-        if absent := [cell for cell in cells if cell in found.facts["absent_cells"]]:
-            raise UserError(f"{where}{absent[0]}: is absent today (run the whole experiment, then record it)")
+        if absent := next((cell for cell in cells if cell in found.facts["absent_cells"]), ""):
+            raise UserError(f"{where}{absent}: is absent today (run the whole experiment, then record it)")
         text, trials = _spliced(table, found.table, found.trials, {cell.rpartition("/")[0] for cell in cells})
         for name in ("knows", "falls"):
             made[name] = made.get(name, {}) | found.facts.get(name, {})
@@ -85,9 +82,7 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
         pictures = _pictures(root, run, table, rows, cells, Path(folder))
     made.pop("equivalent", None)
     made["numerics"] = numerics_of(asked, experiment, made["absent"])
-    again = {"cells": cells, "commit": commit(root), "date": date.today().isoformat(), "device": machine()}
-    again["partners"] = DRAWN
-    made["renewed"] = [*made.get("renewed", []), again]
+    made["renewed"] = [*made.get("renewed", []), {"cells": cells, "partners": DRAWN} | stamp(root)]
     facts, exhibit = read_table(table.with_suffix(".parquet"))[1], _exhibit(table, made, found)
     # The record is removed first and written last, so that a fault in between leaves none.
     table.with_suffix(".json").unlink()
