@@ -25,7 +25,7 @@ JOBS = ("fetch", "train", "capture", "attack", "score", "table", "figure", "scor
 # The arguments that stand without a name before them.
 _WORDS = {"target", "returned", "file", "kind", "name", "old", "new", "experiment"}
 # The arguments that every verb has on the command line, and those that `cli` gives.
-_GIVEN = {"root", "scratch", "seal", "place"}
+_GIVEN = {"root", "scratch", "seal"}
 INTRODUCTION = """\
 # The command line
 

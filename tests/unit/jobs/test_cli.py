@@ -69,7 +69,7 @@ def test_a_verb_is_a_function_that_takes_the_options(verb: str) -> None:
     function = getattr(import_module(f"leakbench.jobs.{verb}"), verb)
     parameters = set(inspect.signature(function).parameters)
     options = {action.dest for action in COMMANDS[verb]._actions} - {"help", "threads"}
-    assert parameters - {"scratch", "seal", "place"} <= options
+    assert parameters - {"scratch", "seal"} <= options
     # A Flower app's updates are taken by a function of their own, on which no capture that is played depends.
     assert options - {"root", "from_flower"} <= parameters
     assert function.__doc__ or verb in ("fetch",)
