@@ -199,9 +199,7 @@ MUTATIONS = (
 
 @given(*MUTATIONS)
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_mutated_files_are_read_or_refused(
-    sound: tuple[Path, bytes, bytes], edits: list, cut: int | None
-) -> None:
+def test_mutants_are_read_or_refused(sound: tuple[Path, bytes, bytes], edits: list, cut: int | None) -> None:
     path, table = sound[0] / "mutated.safetensors", sound[0] / "mutated.parquet"
     path.write_bytes(mutate(sound[1], edits, cut))
     table.write_bytes(mutate(sound[2], edits, cut))
@@ -265,9 +263,7 @@ def test_json_has_one_form() -> None:
     assert "é" in to_json({"c": "é"})
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_replaced_while_it_is_read_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, other = tmp_path / "x.safetensors", tmp_path / "longer.safetensors"
     write_tensors(path, {"a": np.zeros(3, np.float32)}, {"turn": 1})
     write_tensors(other, {"a": np.zeros(300, np.float32)}, {"turn": 2})

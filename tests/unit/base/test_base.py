@@ -52,9 +52,7 @@ def test_two_writers_of_one_file_leave_each_other_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_a_run_reads_a_file_whole_once_and_again_when_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_reads_a_file_once_unless_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.safetensors"
     write_tensors(path, {"x": np.arange(9.0)}, {})
     read: list[Path] = []
@@ -103,9 +101,7 @@ WORDS = ("1e", "e4", "1e-4x", "1e-4-1", "gaussian-1e-4", "'1e-4'", '"1e-4"')
 
 
 @pytest.mark.parametrize("text", [*NUMBERS, *WORDS])
-def test_a_number_with_an_exponent_is_a_number_and_what_only_looks_like_one_a_word(
-    text: str, tmp_path: Path
-) -> None:
+def test_a_number_with_an_exponent_is_a_number_and_a_lookalike_a_word(text: str, tmp_path: Path) -> None:
     value = 1e-4 if text in NUMBERS else text.strip("'\"")
     found = read(tmp_path, f"x: {text}\ny: [{text}]\n")
     assert found == {"x": value, "y": [value]}

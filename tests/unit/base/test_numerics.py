@@ -52,7 +52,3 @@ def test_a_change_is_said_in_words() -> None:
     assert changed({"a": 3}, {"b": 2}) == (
         "measured with numerics 3 of a, today's is 1; measured with numerics 1 of b, today's is 2"
     )
-
-
-def test_every_file_of_the_package_says_a_version_or_none() -> None:
-    declared()

@@ -20,9 +20,7 @@ from leakbench.jobs import cli
 
 
 @pytest.mark.parametrize("main", [True, False])
-def test_only_the_owner_of_a_run_leads_its_jobs_to_a_warm_process(
-    main: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_runs_owner_leads_jobs_to_a_warm_process(main: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ((OWNER, "123"), ("PATH", "/elsewhere")):
         monkeypatch.setenv(name, value)
     for name in process._CONTAINERS:
@@ -65,9 +63,7 @@ def test_without_an_owner_and_in_a_container_nothing_is_started(
 
 
 @pytest.mark.parametrize("what", [0o755, 0o770, 0o701, 0o777, "user", "link", "file", "long"])
-def test_what_is_no_folder_of_this_user_alone_is_refused(
-    run: Run, what: int | str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_others_is_refused(run: Run, what: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
     inside(run, monkeypatch)
     if what == "user":
         other = os.getuid() + 1
@@ -99,9 +95,7 @@ def test_the_folder_is_closed_to_others(run: Run, monkeypatch: pytest.MonkeyPatc
     assert run.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_of_jobs_that_start_together_one_leaves_a_process_behind(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_jobs_at_once_one_leaves_a_process_behind(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     leave = warm._leave_behind
     inside(run, monkeypatch)
     started: list[list[str]] = []
@@ -123,9 +117,7 @@ def test_of_jobs_that_start_together_one_leaves_a_process_behind(
     gone.wait()
 
 
-def test_a_door_that_closes_on_its_caller_is_followed_by_another(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_door_that_closes_is_followed_by_another(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child of a killed process may hold the door open for a moment; a job takes it for alive."""
     leave = warm._leave_behind
     inside(run, monkeypatch)

@@ -143,9 +143,7 @@ def test_no_room_that_an_attack_may_not_import_is_loaded_before_it() -> None:
         (("atack",), 2), (("plan", "--scale"), 2),
     ],
 )  # fmt: skip
-def test_help_mistakes_and_wrong_command_lines_read_the_same(
-    real: Run, words: tuple[str, ...], code: int
-) -> None:
+def test_help_and_mistakes_read_the_same(real: Run, words: tuple[str, ...], code: int) -> None:
     cold, hot = real.leakbench(*words, **{OWNER: ""}), real.leakbench(*words)
     assert (hot.returncode, hot.stdout, hot.stderr) == (code, cold.stdout, cold.stderr)
     assert cold.stderr.startswith("leakbench") == bool(code)

@@ -144,9 +144,7 @@ def test_jobs_never_share_a_device(tmp_path: Path) -> None:
     assert [job.exitcode for job in (*jobs, late)] == [-signal.SIGKILL, 0, 0]
 
 
-def test_what_is_named_is_not_waited_for_but_kept_from_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_named_device_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "leases"
     with leased("cuda:0", two, folder) as named:
         assert named == "cuda:0"

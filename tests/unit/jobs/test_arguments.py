@@ -37,9 +37,7 @@ INPUTS = (
         ("n" * 256, "more than 220 bytes"),
     ],
 )
-def test_an_output_that_would_replace_what_is_no_file_or_cannot_be_is_refused(
-    name: str, says: str, tmp_path: Path
-) -> None:
+def test_an_output_that_is_no_place_of_a_file_is_refused(name: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("file")
@@ -107,9 +105,7 @@ def test_a_mistake_within_a_spec_is_one_line_and_nothing_is_written(
         ("generator", {}, r"generator\.reads: is features, and --victim is missing "),
     ],
 )
-def test_a_verb_is_given_as_many_files_as_its_spec_asks_for(
-    kind: str, files: dict[str, int], says: str, tmp_path: Path
-) -> None:
+def test_files_are_as_many_as_asked_for(kind: str, files: dict[str, int], says: str, tmp_path: Path) -> None:
     verb = specs.verb_of(kind.split()[-1])
     given = arguments(verb, tmp_path) | {name: [Path("x")] * count for name, count in files.items()}
     studies = [f"made/mlp/boosted/prune/{seed}" for seed in (0, 1)]

@@ -45,9 +45,7 @@ def test_accuracy_is_measured_where_it_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("there", "lacks"), [("train", "test"), ("test", "train")])
-def test_a_copy_without_a_split_that_is_needed_makes_the_capture_absent(
-    there: str, lacks: str, tmp_path: Path
-) -> None:
+def test_a_copy_without_a_needed_split_makes_it_absent(there: str, lacks: str, tmp_path: Path) -> None:
     assert captured(tmp_path, splits=(there,))["capture"] == {}
     for name in ("capture", "oracle", "truth"):
         reason = read_facts(tmp_path / f"{name}.safetensors")["absent"]

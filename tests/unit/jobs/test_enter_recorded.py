@@ -79,9 +79,7 @@ def test_each_recorded_defence_is_an_entry_and_the_leaderboard_ranks_them(checko
     assert "| invg-adapted (no number: peel) | 0.990 |" in ranks[3]
 
 
-def test_an_entry_that_is_refused_is_told_and_the_others_are_ranked(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_entry_is_left_out_and_told(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert enter(checkout, None, recorded=True) == 0
     sign = checkout / "entries" / "sign.json"
     for old, new in (("standard", "banana"), ("cpu: a", "")):
@@ -98,9 +96,7 @@ def test_an_entry_that_is_refused_is_told_and_the_others_are_ranked(
     assert enter(checkout, None) == 0
 
 
-def test_what_is_not_recorded_altered_or_out_of_date_is_no_entry(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_altered_or_old_is_no_entry(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = checkout / "reference" / "standard" / f"{EXPERIMENT}.csv"
     with pytest.raises(UserError, match=r"quick/leakbench-entries\.csv: not recorded"):
         enter(checkout, None, "quick", recorded=True)
@@ -145,9 +141,7 @@ def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change:
         ({"attacker": Path("a.py"), "check": True, "file": Path("a.json")}, "the entry a.json has its own"),
     ],
 )
-def test_an_option_that_would_do_nothing_is_refused(
-    checkout: Path, options: dict[str, Any], words: str
-) -> None:
+def test_an_option_without_effect_is_refused(checkout: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         enter(checkout, **{"file": None} | options)
     assert not (checkout / "entries").exists()
@@ -184,9 +178,7 @@ def test_nobody_waits_for_a_pipe(checkout: Path) -> None:
         enter(checkout, good)
 
 
-def test_what_the_run_says_of_a_copy_is_said_of_the_users_own_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_names_the_users_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f"leakbench: {tmp_path}/config/defences/halve.yaml: summry: no such key; src/leakbench/a.py\n"
     ran = SimpleNamespace(returncode=1, stdout="", stderr=f"Traceback\n{said}")
     monkeypatch.setattr(verb.subprocess, "run", lambda *given, **more: ran)

@@ -15,7 +15,6 @@ import torch
 
 from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.base.errors import Altered, UserError
-from leakbench.jobs.cli import main
 from leakbench.jobs.flower_capture import flower_capture
 from leakbench.networks import victims
 from leakbench.observations.flower import record
@@ -240,11 +239,3 @@ def test_a_wrong_spec_is_named(facts: dict[str, Any], says: str, tmp_path: Path,
     with pytest.raises(UserError, match=re.escape(says)) as refused:
         flower_capture(tmp_path / "rounds", path, tmp_path / "out.safetensors")
     assert str(refused.value).startswith(f"{path}: ")
-
-
-def test_the_command_line_takes_a_folder_of_rounds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = ["capture", "--spec", str(spec(tmp_path)), "--out", str(tmp_path / "out.safetensors")]
-    assert main([*own, "--from-flower", str(tmp_path)]) == 2
-    assert "no round-<number>.safetensors" in capsys.readouterr().err

@@ -63,9 +63,7 @@ def test_raised_seeds_lie_apart_and_beside_the_own(finished: Path) -> None:
     )
 
 
-def test_a_record_names_the_gpu_and_the_versions_of_its_attacks(
-    finished: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_names_the_attacks_gpu(finished: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table may be made on another machine than the guesses that it sums up."""
     guess = cell.results / f"guesses/{STEM}.safetensors"
     tensors, facts = read_tensors(guess)
@@ -124,9 +122,7 @@ def test_what_cannot_be_recorded_is_one_line(asked: dict[str, Any], says: str, f
         record(finished, "quick", **asked)
 
 
-def test_a_fault_before_copying_leaves_the_record_that_was(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_before_copying_changes_nothing(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(finished, "quick", "x")
     before = {path: path.read_bytes() for path in files(finished, "x")}
 
@@ -154,9 +150,7 @@ def test_a_fault_while_copying_leaves_no_record(finished: Path, monkeypatch: pyt
     assert not (finished / "reference/quick/x.json").exists()
 
 
-def test_what_a_figure_draws_is_kept_where_it_is_small(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_exhibit_is_kept(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exhibit = finished / "results/quick/exhibits/x.safetensors"
     write_tensors(exhibit, {"0/surface": np.zeros(9)}, read_facts(exhibit))
     record(finished, "quick", "x")
@@ -168,9 +162,7 @@ def test_what_a_figure_draws_is_kept_where_it_is_small(
     assert not beside.exists()
 
 
-def test_images_that_a_figure_draws_are_kept_in_8_bits_where_they_are_large(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_exhibit_is_kept_in_8_bits(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exhibit = finished / "results/quick/exhibits/x.safetensors"
     images = np.random.default_rng(0).random((2, 3, 32, 32), dtype=np.float32)
     own = {"truth": images, "guess": images[::-1] * 3 - 1, "usable": np.ones(2, bool)}

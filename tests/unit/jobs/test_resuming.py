@@ -143,9 +143,7 @@ def test_a_flipped_bit_in_what_a_killed_training_left_is_set_aside_and_made_anew
     assert refused >= len(places) - 4
 
 
-def test_a_name_to_resume_by_is_of_content_versions_device_and_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_name_to_resume_by_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, out = write_data(tmp_path / "data.safetensors", 1), tmp_path / "out"
 
     def name(device: str = "cpu", to: Path = out) -> str:

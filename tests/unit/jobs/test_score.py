@@ -237,9 +237,7 @@ def test_absent_backbones_leave_out_only_what_needs_them(cell: Cell) -> None:
     assert rows["mse"].notna().all()
 
 
-def test_attacks_on_one_capture_share_each_network_of_lpips(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attacks_on_a_capture_share_lpips_networks(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     backbones = cell.root / "data/lpips-backbones.safetensors"
     write_tensors(backbones, {"alex/features.0.weight": np.zeros(1)}, {})
     made: list[str] = []

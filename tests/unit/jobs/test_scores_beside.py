@@ -161,9 +161,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.mark.parametrize(("observer", "first"), [("server", 0), ("client", 1)])
-def test_a_sum_is_that_of_all_or_of_all_others(
-    plain: Files, tmp_path: Path, observer: str, first: int
-) -> None:
+def test_a_sum_is_of_all_or_of_all_others(plain: Files, tmp_path: Path, observer: str, first: int) -> None:
     found = played(tmp_path / "own", "aggregated", observer=observer)
     shares = np.array(CLIENTS[first:]) / sum(CLIENTS[first:])
     for name, value in updates(plain).items():
@@ -178,9 +176,7 @@ def test_a_sum_is_that_of_all_or_of_all_others(
     np.testing.assert_array_equal(found["truth"]["bytes/0"], sent)
 
 
-def test_fused_updates_are_mixtures_of_all_and_the_observers_own_is_none_of_them(
-    plain: Files, tmp_path: Path
-) -> None:
+def test_fused_updates_are_mixtures_but_for_the_observers_own(plain: Files, tmp_path: Path) -> None:
     found = played(tmp_path / "own", "fused", own=0.8)
     mixed = np.array(fused_shares(3, 0.8))[1:]
     for name, value in updates(plain).items():
@@ -191,9 +187,7 @@ def test_fused_updates_are_mixtures_of_all_and_the_observers_own_is_none_of_them
     np.testing.assert_array_equal(found["truth"]["images/0"], plain["truth"]["images/1"])
 
 
-def test_known_shares_are_solved_for_and_secret_ones_are_others_in_each_round(
-    plain: Files, tmp_path: Path
-) -> None:
+def test_known_shares_are_solved_for_and_secret_ones_drawn_each_round(plain: Files, tmp_path: Path) -> None:
     known = played(tmp_path / "known", "fused", shares="known")
     drawn = played(tmp_path / "drawn", "fused", shares="drawn")
     for name, value in updates(plain).items():
@@ -224,9 +218,7 @@ def test_a_server_without_the_key_sees_numbers_that_say_nothing(plain: Files, tm
     assert all((v == updates(again)[n]).all() for n, v in updates(found).items())
 
 
-def test_with_a_clients_key_it_sees_updates_in_steps_of_the_quantisation(
-    plain: Files, tmp_path: Path
-) -> None:
+def test_with_a_clients_key_it_sees_quantised_updates(plain: Files, tmp_path: Path) -> None:
     found = played(tmp_path / "own", "encrypted", observer="colluding")
     step = 100 / 2**32
     for name, value in updates(plain).items():

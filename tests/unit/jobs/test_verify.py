@@ -88,9 +88,7 @@ def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[
         ({"twice": {"tables": math.nan}}, r"quick\.json: not quick.csv's record: tables: nan is no"),
     ],
 )
-def test_a_record_of_a_tree_that_is_none_is_one_line(
-    changes: dict[str, object], told: str, tmp_path: Path
-) -> None:
+def test_a_broken_record_of_a_tree_is_one_line(changes: dict[str, object], told: str, tmp_path: Path) -> None:
     write(tmp_path, "x", {"metric": "mse"})
     verify(tmp_path, "quick", record=DEVICE)
     made = tmp_path / "reference/quick.json"
@@ -257,9 +255,7 @@ def test_without_a_record_everything_is_new(tmp_path: Path, capsys: pytest.Captu
     assert json.loads((tmp_path / "verified.json").read_text())["numbers"]["new"] == 1
 
 
-def test_numbers_of_other_seeds_are_compared_with_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_seeds_are_compared_with_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "x", {"metric": "mse"})
     verify(tmp_path, "quick", record=DEVICE)
     other = write(tmp_path, "x", {"metric": "mse", "mean": 9.0})
