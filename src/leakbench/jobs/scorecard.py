@@ -64,7 +64,6 @@ def scorecard(
     beside = {name: read_facts(path) for name, path in drawn.items()}
     left_out = described["left_out"]
     frames = {table.stem: read_csv(table, dtype={"seeds": str}) for table in tables}
-
     known = frozenset(frames) | frozenset(left_out)
 
     def exhibit(name: str) -> Any:
@@ -77,9 +76,9 @@ def scorecard(
     run = Evidence(
         scale=described["run"]["scale"],
         lines={
-            table.stem: Lines(table.stem, frames[table.stem], read_table(kept)[0])
-            for table, kept in zip(tables, trials, strict=True)
-            if len(frames[table.stem])
+            name: Lines(name, frame, read_table(kept)[0])
+            for (name, frame), kept in zip(frames.items(), trials, strict=True)
+            if len(frame)
         },
         absent=left_out | {name: facts["absent_cells"] for name, facts in beside.items()},
         shares={name: facts.get("shares", {}) for name, facts in beside.items()},
@@ -109,12 +108,11 @@ def scorecard(
     write_listed(out, to_csv(card))
     counts = pd.crosstab(card["class"], card["verdict"])
     worth = kinds(card, [work.name for work in works if work.paper.core])
-    counted = {of: {kind: n for kind, n in found.items() if n} for of, found in worth.items()}
-    shown = {of: found for of, found in counted.items() if found}
-    told: dict[str, object] = {
-        str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()
+    shown = {
+        of: {kind: n for kind, n in found.items() if n} for of, found in worth.items() if any(found.values())
     }
-    write_listed(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
+    told = counts.to_dict("index") | ({"reproduced": shown} if shown else {})
+    write_listed(summary, to_json(told) + "\n")
     judged = [by_seed(works, each) for each in kept.values() if each.blocks]
     rows = pd.concat(judged) if judged else pd.DataFrame(columns=COLUMNS)
     write_listed(seeds, rows.to_csv(index=False, float_format="%.6g"))

@@ -19,7 +19,7 @@ from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.entry import sized
 from leakbench.catalogue.signature import part_names
 from leakbench.catalogue.workflow import Workflow
-from leakbench.jobs.speed import measured
+from leakbench.jobs.plan import measured
 from leakbench.networks import victims
 
 ROOT = Path(__file__).parents[3]

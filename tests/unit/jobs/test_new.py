@@ -141,9 +141,7 @@ def test_nobody_waits_for_a_pipe(tmp_path: Path) -> None:
         check(tmp_path)
 
 
-def test_every_result_is_held_to_the_digest_in_or_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_result_is_held_to_its_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     locked(tmp_path, {"stages": {"data": {"outs": [{"path": "data/b.bin", "md5": MD5}]}}})
     table, facts = tmp_path / "results/quick/tables/a.csv", tmp_path / "results/quick/a.safetensors"
     write_listed(table, "a,b\n1,2\n")
