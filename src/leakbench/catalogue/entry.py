@@ -84,6 +84,7 @@ class Sized:
     scale: Scale
     file: str
     salt: str  # the salt of the clients' random streams
+    seed: int = 0  # what all seeds are raised by
     sizes: Sizes = field(default_factory=Sizes)  # what the scale's budget pays for
     only: frozenset[str] = frozenset()  # the experiments that run; empty if all run
     # A cache, because many cells name the same few entries.

@@ -13,7 +13,6 @@ from leakbench.catalogue import costs
 from leakbench.catalogue.budget import counted
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.workflow import judges
 from tests.unit.catalogue.conftest import ENTRIES
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +33,7 @@ def paid(root: Callable[..., Path]) -> Callable[..., Plan]:
         own = {"attacks/m": MATCHING, "experiments/e": {"cells": [CELLS], "seeds": [0]}} | (changes or {})
         own["scales/quick"] = {"budget": ROOMY | budget}
         load_kind.cache_clear()
-        return plan(root(own), "quick", {"mse": ()})
+        return plan(root(own), "quick")
 
     return planned
 
@@ -191,6 +190,6 @@ def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
             assert spec["federation"]["rounds"] >= 5 or spec["federation"]["drawn"]
     if scale == "quick":
         # One seed more changes nothing of what is chosen.
-        other = plan(ROOT, scale, judges(), seed=1)
+        other = plan(ROOT, scale, seed=1)
         chosen = [sorted(cell.name for cell in each.cells) for each in (found, other)]
         assert chosen[0] == chosen[1]

@@ -16,7 +16,6 @@ from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
 from leakbench.base.whole import SEAL
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.signature import declared_metrics
 from leakbench.jobs.verify import _recorded, compared, numbers, status, table_digest, verify
 from leakbench.papers.reference import kept_digests
 
@@ -161,7 +160,7 @@ def missing(known: pd.DataFrame, planned: Plan) -> set[str]:
 def test_what_the_project_has_recorded_of_a_tree_is_whole() -> None:
     csv = ROOT / "reference/quick.csv"
     known, facts = _recorded(csv, csv.with_suffix(".json"))
-    planned = plan(ROOT, "quick", {name: metric.judges for name, metric in declared_metrics().items()})
+    planned = plan(ROOT, "quick")
     assert missing(known, planned) == set()
     assert set(known["experiment"]) <= set(facts["tables"]) <= set(planned.experiments)
     # Guards the lines above.
