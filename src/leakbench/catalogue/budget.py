@@ -110,7 +110,7 @@ class _Purse:
         if not (training and training["epochs"]):
             return
         once = with_values(spec, part, "training", epochs=1)
-        each = costs.of_training(once, part, costs.images_of(spec, self.there)).seconds()
+        each = costs.of_training(once, costs.images_of(spec, self.there)).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
         self._check_training(wanted * each, f"training its {part} takes")
         found.sizes[name], found.seconds[name] = wanted, JOB + wanted * each

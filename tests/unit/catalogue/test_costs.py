@@ -95,7 +95,7 @@ def spec_of(paper: Workflow, row: dict[str, str]) -> costs.Work:
         return costs.of_study(spec, there=10**9)
     if spec[PARTS[kind]].get("auxiliary"):
         spec[PARTS[kind]]["auxiliary"] |= {"start": 0, "stop": 10**9}
-    return costs.of_training(spec, PARTS[kind], there=10**9)
+    return costs.of_training(spec, there=10**9)
 
 
 def test_the_model_is_within_a_factor_of_two_of_what_was_measured(paper: Workflow) -> None:
