@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from leakbench.papers.verdicts.groups import median_interval, two_groups
+from leakbench.papers.verdicts.sample import median_interval, two_groups
 
 
 def test_the_widest_gap_separates_two_groups() -> None:

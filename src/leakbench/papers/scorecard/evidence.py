@@ -27,8 +27,7 @@ from leakbench.papers.scorecard.quantity import (
     exactly,
     from_trials,
 )
-from leakbench.papers.verdicts.schedule import Schedule, schedule_of
-from leakbench.papers.verdicts.settled import settled
+from leakbench.papers.verdicts.schedule import Schedule, schedule_of, settled
 from leakbench.papers.verdicts.tolerances import tolerance_of
 from leakbench.papers.verdicts.verdict import SHORTEST
 from leakbench.papers.work import Paper, published_for

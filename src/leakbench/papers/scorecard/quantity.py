@@ -15,7 +15,7 @@ import numpy as np
 from leakbench.base.errors import NotMeasured
 from leakbench.metrics.interval import interval, of_networks, paired
 from leakbench.papers.printed import as_text
-from leakbench.papers.verdicts.groups import median_interval
+from leakbench.papers.verdicts.sample import median_interval
 from leakbench.papers.verdicts.schedule import Schedule
 
 NAN = float("nan")

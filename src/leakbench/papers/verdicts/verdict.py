@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from leakbench.metrics.interval import wilson
-from leakbench.papers.verdicts.groups import median_interval, two_groups
-from leakbench.papers.verdicts.sample import Sample, Statement, difference
+from leakbench.papers.verdicts.sample import Sample, Statement, difference, median_interval, two_groups
 from leakbench.papers.verdicts.schedule import Schedule
 
 Word = Literal["reproduced", "direction", "differs", "inconclusive", "not-run"]
