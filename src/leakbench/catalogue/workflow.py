@@ -89,7 +89,7 @@ class Workflow:
         self.plan: Plan = plan(root, scale, offered, seed, only.split(",") if only else ())
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         # The lock is held as long as this object lives.
-        self._lock = run.write(self.plan, self.home)
+        self._lock = run.write(self.home, f"{self.results}/specs", self.plan.texts)
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 

@@ -11,9 +11,9 @@ from planning import planned
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import parts_of
+from leakbench.catalogue import run
 from leakbench.catalogue.entry import run_name
-from leakbench.catalogue.resolve import plan
-from leakbench.catalogue.run import write
+from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.spec import spec_of
 
 # Of the small catalogue's cells, one attack on one capture.
@@ -22,6 +22,10 @@ OTHER = {
     "figure": {"drawing": "dots", "metrics": ["mse"]},
     "cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["b"]}],
 }  # fmt: skip
+
+
+def write(found: Plan, place: Path) -> None:
+    run.write(place, f"results/{found.run}/specs", found.texts)
 
 
 def test_cells_are_the_product_of_names_and_seeds(root: Callable[..., Path]) -> None:
