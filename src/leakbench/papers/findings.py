@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
+from leakbench.papers.printed import Columns
 from leakbench.papers.scorecard.evidence import Evidence
 from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import MANUAL, Claim, Claims, Paper, Work
@@ -24,7 +25,7 @@ WIDTH = 140
 class Number(Strict):
     """A number beside the claim, such as a control."""
 
-    read: Annotated[dict[str, Any], Field(description="columns that every at() of the quantity shares")]
+    read: Annotated[Columns, Field(description="columns that every at() of the quantity shares")]
     quantity: str = "at()"
 
 

@@ -9,11 +9,9 @@ from pydantic import Field
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, validated
-from leakbench.papers.printed import Row
+from leakbench.papers.printed import Columns, Row
 from leakbench.papers.work import MANUAL, Class, Work
 
-# Column of our tables → its value in one row.
-Columns = dict[str, Any]
 OURS = {"experiment", "metric"}
 # Keys that a reading repeats as they are.
 SHARED = {"success", "hidden", "trivial", "note", "needs", "repeats", "tolerance"}

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
-from leakbench.papers.printed import Relation, Row, read_tables
+from leakbench.papers.printed import Columns, Relation, Row, read_tables
 
 MANUAL = "papers/README.md"
 ID = re.compile(r"[A-Za-z0-9.-]+")
@@ -67,7 +67,7 @@ class Claim(Strict):
     id: str
     item: str
     claim: str
-    read: dict[str, Any] = {}  # columns that every at() of the quantity shares
+    read: Columns = {}  # columns that every at() of the quantity shares
     quantity: str | None = None
     check: str | None = None  # a function of checks.py in place of a quantity
     absent: str | None = None  # why nothing measures the claim
@@ -105,7 +105,7 @@ class Claim(Strict):
 class Claims(Strict):
     """The claims of a work, papers/<work>/claims.yaml."""
 
-    let: dict[str, Any] = {}  # names that expressions may use
+    let: Columns = {}  # names that expressions may use
     claims: list[Claim] = []
 
 

@@ -40,9 +40,7 @@ def test_every_recorded_statement_that_differs_is_explained(card: pd.DataFrame) 
     assert rows.loc[rows["examined"] == "Not examined yet.", "id"].tolist() == []
 
 
-def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_length(
-    card: pd.DataFrame,
-) -> None:
+def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_length(card: pd.DataFrame) -> None:
     every = {entry.id: entry for work in works() for entry in entries(work)}
     failing = {
         key for key, entry in every.items() if entry.reading.hidden or entry.words["published"] == "failure"

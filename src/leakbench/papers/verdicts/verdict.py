@@ -215,8 +215,7 @@ def _by_mean(statement: Statement, sample: Sample) -> Verdict:
         if not statement.monotone and (nulls or not sample.nulls):
             said = f"a null baseline gives {_show(nulls[0])}" if nulls else "no null baseline is known"
             return Verdict(
-                "inconclusive",
-                f"{numbers}: agrees, but the unit is not monotone in quality, and {said}",
+                "inconclusive", f"{numbers}: agrees, but the unit is not monotone in quality, and {said}"
             )
         closeness = f"within the tolerance of {_show(tolerance)}"
         return Verdict(
