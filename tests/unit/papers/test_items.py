@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 import pytest
-from printed_world import works
+from worlds import works
 
 from leakbench.papers import items
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from printed_world import WORLDS, World, card, changed, known, nothing, works, world
+from printed_world import WORLDS, World, card, changed, known, nothing, world
+from worlds import works
 
 from leakbench.papers.join import read
 from leakbench.papers.scorecard.evidence import Evidence, Lines
@@ -91,7 +92,7 @@ def test_without_tables_and_facts_nothing_is_measured(
     name: str, experiment: str, why: str, ours: str, reasons: dict[str, str]
 ) -> None:
     """But for what stands in our code."""
-    got = card(works()[name], {}, nothing, absent={experiment: {"every cell": why}})
+    got = card(name, {}, nothing, absent={experiment: {"every cell": why}})
     assert set(got["verdict"][got.index != ours]) == {"not-run"}
     assert (got["reason"] != "").all()
     for key, reason in reasons.items():

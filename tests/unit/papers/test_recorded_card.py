@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import yaml
 from project import ROOT
-from recorded_world import recorded, works
+from recorded_world import recorded
+from worlds import works
 
 from leakbench.base.errors import UserError
 from leakbench.jobs.manual import Records, of_records
@@ -27,11 +28,11 @@ TOO_SHORT = "of the published length, of which|the step size falls again"
 @pytest.fixture(scope="module")
 def card() -> pd.DataFrame:
     scales = recorded()
-    return Card(works(), scales, scales[-1]).frame()
+    return Card([*works().values()], scales, scales[-1]).frame()
 
 
 def own_work() -> list[Work]:
-    return [work for work in works() if work.name == "leakbench"]
+    return [works()["leakbench"]]
 
 
 def test_every_recorded_statement_that_differs_is_explained(card: pd.DataFrame) -> None:
@@ -41,7 +42,7 @@ def test_every_recorded_statement_that_differs_is_explained(card: pd.DataFrame) 
 
 
 def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_length(card: pd.DataFrame) -> None:
-    every = {entry.id: entry for work in works() for entry in entries(work)}
+    every = {entry.id: entry for work in works().values() for entry in entries(work)}
     failing = {
         key for key, entry in every.items() if entry.reading.hidden or entry.words["published"] == "failure"
     }
@@ -71,7 +72,7 @@ def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_lengt
 
 
 def test_the_headlines_page_has_the_counts_of_reproduced_results(card: pd.DataFrame) -> None:
-    found = kinds(card, [work.name for work in works() if work.paper.core])
+    found = kinds(card, [work.name for work in works().values() if work.paper.core])
     page = (ROOT / "docs/headlines.md").read_text(encoding="utf-8")
     for kind, meaning in KINDS.items():
         assert f"| {kind} | {meaning} | {found[CORE][kind]} | {found[OTHERS][kind]} |" in page
