@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from planning import real
+from planning import MATCHING, real
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue import costs
@@ -17,10 +17,7 @@ from tests.unit.catalogue.conftest import ENTRIES
 
 ROOT = Path(__file__).parents[3]
 ROOMY = {"length": 0.5, "trials": {100: 1e6, 10: 1e7}, "training": 1e6, "total": 1e6}
-MATCHING = {
-    "summary": "x", "module": "gradient-matching", "labels": "joint", "objective": "squares",
-    "unknowns": "dummies", "optimiser": "adam", "parameters": {"iterations": 101},
-}  # fmt: skip
+SLOW = {"summary": "x", **MATCHING, "labels": "joint", "parameters": {"iterations": 101}}
 CELLS = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "m"]}
 STEM = "d/v/f/none"
 
@@ -30,7 +27,7 @@ def paid(root: Callable[..., Path]) -> Callable[..., Plan]:
     """Return a planner of the small catalogue with a slow attack `m`: keyword arguments change the budget."""
 
     def planned(changes: dict[str, dict[str, Any]] | None = None, **budget: Any) -> Plan:
-        own = {"attacks/m": MATCHING, "experiments/e": {"cells": [CELLS], "seeds": [0]}} | (changes or {})
+        own = {"attacks/m": SLOW, "experiments/e": {"cells": [CELLS], "seeds": [0]}} | (changes or {})
         own["scales/quick"] = {"budget": ROOMY | budget}
         load_kind.cache_clear()
         return plan(root(own), "quick")
@@ -107,7 +104,7 @@ def test_published_lengths_count_where_a_work_states_them(
 
 
 def test_the_total_goes_to_the_cheaper_captures(paid: Callable[..., Plan]) -> None:
-    slower = {"attacks/n": MATCHING | {"parameters": {"iterations": 5000}}}
+    slower = {"attacks/n": SLOW | {"parameters": {"iterations": 5000}}}
     cells = [CELLS, CELLS | {"victim": ["v-tanh"], "attack": ["n"]}]
     changes = {**slower, "experiments/e": {"cells": cells, "seeds": [0]}}
     whole = paid(changes)
@@ -126,7 +123,7 @@ def test_an_experiment_beside_the_total_has_its_own_minutes(paid: Callable[..., 
 @pytest.mark.parametrize("paid_elsewhere", [False, True])
 def test_one_experiment_takes_no_more_than_its_share(paid: Callable[..., Plan], paid_elsewhere: bool) -> None:
     slower = {
-        f"attacks/{name}": MATCHING | {"parameters": {"iterations": steps}}
+        f"attacks/{name}": SLOW | {"parameters": {"iterations": steps}}
         for name, steps in {"m": 40_000, "n": 50_000}.items()
     }
     cells = [CELLS, CELLS | {"victim": ["v-tanh"], "attack": ["n"]}]
@@ -144,7 +141,7 @@ def test_one_experiment_takes_no_more_than_its_share(paid: Callable[..., Plan], 
 @pytest.mark.parametrize("first", [True, False])
 def test_data_that_not_everybody_has_may_come_last(paid: Callable[..., Plan], first: bool) -> None:
     slower = {
-        "attacks/n": MATCHING | {"parameters": {"iterations": 500}},
+        "attacks/n": SLOW | {"parameters": {"iterations": 500}},
         "datasets/r": ENTRIES["datasets/d"],
         "datasets/d": ENTRIES["datasets/d"] | {"sources": [{"torchvision": ["MNIST"]}]},
     }
@@ -157,9 +154,9 @@ def test_data_that_not_everybody_has_may_come_last(paid: Callable[..., Plan], fi
 
 
 def test_no_plain_attacker_stands_without_the_adaptive_one(paid: Callable[..., Plan]) -> None:
-    longer = MATCHING | {"adaptive": True, "parameters": {"iterations": 5000}}
+    longer = SLOW | {"adaptive": True, "parameters": {"iterations": 5000}}
     changes = {
-        "attacks/m": MATCHING | {"variants": {"adapted": longer}},
+        "attacks/m": SLOW | {"variants": {"adapted": longer}},
         "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
         "experiments/e": {
             "cells": [CELLS | {"defence": ["none", "clip"], "attack": ["a", "m", "m-adapted"]}],

@@ -195,10 +195,8 @@ def test_terms_of_the_objective_cost_what_they_do() -> None:
 
 def test_an_inverter_s_fit_is_counted_as_torch_counts_it(paper: Workflow) -> None:
     name = "cifar10/lenet-dlg/grnn-matrix/none/learned-inverter/0"
-    spec, capture = (
-        paper.plan.specs[f"attack/{name}"],
-        paper.plan.specs[f"capture/{Cell.parse(name).capture}"],
-    )
+    specs = paper.plan.specs
+    spec, capture = specs[f"attack/{name}"], specs[f"capture/{Cell.parse(name).capture}"]
     chosen = spec["attack"]["parameters"]
     inverter = Inverter(torch.zeros(2, chosen["bins"]), torch.zeros(2, 1, 3 * 32 * 32), chosen["hidden"])
     with FlopCounterMode(display=False) as counter:
