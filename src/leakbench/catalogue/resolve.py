@@ -60,9 +60,7 @@ class Plan:
 
     @property
     def unmeasured(self) -> list[str]:
-        return sorted(
-            name for name, cells in self.experiments.items() if not cells and not self.studies[name]
-        )
+        return sorted(name for name, cells in self.experiments.items() if not (cells or self.studies[name]))
 
     def needed(self, experiment: str) -> set[str]:
         """Return the specs of all jobs that an experiment needs, without its tables and figures."""
@@ -132,12 +130,10 @@ def plan(
         entry = dataset.model_dump(mode="json", exclude=FOR_PEOPLE | {"licence", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     tables = {name: TableSpec.model_construct(**out.specs[f"table/{name}"]) for name in out.unmeasured}
-    out.specs["scorecard/catalogue"] = {
-        **described(config),
-        "run": {"scale": at.name},
-        "files": fact_files(out.run, out.specs, root / "papers"),
+    out.specs["scorecard/catalogue"] = described(config) | {
+        "run": {"scale": at.name}, "files": fact_files(out.run, out.specs, root / "papers"),
         "left_out": {name: table.reasons for name, table in tables.items()},
-    }
+    }  # fmt: skip
     return out
 
 
@@ -211,13 +207,11 @@ def _plan(name: str, experiment: Experiment, at: Sized, out: Plan, wanted: dict[
     shown = experiment.model_dump(mode="json", include={"metrics", "success", "client", "exhibit"})
     out.specs[f"table/{name}"] = {
         "experiment": shown | {"seeds": [each + at.seed for each in experiment.seeds]},
-        "cells": [cell.stem for cell in cells],
-        "scale": at.name,
-        "left_out": whole,
-        "cells_left_out": {} if whole else apart,
+        "cells": [cell.stem for cell in cells], "scale": at.name,
+        "left_out": whole, "cells_left_out": {} if whole else apart,
         "shares": shares_of(config, out.specs, cells, studies),
         **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
-    }
+    }  # fmt: skip
     for part in experiment.figure:
         for other in (part.model_extra or {}).get("beside", ()):
             find(config, "experiments", other, f"{where}: figure.beside")

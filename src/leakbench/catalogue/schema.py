@@ -360,14 +360,7 @@ class Attack(Part):
 
 
 KINDS: dict[str, type[BaseModel]] = {
-    "datasets": Dataset,
-    "victims": Victim,
-    "generators": Generator,
-    "trainings": Regime,
-    "federations": Federation,
-    "servers": Server,
-    "defences": Defence,
-    "attacks": Attack,
-    "experiments": Experiment,
-    "scales": Scale,
-}
+    "datasets": Dataset, "victims": Victim, "generators": Generator, "trainings": Regime,
+    "federations": Federation, "servers": Server, "defences": Defence, "attacks": Attack,
+    "experiments": Experiment, "scales": Scale,
+}  # fmt: skip

@@ -34,7 +34,7 @@ def test_printed_values(text: str, metric: str, value: float, bound: str, roundi
     ],
 )  # fmt: skip
 def test_what_is_no_single_number(text: str) -> None:
-    assert parse_printed(text, "accuracy_percent").value != parse_printed(text, "accuracy_percent").value
+    assert math.isnan(parse_printed(text, "accuracy_percent").value)
 
 
 def test_every_row_of_the_project_is_read() -> None:
@@ -95,6 +95,5 @@ def test_a_bad_file_is_named_with_line_and_key(tmp_path: Path, text: str, messag
     assert "\n" not in str(problem.value)
 
 
-def test_nothing_printed_is_nan() -> None:
-    assert math.isnan(parse_printed("").value)
+def test_a_whole_number_is_rounded_to_one() -> None:
     assert parse_printed("7") == Printed(7.0, "", 0.5)

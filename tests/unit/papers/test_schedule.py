@@ -24,25 +24,19 @@ def test_the_falls_are_those_of_the_optimiser(full: int) -> None:
         assert found == Schedule(ran, full, tuple(drop for drop in drops if drop >= ran))
 
 
-@pytest.mark.parametrize(
-    ("attack", "found"),
-    [
-        ({"optimiser": STEPS, "decay_over": 10000}, Schedule(5000, 10000, (6250, 8750))),
-        ({"optimiser": STEPS, "decay_over": 5000}, Schedule(5000, 5000)),
-        # Without `decay_over` the whole schedule lies within the run.
-        ({"optimiser": STEPS, "decay_over": None}, Schedule(5000, 5000)),
-        ({"optimiser": STEPS}, Schedule(5000, 5000)),
-        # The published length of the attack is no length of its schedule.
-        ({"optimiser": STEPS, "iterations": 10000}, Schedule(5000, 5000)),
-        ({"optimiser": STEADY, "decay_over": 10000}, Schedule(5000, 10000, (5000,))),
-        ({"optimiser": STEADY}, Schedule(5000, 5000)),
-        ({"optimiser": {"adam": {"decay": False}}, "decay_over": 10000}, None),
-        ({"optimiser": {"adam": {}}}, None),
-        ({"optimiser": {}}, None),
-        ({"optimiser": None}, None),
-        ({}, None),
-    ],
-)
+READ = [
+    ({"optimiser": STEPS, "decay_over": 10000}, Schedule(5000, 10000, (6250, 8750))),
+    ({"optimiser": STEADY, "decay_over": 10000}, Schedule(5000, 10000, (5000,))),
+    # Without `decay_over` the whole schedule lies within the run, whatever length is published.
+    *(({"optimiser": STEPS} | more, Schedule(5000, 5000))
+      for more in ({}, {"decay_over": 5000}, {"decay_over": None}, {"iterations": 10000})),
+    ({"optimiser": STEADY}, Schedule(5000, 5000)),
+    ({"optimiser": {"adam": {"decay": False}}, "decay_over": 10000}, None),
+    *(({"optimiser": parts}, None) for parts in ({"adam": {}}, {}, None)), ({}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("attack", "found"), READ)
 def test_the_schedule_is_read_from_what_the_catalogue_says(
     attack: dict[str, Any], found: Schedule | None
 ) -> None:
