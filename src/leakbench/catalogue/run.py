@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
 
@@ -67,12 +68,10 @@ def check(words: Iterable[str], plan: Plan, root: Path, home: Path) -> None:
         if folder.exists() and not os.access(folder, os.W_OK):
             mend = "make the folder writable, then run the same command again"
             raise UserError(f"{folder}: may not be written ({mend})")
-    before = ""
-    for word in words:
+    for before, word in pairwise(["", *words]):
         # The file that an option of Snakemake writes is no target.
         if not (word.startswith("-") or before.startswith("--report") or os.path.exists(home / word)):
             _check_target(Path(os.path.normpath(word)), plan, root, own=home == root)
-        before = word
 
 
 def _check_target(path: Path, plan: Plan, root: Path, own: bool) -> None:

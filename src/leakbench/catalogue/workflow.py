@@ -232,8 +232,8 @@ class Workflow:
     def served(self, name: str) -> list[str]:
         """Return the victim that a generator serves, if it depends on one."""
         dataset, victim, _, seed = name.split("/")
-        file = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
-        return [] if victim == ANY_VICTIM else [file]
+        of = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
+        return [] if victim == ANY_VICTIM else [of]
 
     def guesses(self, capture: str) -> list[str]:
         return self._attacked("guesses", capture, "safetensors")
@@ -278,8 +278,7 @@ class Workflow:
     def each(self, kind: str, suffix: str) -> list[str]:
         """Return one file for each experiment that has something to show, measured or recorded, by name."""
         nothing = set(self.plan.unmeasured) - {Path(file).stem for file in self.recorded()}
-        shown = sorted(self.plan.experiments.keys() - nothing)
-        return [f"{self.results}/{kind}/{name}.{suffix}" for name in shown]
+        return [f"{self.results}/{kind}/{n}.{suffix}" for n in sorted(self.plan.experiments.keys() - nothing)]
 
     def works(self) -> list[str]:
         """Return the files of published numbers and claims, below the root."""

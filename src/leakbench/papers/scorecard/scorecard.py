@@ -216,11 +216,8 @@ class Card:
     def _decide(self, entry: Entry, value: Measured | Outcome | str, scale: Scale) -> Verdict:
         row, reading, number = entry.row, entry.reading, entry.against
         if isinstance(value, Outcome):
-            printed: Any = entry.words["published"]
-            ssim = value.ssim
-            return decide_outcome(
-                value.recognised, printed, ssim.length, ssim.schedule, ssim.open_end, ssim.networks
-            )
+            of, printed = value.ssim, entry.words["published"]
+            return decide_outcome(value.recognised, printed, of.length, of.schedule, of.open_end, of.networks)
         if isinstance(value, str):
             return decide_text(value, entry.words["published"])
         if row is None and value.unequal:
@@ -324,10 +321,8 @@ def _mean(view: Evidence, reading: join.Reading) -> Measured:
         if not reading.otherwise:
             raise
         found = view.at(**reading.otherwise)
-        other = "; ".join(
-            f"{each} in place of {reading.where.get(key)}" for key, each in reading.otherwise.items()
-        )
-        found = replace(found, notes=(*found.notes, other))
+        others = [f"{each} in place of {reading.where.get(key)}" for key, each in reading.otherwise.items()]
+        found = replace(found, notes=(*found.notes, "; ".join(others)))
     if reading.beside:
         words = ", ".join(map(str, reading.beside.values()))
         with contextlib.suppress(NotMeasured):
