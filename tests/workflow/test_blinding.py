@@ -85,7 +85,7 @@ def test_no_attack_of_the_catalogue_names_truth_or_data(tmp_path: Path) -> None:
     for name in attacks:
         stem = name.partition("/")[2]
         # Labels are read only by an attack that says so in its name, and from a file that holds nothing else.
-        asked = flow.plan.spec(name)["attack"]["labels"] == "oracle"
+        asked = flow.plan.specs[name]["attack"]["labels"] == "oracle"
         oracle = f"results/paper/oracle/{stem.rsplit('/', 2)[0]}/{stem.rpartition('/')[2]}.safetensors"
         assert flow.oracle(stem) == ([oracle] if asked else [])
         assert all(file.startswith("results/paper/generators/") for file in flow.generator(stem))

@@ -74,9 +74,6 @@ class _Purse:
     specs: Mapping[str, Spec]
     there: Mapping[str, int]  # data set → images of its train split
 
-    def adapts(self, ask: Ask) -> bool:
-        return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
-
     def fair(
         self, group: list[_Fitted], asked: Mapping[tuple[str, str], Sequence[Ask]], out: Sizes
     ) -> list[_Fitted]:
@@ -84,7 +81,8 @@ class _Purse:
 
         The others are added to what `out` leaves out.
         """
-        knowing = [ask for ask in asked[group[0].ask.group] if self.adapts(ask)]
+        cells = [ask for ask in asked[group[0].ask.group] if ask.attack]
+        knowing = [ask for ask in cells if self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]]
         lost = {ask.attack for ask in knowing if ask.name in out.left_out}
         for it in group:
             if lost and (len(lost) == len(knowing) or any(twin.startswith(it.ask.attack) for twin in lost)):
@@ -110,7 +108,7 @@ class _Purse:
         if not (training and training["epochs"]):
             return
         once = with_values(spec, part, "training", epochs=1)
-        each = costs.of_training(once, part, costs.images_of(spec, self.there)).seconds()
+        each = costs.of_training(once, costs.images_of(spec, self.there)).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
         self._check_training(wanted * each, f"training its {part} takes")
         found.sizes[name], found.seconds[name] = wanted, JOB + wanted * each

@@ -25,7 +25,7 @@ from leakbench.results.tables.pictures import Files
 def affected(asked: Plan, experiment: str, names: Mapping[str, int]) -> list[str]:
     """Return the path stems of an experiment's cells or studies that follow from files with numerics."""
 
-    spec, verbs = asked.spec(f"table/{experiment}"), ("attack", "capture", "train")
+    spec, verbs = asked.specs[f"table/{experiment}"], ("attack", "capture", "train")
     specs = {stem: list(map(Cell.parse(stem).path, verbs)) for stem in spec.get("cells", [])}
     specs |= {stem: [f"study/{stem}"] for stem in spec.get("studies", [])}
     return [stem for stem, own in specs.items() if names.keys() & numerics(modules_of(asked, own))]
@@ -49,7 +49,7 @@ def measured(
     root: Path, asked: Plan, experiment: str, stems: list[str], scores: Path, pictures: bool = False
 ) -> Found:
     """Return the results of cells or studies alone. `scores` is an empty folder for those of captures."""
-    table = asked.spec(f"table/{experiment}")
+    table = asked.specs[f"table/{experiment}"]
     if asked.studies[experiment]:
         files, costs = ([root / path for path in paths] for paths in _of_studies(asked, stems))
         return of_studies(TableSpec.model_validate(table | {"studies": stems}), files, costs)
@@ -61,7 +61,7 @@ def measured(
 
 def _scores(root: Path, asked: Plan, capture: str, stems: list[str], scores: Path) -> Path:
     """Score the cells of one capture, below the folder `scores`, and return the file."""
-    spec, files = asked.spec(f"score/{capture}"), _files(asked, capture, stems)
+    spec, files = asked.specs[f"score/{capture}"], _files(asked, capture, stems)
     found = {kind: [root / path for path in paths] for kind, paths in files.items()}
     if "scores" in found:
         return found["scores"][0]
@@ -92,7 +92,7 @@ def _captures(cells: list[str]) -> list[str]:
 def _attacks(asked: Plan, capture: str, stems: list[str]) -> Facts:
     """Return the entries of those attacks on a capture that are among cells, in the order of its spec."""
     own = {cell.attack for cell in map(Cell.parse, stems) if cell.capture == capture}
-    attacks = asked.spec(f"score/{capture}")["attacks"]
+    attacks = asked.specs[f"score/{capture}"]["attacks"]
     return {name: entry for name, entry in attacks.items() if name in own}
 
 
@@ -103,7 +103,7 @@ def _judges(attacks: Mapping[str, Any]) -> list[str]:
 def _files(asked: Plan, capture: str, stems: list[str]) -> dict[str, list[Path]]:
     """Return kind → files behind the scores of one capture's cells; guesses in the order of its spec."""
     home, cell = Path("results") / asked.run, Cell.parse(capture)
-    if not asked.spec(f"capture/{capture}")["federation"]["keep"]:
+    if not asked.specs[f"capture/{capture}"]["federation"]["keep"]:
         # Guesses on updates that are not kept are deleted once they are scored.
         return {"scores": [home / f"scores/{capture}.parquet"]}
     attacks = _attacks(asked, capture, stems)

@@ -135,7 +135,7 @@ def _meant(
 
 def _sampled(asked: Plan, experiment: str, rng: random.Random) -> list[str]:
     """Return one condition of an experiment: the cells of one capture, or a study, with all their seeds."""
-    spec = asked.spec(f"table/{experiment}")
+    spec = asked.specs[f"table/{experiment}"]
     everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
     everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}
     chosen = rng.choice(sorted(set(everything.values())))

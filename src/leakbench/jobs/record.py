@@ -27,7 +27,6 @@ from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.signature import declared_metrics
-from leakbench.catalogue.workflow import judges
 from leakbench.papers.entries import resting_on_headlines
 from leakbench.papers.reference import DRAWN, EXHIBIT, KEPT, kept_digests, read_record, run_of
 from leakbench.papers.work import read_papers
@@ -165,7 +164,7 @@ def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def planned(root: Path, run: str) -> Plan:
     """Return the plan of a run, such as standard-seed1, as it stands. It is made once for all experiments."""
     scale, seed = run_of(run)
-    return plan(root, scale, judges(), seed=seed)
+    return plan(root, scale, seed=seed)
 
 
 def specs_digest(asked: Plan, experiment: str) -> str:

@@ -16,7 +16,6 @@ from leakbench.catalogue import costs
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import Scale as ScaleFile
-from leakbench.catalogue.workflow import judges
 from leakbench.jobs.record import outdated
 from leakbench.jobs.verify import summary_of
 from leakbench.papers.facts import reader
@@ -186,7 +185,7 @@ PUBLISHED = "paper"
 def published_costs(root: Path) -> dict[str, dict[str, float]]:
     """Return experiment → stem of a cell or study → core-seconds at the published size."""
     try:
-        whole = plan(root, PUBLISHED, judges())
+        whole = plan(root, PUBLISHED)
     except UserError:
         # The scale may not fit a catalogue that was cut down. A run at this scale reports that itself.
         return {}

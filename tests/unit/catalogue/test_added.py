@@ -47,10 +47,9 @@ import json
 from pathlib import Path
 from leakbench.catalogue import costs
 from leakbench.catalogue.resolve import plan
-from leakbench.catalogue.workflow import judges
 from leakbench.jobs.manual import texts
 root = Path.cwd()
-found = plan(root, "paper", judges(), only=["added"])
+found = plan(root, "paper", only=["added"])
 size = costs.network(found.specs["train/added/added/0"]["victim"], [32, 32, 3])
 stale = [name for name, text in texts(root).items() if text != (root / name).read_text()]
 print(json.dumps([sorted(found.specs), size == costs.UNKNOWN, stale]))

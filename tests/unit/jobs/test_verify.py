@@ -139,7 +139,7 @@ def missing(known: pd.DataFrame, planned: Plan) -> set[str]:
 def test_what_the_project_has_recorded_of_a_tree_is_whole() -> None:
     csv = ROOT / "reference/quick.csv"
     known, facts = _recorded(csv, csv.with_suffix(".json"))
-    planned = plan(ROOT, "quick", {name: metric.judges for name, metric in declared_metrics().items()})
+    planned = plan(ROOT, "quick")
     assert missing(known, planned) == set()
     assert set(known["experiment"]) <= set(facts["tables"]) <= set(planned.experiments)
     # Guards the lines above.

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.signature import declared_metrics
 from leakbench.results.figures.result import Panel, Result
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +24,7 @@ LOOKS, ROUNDS = 5, 4
 @cache
 def planned(scale: str = "paper") -> Plan:
     """Return the plan of a scale: that of paper leaves nothing out."""
-    return plan(ROOT, scale, {name: metric.judges for name, metric in declared_metrics().items()})
+    return plan(ROOT, scale)
 
 
 def metrics_of(figure: list[dict[str, Any]]) -> list[str]:
