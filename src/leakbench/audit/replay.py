@@ -372,19 +372,14 @@ def watched(train: Callable[[], Any], targets: Tensor | None = None) -> tuple[An
     # The first network that it calls is the client's, that network's inputs are the private records, and the
     # targets of the losses are their labels.
     watch = Watch(targets)
-    handles = [
+    with (
+        watch,
         register_module_forward_pre_hook(watch.before),
         register_module_forward_hook(watch.after, with_kwargs=True, always_call=True),
         register_optimizer_step_pre_hook(watch.step),
         register_optimizer_step_post_hook(watch.stepped),
-    ]
-    try:
-        with watch:
-            returned = train()
-    finally:
-        for handle in handles:
-            handle.remove()
-    return returned, watch
+    ):
+        return train(), watch
 
 
 def _first(rows: Tensor) -> Tensor:

@@ -112,7 +112,7 @@ def _see(what: str) -> str:
 
 def told(facts: Facts, where: str) -> Facts:
     """Return the `facts` of the observation file `where`, with defaults for those that may be left out."""
-    filled: dict[str, Any] = {"local": LOCAL, "mode": "eval", "dropout": False, "knows": {}, "hidden": {}}
+    filled: Facts = {"local": LOCAL, "mode": "eval", "dropout": False, "knows": {}, "hidden": {}}
     filled |= facts
     if isinstance(filled["local"], dict):
         for name in filled["local"]:

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.parametrizations import weight_norm
 
-from leakbench.audit.attacks import attack, besides
+from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client
+from leakbench.audit.besides import besides
 from leakbench.audit.client import facts, view
 from leakbench.audit.detectors import alarms
 from leakbench.audit.findings import READ
@@ -79,7 +80,7 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
 
     seen = observed(compiled(), rows())
     monkeypatch.setattr("leakbench.federation.detectors.isolation.fidel", fails)
-    monkeypatch.setattr("leakbench.audit.attacks.labels", fails)
+    monkeypatch.setattr("leakbench.audit.besides.labels", fails)
     monkeypatch.setattr("leakbench.attacks.run", fails)
     by = {each.detector: each for each in alarms([seen], 600)}
     why = "it needs the update of 1.weight, which is not sent under this name"

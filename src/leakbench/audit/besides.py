@@ -1,108 +1,156 @@
-"""The audit of a client whose records are tokens: which tokens, and which records, its update gives away."""
+"""What an update gives away besides records: labels, members of the batch, and tokens."""
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.exact.membership import distances, within
+from leakbench.attacks.exact import membership
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.tokens import undecayed
-from leakbench.audit.attacks import TOKENS, Beside
-from leakbench.audit.child import Tell
+from leakbench.audit.attacks import run
+from leakbench.audit.client import UNKNOWN, Truth
 from leakbench.audit.findings import NOTHING, RECOGNISABLE, Found, timed
-from leakbench.audit.network import drops, reads, reason, untrained
-from leakbench.audit.predictions import Look
+from leakbench.audit.network import drops, reason
+from leakbench.audit.predictions import readable, short, uncountable
 from leakbench.audit.replay import Round
-from leakbench.audit.report import Audit
 from leakbench.base.errors import Unfit
+from leakbench.networks.layers import normalisation
+from leakbench.observations.observation import Observation
 from leakbench.papers.bibliography import source
 
+# The title of what an update gives away about the set of tokens.
+TOKENS = "tokens"
 # As many matrices are asked for members; those of the first layers, which read what hardly moves.
 ASKED = 12
 
 
-def of_tokens(played: Round, budget: float, tell: Tell, others: Tensor | None) -> Audit:
-    """Audit a round whose records are tokens int64 [n, places], beside `others`, records of other clients."""
-    begun, records = time.perf_counter(), len(played.inputs)
-    embedding = reads(played.model, played.inputs)
-    audit = _begun(played, embedding, budget)
-    seen = Beside(TOKENS, "A", str(source("dager")), *_told(lambda: _rows(played, embedding)))
-    found = Found(
-        "sentence-membership", "Membership of sentences", "exact", "D", str(source("projres")), records,
-        [NOTHING] * records,
-    )  # fmt: skip
-    timed(found, budget, lambda: _members(found, played, embedding, others))
-    line = found.why_not or (
-        f"{found.count(RECOGNISABLE)} of {records} records are recognised as members, and {found.null} of "
-        f"{len(others) if others is not None else 0} records of others are taken for members{found.by}"
-    )
-    member = Beside("membership", "D", found.source, line, not found.why_not, found.seconds)
-    audit.found, audit.besides = [found], [seen, member]
-    for each in audit.besides:
-        tell(f"besides: {each.title}: {each.line}")
-    audit.assumptions = _assumptions(played)
-    audit.seconds = round(time.perf_counter() - begun, 2)
-    tell(audit.headline())
-    return audit
+@dataclass(frozen=True)
+class Beside:
+    """What an attack finds besides records, or why it did not run."""
+
+    title: str
+    attacker: str
+    source: str
+    line: str
+    ran: bool
+    seconds: float
 
 
-def _told(attack: Callable[[], str]) -> tuple[str, bool, float]:
-    """Return what an attack says or why it did not run, whether it ran, and its seconds."""
+def _beside(title: str, attacker: str, paper: str, attack: Callable[[], str]) -> Beside:
+    """Run an attack that says in words what it finds."""
     begun = time.perf_counter()
     try:
         line, ran = attack(), True
     except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
         line, ran = reason(problem), False
-    return line, ran, round(time.perf_counter() - begun, 3)
+    return Beside(title, attacker, paper, line, ran, round(time.perf_counter() - begun, 3))
 
 
-def _begun(played: Round, embedding: str, budget: float) -> Audit:
-    frozen = untrained(played.model, played.update)
-    rows = played.model.get_submodule(embedding).num_embeddings
-    return Audit(
-        len(played.inputs),
-        {
-            "network": type(played.model).__name__,
-            "parameters": sum(p.numel() for p in played.model.parameters()),
-            **({"not trained": frozen} if frozen else {}),
-            "input": f"{played.inputs.shape[1]} tokens, of a vocabulary of {rows}",
-            "records": len(played.inputs),
-            "local steps": played.steps,
-            "optimiser": played.optimiser,
-            "sends": "one gradient" if played.kind == "gradient" else "new weights",
-            "dropout": "yes" if drops(played.model, played.inputs) else "no",
-            "loss": played.loss,
-            "computed again": f"{played.replayed[0]} of {played.replayed[1]} steps",
-        },
-        Look(),
-        budget=budget,
-        least=played.least(),
+def _others_of(others: Tensor | None) -> Tensor:
+    """Return records of other clients, with which members are compared. Raises Unfit if there are none."""
+    if others is None or not len(others):
+        raise Unfit("not run: it needs records of others in the batch, beyond those of the client (--batch)")
+    return others
+
+
+def _inside(found: Span | None, samples: Tensor) -> Tensor:
+    """Return which samples [n, inputs] lie in a span, bool [n]."""
+    return membership.within(found, samples, membership.distances(found, samples))
+
+
+def _recognised(own: int, records: int, taken: int, others: int, by: str) -> str:
+    return (
+        f"{own} of {records} records are recognised as members, and {taken} of {others} "
+        f"records of others are taken for members{by}"
     )
 
 
-def _assumptions(played: Round) -> list[str]:
-    done, steps = played.replayed
-    frozen = untrained(played.model, played.update)
-    sentences = [
-        (True, "The server sees each client's update by itself; with secure aggregation it sees sums."),
-        (True, "The attacker knows the network's code and its vocabulary."),
-        (True, "The records are tokens. Their set and membership were tried. Whole sentences, searches, "
-         "detectors and what would help were not."),
-        (True, "A record counts as recognisable if every token of it that the loss depends on lies in the "
-         "span of one sent matrix, or if no matrix has a span and all its tokens are exposed."),
-        (True, "One round of one client was audited."),
-        (bool(played.differs), f"{done} of {steps} local steps were computed again. They differ from plain "
-         f"training: {'; '.join(played.differs.values())}."),
-        (not played.plain_steps, f"Clients train with {played.optimiser}. The span takes its steps for "
-         "plain SGD, so more may be found."),
-        (bool(frozen), f"{frozen} are not trained, so nothing is sent of them."),
-    ]  # fmt: skip
-    return [sentence for holds, sentence in sentences if holds]
+def besides(observation: Observation, truth: Truth) -> Iterator[Beside]:
+    """Yield what an update gives away about labels, if the plain loss has classes, and about members."""
+    if observation.plain and bool((truth.labels != UNKNOWN).all()):
+        yield _beside("label counts", "B", str(source("llg")), lambda: labels(observation, truth))
+    paper = f"{source('projres')} (of text)"
+    yield _beside("membership", "D", paper, lambda: members(observation, truth))
+
+
+def labels(observation: Observation, truth: Truth) -> str:
+    """Return in words how many labels of the batch are counted right, from the last layer alone."""
+    if why := uncountable(observation):
+        raise Unfit(why)
+    made = run({"module": "labels", "parameters": {}, "labels": "counted"}, observation)
+    assert made.labels is not None
+    classes = torch.arange(len(truth.labels)) % observation.network["classes"]
+    right, even = (
+        (Counter(guess.tolist()) & Counter(truth.labels.tolist())).total()
+        for guess in (made.labels[0, 0], classes)
+    )
+    return f"{right} of {len(truth.labels)} labels are right ({even} by guessing all classes equally often)"
+
+
+@torch.no_grad()
+def members(observation: Observation, truth: Truth) -> str:
+    """Return in words how many records, and how many of others, lie in the span of the first dense layer."""
+    others = _others_of(truth.others)
+    try:
+        (seen,) = membership.spans(readable(observation, needs_bias=False), "membership")
+        by, found, read = "", seen.found, seen.read
+    except Unfit:
+        # An adapter on a frozen layer reads what that layer reads.
+        by, found, read = _adapter(observation, truth.images)
+    own, taken = (int(_inside(found, read(each)).sum()) for each in (truth.images, others))
+    return _recognised(own, len(truth.images), taken, len(others), by)
+
+
+def _adapter(observation: Observation, images: Tensor) -> tuple[str, Span, membership.Read]:
+    """Return the span of a matrix that is sent and reads the records. Raises Unfit if there is none."""
+    (batch,), model = observation.clients, observation.model()
+    mean, deviation = (v.double() for v in normalisation(model, images.shape[1]))
+    size = images[0].numel()
+
+    def read(reader: Tensor | None, images: Tensor) -> Tensor:
+        rows = ((images.double() - mean) / deviation).flatten(1)
+        return rows if reader is None else rows @ reader.T
+
+    weights = [torch.from_numpy(v[0]).double() for v in observation.weights.values() if v.ndim == 3]
+    # The second matrix of an adapter reads what the first one makes of the records. While the second is zero,
+    # as in the first step, the first one has no gradient.
+    for reader in (None, *(each for each in weights if each.shape[1] == size)):
+        columns = size if reader is None else len(reader)
+        for name in observation.updates:
+            update = observation.update(name)[0, 0].double()
+            fits = update.dim() == 2 and update.shape[1] == columns and len(update) > batch
+            found = span(update, batch, clear=1.0) if fits else None
+            # Another layer may have the size of a second matrix, and read something else.
+            if found is not None and (reader is None or _inside(found, read(reader, images)).all()):
+                return f", by the rows of {short(name)}", found, partial(read, reader)
+    raise Unfit(
+        "no matrix that reads the records, with more rows than there are records, is sent and has changed"
+    )
+
+
+def of_tokens(
+    played: Round, embedding: str, limit: float, others: Tensor | None
+) -> tuple[Found, list[Beside]]:
+    """Attack a round whose records are tokens int64 [n, places]; `others` are records of other clients."""
+    records = len(played.inputs)
+    seen = _beside(TOKENS, "A", str(source("dager")), lambda: _rows(played, embedding))
+    found = Found(
+        "sentence-membership", "Membership of sentences", "exact", "D", str(source("projres")), records,
+        [NOTHING] * records,
+    )  # fmt: skip
+    timed(found, limit, lambda: _members(found, played, embedding, others))
+    line = found.why_not or _recognised(
+        found.count(RECOGNISABLE), records, found.null, 0 if others is None else len(others), found.by
+    )
+    return found, [seen, Beside("membership", "D", found.source, line, not found.why_not, found.seconds)]
 
 
 def _exposed(played: Round, name: str) -> Tensor:
@@ -196,8 +244,7 @@ def _note(read: dict[str, Tensor], name: str, inputs: Any, shape: torch.Size) ->
 
 def _members(found: Found, played: Round, embedding: str, others: Tensor | None) -> None:
     """Find out which records are recognised as members, and how many of others are taken for members."""
-    if others is None or not len(others):
-        raise Unfit("not run: it needs records of others in the batch, beyond those of the client (--batch)")
+    others = _others_of(others)
     records, most = len(played.inputs), played.inputs.numel()
     best = -1, torch.zeros(records + len(others), dtype=torch.bool), ""
     wide, asked = 0, 0
@@ -208,12 +255,12 @@ def _members(found: Found, played: Round, embedding: str, others: Tensor | None)
         if asked == ASKED or best[0] == records:
             break
         asked += 1
-        inside = _inside(span(each.rows, most, clear=1.0), each.read)
-        gain = int(inside[:records].sum()) - int(inside[records:].sum())
+        members = _all_inside(span(each.rows, most, clear=1.0), each.read)
+        gain = int(members[:records].sum()) - int(members[records:].sum())
         if gain > best[0]:
             alone = f"{embedding}.weight" not in played.update
             what = f"the adapter alone, rank {each.rank}" if alone else f"the rows of {', '.join(each.names)}"
-            best = gain, inside, f", from {what}"
+            best = gain, members, f", from {what}"
     if best[0] < 0:
         try:
             exposed = _exposed(played, embedding)
@@ -228,16 +275,15 @@ def _members(found: Found, played: Round, embedding: str, others: Tensor | None)
         best = 0, exposed[torch.cat([played.inputs, others])].all(1), ", from the set of exposed tokens"
     elif best[0] <= 0 and drops(played.model, played.inputs):
         raise Unfit("dropout changes what the matrices read, so nothing was decided")
-    _, inside, found.by = best
-    found.levels = [RECOGNISABLE if one else NOTHING for one in inside[:records].tolist()]
-    found.null = int(inside[records:].sum())
+    _, members, found.by = best
+    found.levels = [RECOGNISABLE if one else NOTHING for one in members[:records].tolist()]
+    found.null = int(members[records:].sum())
 
 
-def _inside(found: Span | None, read: Tensor) -> Tensor:
+def _all_inside(found: Span | None, read: Tensor) -> Tensor:
     """Return which records [n, places, inputs] lie in a span with all their tokens, bool [n].
 
     The last place of a decoder is read by nothing that the loss sees, so it is left out.
     """
     part = read[:, : max(1, read.shape[1] - 1)]
-    flat = part.flatten(0, 1)
-    return within(found, flat, distances(found, flat)).view(part.shape[:2]).all(1)
+    return _inside(found, part.flatten(0, 1)).view(part.shape[:2]).all(1)
