@@ -197,10 +197,9 @@ class Audit:
         least = " (at least)" if self.least else ""
         server = "a server that follows the protocol"
         if tokens := next((each for each in self.besides if each.title == TOKENS and each.ran), None):
-            members = "".join(f"; recognisable: {seen} {of}{least}{each.by}" for each in self.found if seen)
-            return (
-                f"Exposed: {tokens.line}, by anyone who sees the update, in {tokens.seconds:.1f} s{members}"
-            )
+            told = f"Exposed: {tokens.line}, by anyone who sees the update, in {tokens.seconds:.1f} s"
+            members = (f"; recognisable: {seen} {of}{least}{each.by}" for each in self.found if seen)
+            return told + "".join(members)
         if read:
             by = [each for each in self.found if each.count(READ)]
             quickest = min(by, key=lambda each: (-each.count(READ), not each.certified(), each.seconds))
@@ -213,10 +212,9 @@ class Audit:
             return f"Recognisable: {seen} {of}{least}{how}, by {server}; none was read"
         if self.found and not self.ran():
             beside = "; ".join(f"{each.title}: {each.line}" for each in self.besides if each.ran)
-            why = beside or "; ".join(dict.fromkeys(each.why_not for each in self.found))
-            return (
-                f"No attack on records gave a result; {why}" if beside else f"No attack gave a result: {why}"
-            )
+            if beside:
+                return f"No attack on records gave a result; {beside}"
+            return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
         longest = max((each.iterations for each in self.found), default=0)
         searched = f", and no search had more than {longest:,} iterations" if longest else ""
         return (
@@ -239,9 +237,8 @@ class Audit:
         value = TOKENS if TOKENS in told else "label counts"
         for question, title in {"Linkability": "membership", "Inference": value}.items():
             line = told[title].line if title in told else "no such attack fits this client"
-            line = (
-                line if title in told and told[title].ran else f"not tested: {line.removeprefix('not run: ')}"
-            )
+            if title not in told or not told[title].ran:
+                line = f"not tested: {line.removeprefix('not run: ')}"
             found[question] = f"{line[:1].upper()}{line[1:]}."
         return found
 

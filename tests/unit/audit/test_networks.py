@@ -19,7 +19,7 @@ from leakbench.audit.findings import READ
 from leakbench.audit.network import fixed, reason
 from leakbench.audit.predictions import look
 from leakbench.audit.replay import watched
-from leakbench.base.errors import Unfit, UserError
+from leakbench.base.errors import Unfit
 
 
 def rows(records: int = 4) -> tuple[Tensor, Tensor]:
@@ -184,14 +184,6 @@ def test_nothing_is_read_of_a_layer_that_is_not_sent() -> None:
     seen = observed(frozen(mlp(400), "1.bias"), (images / images.flatten(1).amax(1)[:, None, None], labels))
     assert attack("fidel", *seen, 60).count(READ) > 0
     assert "the bias of the first dense layer, 1, is" in attack("peel", *seen, 60).why_not
-
-
-def test_a_client_that_trains_nothing_is_told_so() -> None:
-    still = mlp(20).requires_grad_(False)
-    with pytest.raises(UserError, match=r"no parameter is trained \(set requires_grad"):
-        round_of(still)
-    with pytest.raises(UserError, match=r"depends on no parameter that is trained .*no_grad"):
-        round_of(Own(without_gradient, a=nn.Linear(625, 2)))
 
 
 @pytest.mark.parametrize("chosen", ["by its optimiser", "by requires_grad"])
