@@ -64,8 +64,8 @@ def of_round(
     begun, records = time.perf_counter(), len(played.inputs)
     if not played.inputs.is_floating_point():
         embedding = reads(played.model, played.inputs)
-        rows = len(played.model.get_parameter(f"{embedding}.weight"))
-        audit = Audit(records, facts(played, None, rows), budget=budget, least=played.least())
+        layer: nn.Embedding = played.model.get_submodule(embedding)  # type: ignore[assignment]
+        audit = Audit(records, facts(played, None, layer.num_embeddings), budget=budget, least=played.least())
         audit.assumptions = assumptions(played, None)
         found, audit.besides = of_tokens(played, embedding, budget, others)
         audit.found = [found]
@@ -73,15 +73,15 @@ def of_round(
             tell(f"besides: {each.title}: {each.line}")
     else:
         observation, truth = view(played, others)
-        taken = assumptions(played, observation)
-        audit = Audit(records, facts(played, observation), assumptions=taken, budget=budget)
+        audit = Audit(records, facts(played, observation), budget=budget)
+        audit.assumptions = assumptions(played, observation)
         _attacked(audit, [(observation, truth)], budget * (1 - HELP_SHARE), tell, keep)
         off = audit.look.facts.get("second derivatives")
         audit.least = played.least() or off is not None
         if not audit.recognisable():
             # No change can be measured without a leak, so the searches get the share of what would help.
             _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
-        taken += [f"Second derivatives: {off}."] if off else []
+        audit.assumptions += [f"Second derivatives: {off}."] if off else []
         audit.affected = affected(audit.found, truth, audit.look.alone)
         audit.pictures = pictures(audit.found, truth) if show else []
     audit.seconds = round(time.perf_counter() - begun, 2)

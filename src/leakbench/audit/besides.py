@@ -154,10 +154,8 @@ def of_tokens(
 
 
 def _exposed(played: Round, name: str) -> Tensor:
-    """Return which tokens the rows of an embedding prove, bool [vocabulary]. Raises Unfit if they prove none.
-
-    Rows prove nothing if something else than the look-up of tokens moves them.
-    """
+    """Return which tokens the rows of an embedding prove, bool [vocabulary]."""
+    # Raises Unfit if they prove none, because something else than the look-up of tokens moves them.
     model = played.model
     layer: nn.Embedding = model.get_submodule(name)  # type: ignore[assignment]
     sharing = [n for n, m in model.named_modules() if any(p is layer.weight for p in m._parameters.values())]
@@ -188,17 +186,13 @@ def _rows(played: Round, name: str) -> str:
 
 
 class _Rows(NamedTuple):
-    """The updates of matrices that read the same.
-
-    names: the names of the matrices.
-    rows: [outputs, inputs], their updates one below the other.
-    read: [records, places, inputs], what the network that was sent gives them to read.
-    rank: the smaller side of the narrowest.
-    """
+    """The updates of matrices that read the same."""
 
     names: list[str]
+    # [outputs, inputs], one below the other; and [records, places, inputs], what they read.
     rows: Tensor
     read: Tensor
+    # The smaller side of the narrowest.
     rank: int
 
 
@@ -281,9 +275,7 @@ def _members(found: Found, played: Round, embedding: str, others: Tensor | None)
 
 
 def _all_inside(found: Span | None, read: Tensor) -> Tensor:
-    """Return which records [n, places, inputs] lie in a span with all their tokens, bool [n].
-
-    The last place of a decoder is read by nothing that the loss sees, so it is left out.
-    """
+    """Return which records [n, places, inputs] lie in a span with all their tokens, bool [n]."""
+    # The last place of a decoder is read by nothing that the loss sees, so it is left out.
     part = read[:, : max(1, read.shape[1] - 1)]
     return _inside(found, part.flatten(0, 1)).view(part.shape[:2]).all(1)

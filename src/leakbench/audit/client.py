@@ -46,9 +46,9 @@ class Client:
     targets: Tensor
     records: int
     # Each is on all the client's records.
-    local_steps: int = 5
-    lr: float = 0.01
-    validation: tuple[Tensor, Tensor] | None = None
+    local_steps: int
+    lr: float
+    validation: tuple[Tensor, Tensor] | None
 
     def play(self) -> Round:
         """Train the model, restore its weights and return the round."""

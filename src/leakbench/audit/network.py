@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
-from leakbench.networks.layers import Normalise
+from leakbench.networks.layers import Normalise, hooked
 
 # The largest number of letters that are kept of a message that leakbench did not write.
 LONGEST = 200
@@ -91,10 +91,8 @@ def precisions_in(model: nn.Module, found: set[str]) -> Iterator[None]:
         low = {each.dtype for each in leaves(output)} - {torch.float32, torch.float64}
         found.update(str(each).removeprefix("torch.") for each in low)
 
-    with ExitStack() as hooks:
-        for layer in model.modules():
-            if not list(layer.children()):
-                hooks.enter_context(layer.register_forward_hook(note))
+    layers = [layer for layer in model.modules() if not list(layer.children())]
+    with hooked(layer.register_forward_hook(note) for layer in layers):
         yield
 
 
@@ -120,21 +118,18 @@ def finite(update: Tensors) -> Tensors:
 
 
 def reads(model: nn.Module, tokens: Tensor) -> str:
-    """Return the name of the embedding that reads tokens int64 [n, places].
-
-    Raises UserError where no embedding reads them, or where it has too few rows for them.
-    """
+    """Return the name of the embedding that reads tokens int64 [n, places]."""
+    # Raises UserError where no embedding reads them, or where it has too few rows for them.
     found: list[str] = []
     own = deepcopy(model).eval()
 
     def note(name: str, layer: nn.Embedding, inputs: Any) -> None:
         same = isinstance(inputs[0], Tensor) and inputs[0].shape == tokens[:1].shape
         if same and torch.equal(inputs[0], tokens[:1]):
-            if (least := int(tokens.min())) < 0 or (most := int(tokens.max())) >= layer.num_embeddings:
-                which = least if least < 0 else most
-                raise UserError(
-                    f"token {which} is not in the vocabulary: {name} has {layer.num_embeddings} rows"
-                )
+            for token in (int(tokens.min()), int(tokens.max())):
+                if not 0 <= token < layer.num_embeddings:
+                    rows = f"{name} has {layer.num_embeddings} rows"
+                    raise UserError(f"token {token} is not in the vocabulary: {rows}")
             found.append(name)
 
     for name, layer in own.named_modules():

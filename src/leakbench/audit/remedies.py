@@ -92,13 +92,12 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Again:
-    """The attacks that run after each change."""
+    """The attacks that run after each change, and what they reach in the unchanged round."""
 
     exacts: list[str]
     # The search that found more of a record than the exact attacks, empty if none did.
     search: str
     iterations: int
-    # What these attacks reach in the unchanged round.
     levels: list[int]
     # Why the search cannot run again, empty if it can.
     missing: str = ""
@@ -123,16 +122,15 @@ def remedies(
         each = Remedy(what, own.records, before, seen_before, note=bound)
         # The time that one change leaves of its share goes to the next.
         share = (until - time.perf_counter()) / (len(plans) - number)
-        if share <= 0:
-            each.why_not = "the budget was spent"
-        else:
-            try:
-                after = make()
-                _measure(each, after, again, share)
-                if own.validation is not None:
-                    each.accuracy = _lost(played, after, own.validation)
-            except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
-                each.why_not = reason(problem)
+        try:
+            if share <= 0:
+                raise UserError("the budget was spent")
+            after = make()
+            _measure(each, after, again, share)
+            if own.validation is not None:
+                each.accuracy = _lost(played, after, own.validation)
+        except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+            each.why_not = reason(problem)
         out.append(each)
     return sorted(out, key=Remedy.rank)
 

@@ -23,8 +23,8 @@ LONGEST = 200
 PIXELS, VALUES, STEPS = 1 << 24, 1 << 28, 10_000
 
 
-def _whole(value: Any, least: int = 1) -> bool:
-    return type(value) is int and least <= value <= MOST
+def _whole(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MOST
 
 
 def _number(value: Any) -> bool:

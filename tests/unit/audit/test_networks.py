@@ -125,8 +125,9 @@ def test_each_batch_norm_goes_by_the_mode_that_the_client_trains_in(kind: str) -
     played = round_of(network, batch)
     observation, truth = view(played)
     assert observation.mode == ("eval" if kind == "eval" else "train")
-    if kind == "mixed":
-        assert facts(played, observation)["batch norm by"].startswith("mixed: sent statistics in 1")
+    by = {"train": "the batch at hand", "eval": "sent statistics", "mixed": "mixed: sent statistics in 1"}
+    assert facts(played, observation)["batch norm by"] == by[kind]
+    assert facts(played, observation)["buffers sent"] == (6 if kind == "mixed" else 3)
     # The attacker's model causes the client's very update.
     model = observation.model()
     named = dict(model.named_parameters())
