@@ -10,7 +10,7 @@ from leakbench.base.cellname import CELL, of_lines
 from leakbench.papers.verdicts.tolerances import possible
 from leakbench.results.report.numbers import interval
 
-# The name of no defence, which an attacker who knows no defence assumes. SERVER and MALICIOUS are the observers
+# The name of no defence, which an attacker who knows of none assumes. SERVER and MALICIOUS are the observers
 # whose attacks count here.
 UNKNOWN = "none"
 SERVER = "honest-but-curious server"
