@@ -34,15 +34,15 @@ def test_png_of_two_rows_is_two_images_in_raster_order(tmp_path: Path) -> None:
         cifar10.read_binary(tmp_path / "b.bin", 1)
 
 
-@pytest.mark.parametrize("keep", [0, 20, 500, 3000])
-def test_truncated_png_is_refused(tmp_path: Path, keep: int) -> None:
+def test_truncated_png_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "batch.png"
     Image.fromarray(images(2).reshape(2, 1024, 3)).save(file)
     data = file.read_bytes()
     assert len(data) > 4000
-    file.write_bytes(data[:keep])
-    with pytest.raises(Damaged, match="cut short or altered"):
-        cifar10.read_rows(file)
+    for keep in (0, 20, 500, 3000):
+        file.write_bytes(data[:keep])
+        with pytest.raises(Damaged, match="cut short or altered"):
+            cifar10.read_rows(file)
 
 
 def planes(batch: np.ndarray) -> np.ndarray:

@@ -27,6 +27,8 @@ NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>p", strict=True))
 PLACES = {OUTCOMES["failure"]: ("X", 0.0), OUTCOMES["success"]: ("$✓$", 1.0)}
 # The place of the palette's grey, which the null baselines have, and the violet that stands there instead.
 _GREY, _VIOLET = 7, "#5e3c99"
+# Shares whose values are far below 1.
+SMALL = ("mse", "span_distance")
 # In inches: a line of the legend, a letter of it, and the room that an entry takes beside its words.
 ENTRY, LETTER, HANDLE = 0.175, 0.062, 0.62
 
@@ -114,8 +116,9 @@ def _beside(entries: Sequence[Line2D]) -> int:
 
 
 def bounded(metric: Any) -> bool:
-    """Return whether a metric is a share, whose axis goes from 0 to 1."""
-    return metric != "mse" and possible(str(metric), -math.inf, math.inf) == (0, 1)
+    """Return whether a metric, or a rank such as top-1, is a share, whose axis goes from 0 to 1."""
+    share = possible(str(metric), -math.inf, math.inf) == (0, 1) or str(metric).startswith("top-")
+    return share and metric not in SMALL
 
 
 def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
