@@ -149,14 +149,8 @@ def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser
         "cells => cells.map(c => [c.dataset.word, getComputedStyle(c, '::after').content, c.offsetWidth > 0])"
     )
     found = window.eval_on_selector_all(".summary tbody tr:first-child td[data-word]", script)
-    assert [word for word, _, seen in found if seen] == [
-        "reproduced success",
-        "reproduced",
-        "direction",
-        "differs",
-        "not-run",
-        "rows",
-    ]
+    words = ["reproduced success", "reproduced", "direction", "differs", "not-run", "rows"]
+    assert [word for word, _, seen in found if seen] == words
     assert window.locator(".summary thead").is_hidden()
 
 
