@@ -4,6 +4,7 @@ One vmapped gradient serves every round that starts from the same model.
 """
 
 from collections.abc import Callable
+from itertools import count
 
 import torch
 from torch import Tensor, nn
@@ -72,49 +73,43 @@ def local_update(
     return current
 
 
-class _Moments:
-    """What AdamW remembers of a round's gradients."""
+def _adamw() -> Callable[[Tensors], Tensors]:
+    """Return what AdamW steps along in place of gradients, name → [rounds, *shape]; it remembers them."""
+    betas, eps = (0.9, 0.999), 1e-8
+    means: Tensors = {}
+    squares: Tensors = {}
+    steps = count(1)
 
-    def __init__(self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
-        self.betas, self.eps, self.steps = betas, eps, 0
-        self.means: Tensors = {}
-        self.squares: Tensors = {}
-
-    def __call__(self, slopes: Tensors) -> Tensors:
-        """Return what the step takes in place of the gradients, name → [rounds, *shape]."""
-        self.steps += 1
-        out = {}
+    def direction(slopes: Tensors) -> Tensors:
+        step, out = next(steps), {}
         for name, slope in slopes.items():
-            for kept, value, beta in (
-                (self.means, slope, self.betas[0]), (self.squares, slope.square(), self.betas[1])
-            ):  # fmt: skip
+            for kept, value, beta in zip((means, squares), (slope, slope.square()), betas, strict=True):
                 kept[name] = value * (1 - beta) + (kept[name] * beta if name in kept else 0)
             mean, square = (
-                kept[name] / (1 - beta**self.steps)
-                for kept, beta in zip((self.means, self.squares), self.betas, strict=True)
+                kept[name] / (1 - beta**step) for kept, beta in zip((means, squares), betas, strict=True)
             )
-            out[name] = mean / (square.sqrt() + self.eps)
+            out[name] = mean / (square.sqrt() + eps)
         return out
 
+    return direction
 
-class _Momentum:
-    """The running sum of a round's gradients, along which torch's SGD with momentum steps."""
 
-    def __init__(self, kept: float = 0.9) -> None:
-        self.kept = kept
-        self.sums: Tensors = {}
+def _momentum() -> Callable[[Tensors], Tensors]:
+    """Return what torch's SGD with momentum steps along: the running sum of gradients."""
+    sums: Tensors = {}
 
-    def __call__(self, slopes: Tensors) -> Tensors:
-        """Return what the step takes in place of the gradients, name → [rounds, *shape]."""
-        self.sums = {n: v + self.kept * self.sums[n] if n in self.sums else v for n, v in slopes.items()}
-        return self.sums
+    def direction(slopes: Tensors) -> Tensors:
+        sums.update({n: v + 0.9 * sums[n] if n in sums else v for n, v in slopes.items()})
+        return sums
+
+    return direction
 
 
 # What each optimiser steps along, by its name.
 DIRECTIONS: dict[str, Callable[[], Callable[[Tensors], Tensors]]] = {
     "sgd": lambda: lambda slopes: slopes,
-    "momentum": _Momentum,
-    "adamw": _Moments,
+    "momentum": _momentum,
+    "adamw": _adamw,
 }
 
 

@@ -68,9 +68,8 @@ def _skewed(
 
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Private:
     """Draw each client's samples of each round from the private range, none twice within an update."""
-    private, rounds = federation["private"], federation["rounds"]
+    private, rounds, passes = (federation[name] for name in ("private", "rounds", "passes"))
     truth = Private([], [])
-    passes = federation["passes"]
     stop = min(private["stop"], len(labels))
     needed = max(federation["clients"]) * (rounds // passes if passes > 1 else 1)
     if needed > stop - private["start"]:
@@ -105,6 +104,28 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
         truth.images.append(chosen)
         truth.labels.append(labels[chosen])
     return truth
+
+
+def candidates(
+    federation: dict[str, Any], private: Private, images: int, names: tuple[str | int, ...]
+) -> np.ndarray:
+    """Return the images of a server that knows that the private ones are among them.
+
+    They are indices [n], in random order; n may be 0.
+    """
+    others = federation.get("candidates", 0)
+    if not others:
+        return np.zeros(0, np.int64)
+    rng = np.random.Generator(np.random.PCG64(stream("candidates", *names)))
+    own = np.unique(np.concatenate([index.reshape(-1) for index in private.images]))
+    start, stop = (federation["private"][key] for key in ("start", "stop"))
+    free = np.setdiff1d(np.arange(start, min(stop, images)), own)
+    if len(free) < others:
+        raise Unfit(
+            f"the copy of {names[0]} that is here has {len(free)} images beside the private ones, the "
+            f"federation needs {others} as candidates (put the whole set into a directory of LEAKBENCH_DATA)"
+        )
+    return rng.permutation(np.concatenate([own, rng.choice(free, others, replace=False)]))
 
 
 def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensors:

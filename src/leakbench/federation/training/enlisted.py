@@ -15,6 +15,7 @@ from leakbench.base.seeds import stream
 from leakbench.defences import aggregation, encryption
 from leakbench.federation.training.federated import Client
 from leakbench.federation.training.fit import optimiser_of
+from leakbench.federation.training.private import epsilon, made_private
 from leakbench.federation.training.server import Protocol, State, flat
 from leakbench.federation.training.shares import hold_out
 
@@ -49,8 +50,6 @@ def enlist(
             labels = labels[rng.permutation(len(labels))]
         clients.append(Client(model, optimiser_of(model, training), secret, images, labels, held))
         if training.get("privacy"):
-            from leakbench.federation.training.private import made_private
-
             made_private(clients[-1], training["privacy"], training["batch_size"])
     return clients
 
@@ -64,22 +63,21 @@ def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
     faults: dict[int, dict[int, str]] = {}
     for each in training.get("faults", []):
         faults.setdefault(each["round"] - 1, {})[each["client"]] = each["kind"]
-    validates, keys = aggregation.cross_validates(rule["module"]), scheme.keys() if scheme else None
-    return Protocol(aggregation.build(**rule), validates, training.get("fusion", 1.0), scheme, keys, faults)
+    validates, sealing = (
+        aggregation.cross_validates(rule["module"]),
+        (scheme, scheme.keys()) if scheme else None,
+    )
+    return Protocol(aggregation.build(**rule), validates, training.get("fusion", 1.0), sealing, faults)
 
 
-def sealed_bytes(protocol: Protocol, server: State) -> int:
-    """Return the bytes of one encrypted update's ciphertexts, as numbers."""
-    assert protocol.scheme is not None
-    about = protocol.scheme.about
+def sealed_bytes(about: Mapping[str, Any], server: State) -> int:
+    """Return the bytes of one encrypted update's ciphertexts, as numbers, by the facts of its scheme."""
     each: int = about["bytes_per_ciphertext"]
     return -(-len(flat(server)) // about["values_per_ciphertext"]) * each
 
 
 def spent(training: Mapping[str, Any], clients: Sequence[Client]) -> float:
     """Return the largest ε among the clients after all rounds."""
-    from leakbench.federation.training.private import epsilon
-
     epochs = training["rounds"] * training["local_epochs"]
     return max(
         epsilon(training["privacy"], len(client.labels), training["batch_size"], epochs) for client in clients

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,14 +43,6 @@ class Client:
     labels: Tensor
     held: tuple[Tensor, Tensor] | None = None
     memory: State = field(default_factory=dict)
-
-
-class Played(NamedTuple):
-    """What a round leaves."""
-
-    server: State
-    losses: list[float]
-    outcome: Aggregate | None = None
 
 
 def decayed(training: Mapping[str, Any], turn: int) -> float:
@@ -179,7 +171,8 @@ def play_round(
     protocol: Protocol | None = None,
     measure: Measure | None = None,
     train: Callable[..., Fit] | None = None,
-) -> Played:
+) -> tuple[State, list[float], Aggregate | None]:
+    """Play a round; return the server's new state, the clients' losses and, by a rule, the aggregate."""
     uploads, fits = [], []
     train = train or partial(train_locally, defence=defence)
     epochs, size, lr = training["local_epochs"], training["batch_size"], decayed(training, turn)
@@ -190,14 +183,13 @@ def play_round(
         received(uploads[-1], server, number)
     samples, losses = [len(client.labels) for client in clients], [fit.loss for fit in fits]
     if protocol is None:
-        return Played(averaged(uploads, samples), losses)
+        return averaged(uploads, samples), losses, None
 
     def validate(number: int, state: State) -> tuple[float, float]:
         client = clients[number]
-        assert client.held is not None
-        assert measure is not None
+        assert client.held is not None and measure is not None
         hold(client.model, state)
         return measure(client.model.eval(), *client.held)
 
     outcome = aggregate(server, uploads, fits, samples, protocol, turn, validate)
-    return Played(outcome.state, losses, outcome)
+    return outcome.state, losses, outcome

@@ -25,14 +25,13 @@ from leakbench.base.seeds import stream
 from leakbench.defences import Defence, sent_bytes
 from leakbench.federation.training.batches import AUGMENTATIONS, to_size
 from leakbench.federation.training.enlisted import enlist, protocol_of, sealed_bytes, spent
-from leakbench.federation.training.examples import examples
 from leakbench.federation.training.federated import Client, State, hold, play_round
 from leakbench.federation.training.fit import shared
-from leakbench.federation.training.plane import extent, flat_data, sample, surface
 from leakbench.federation.training.private import train_privately
 from leakbench.federation.training.server import Aggregate
 from leakbench.federation.training.sets import Examined, examined, told_apart, training_images
 from leakbench.federation.training.shares import divide, hold_out
+from leakbench.federation.training.shown import examples, extent, flat_data, sample, surface
 from leakbench.networks import victims
 from leakbench.networks.tasks import recognition, task_of
 
@@ -305,8 +304,9 @@ def study(
         found["told_apart"] = told_apart(images, owners)
     if protocol:
         found |= {"problems": facts["problems"]}
-    if protocol and protocol.scheme:
-        found |= {"upload_bytes": sealed_bytes(protocol, server), "encryption": protocol.scheme.about}
+        if protocol.sealing:
+            about = protocol.sealing[0].about
+            found |= {"upload_bytes": sealed_bytes(about, server), "encryption": about}
     if training.get("privacy"):
         found |= {"epsilon": spent(training, clients), "delta": training["privacy"]["delta"]}
     elif certified := defence.certificate(training["rounds"] * training["local_epochs"], "model"):
