@@ -52,12 +52,7 @@ def _right(
 
 
 METRICS = (
-    Metric(
-        "feature_accuracy",
-        feature_accuracy,
-        "standard",
-        higher_is_better=True,
-        needs=("columns", "deviations"),
-    ),
+    Metric("feature_accuracy", feature_accuracy, "standard", higher_is_better=True,
+    needs=("columns", "deviations")),
     Metric("exact_record", exact_record, "standard", higher_is_better=True, needs=("columns",)),
-)
+)  # fmt: skip

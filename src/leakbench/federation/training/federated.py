@@ -187,7 +187,8 @@ def play_round(
 
     def validate(number: int, state: State) -> tuple[float, float]:
         client = clients[number]
-        assert client.held is not None and measure is not None
+        assert client.held is not None
+        assert measure is not None
         hold(client.model, state)
         return measure(client.model.eval(), *client.held)
 
