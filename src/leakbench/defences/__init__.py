@@ -236,8 +236,7 @@ def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits =
     bits: the bits that a changed tensor takes, as in `Defence`.
     """
     return Defence(
-        update=lambda update, rng: {name: change(value, rng) for name, value in update.items()},
-        bits=bits,
+        update=lambda update, rng: {name: change(value, rng) for name, value in update.items()}, bits=bits
     )
 
 

@@ -83,9 +83,7 @@ def _of_copies(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def soteria(
-    *,
-    share: Annotated[float, Field(gt=0, lt=1)] = 0.6,
-    offset: Annotated[float, Field(gt=0)] = 0.1,
+    *, share: Annotated[float, Field(gt=0, lt=1)] = 0.6, offset: Annotated[float, Field(gt=0)] = 0.1
 ) -> Defence:
     """Set those columns of the last dense layer's gradient to zero that belong to features with low scores.
 

@@ -29,9 +29,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def interval(
-    values: np.ndarray,
-    clusters: np.ndarray | None = None,
-    rng: np.random.Generator | None = None,
+    values: np.ndarray, clusters: np.ndarray | None = None, rng: np.random.Generator | None = None
 ) -> tuple[float, float]:
     """Return the interval (low, high) of the mean of values, float [n], of which none is NaN.
 
