@@ -156,9 +156,8 @@ def _student(sums: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
 def _bca(sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
     """Return the bias-corrected and accelerated bootstrap interval (Efron 1987) of sum(sums) / sum(sizes).
 
-    The acceleration comes from the jackknife over clusters. The normal quantile is replaced by Student's t
-    times sqrt(m / (m - 1)) (Hesterberg 2015), since resampled means vary less than means do. The interval of
-    20 trials therefore continues that of 19.
+    The normal quantile is replaced by Student's t times sqrt(m / (m - 1)) (Hesterberg 2015), since resampled
+    means vary less than means do. So the interval of 20 trials continues that of 19.
     """
     from scipy.special import ndtr, ndtri, stdtrit
 

@@ -92,8 +92,7 @@ def token_rows(
 ) -> pd.DataFrame:
     """Return what the metrics of candidates say of the set of tokens of each update, and of each null update.
 
-    Members are the tokens that a sentence's layers read, all but the last. The null baseline beside those of
-    candidates takes the most frequent tokens of public text, as many as an update has.
+    Members are the tokens that a sentence's layers read, all but the last.
     """
     counts = hidden.token_counts().sum(1)
     samples = hidden.secret[f"images/{client}"].shape[1]

@@ -18,8 +18,8 @@ Answer = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Resources:
-    """What the metrics of a cell need beyond its images: what serves any image, and the judges, functions
-    from images to logits [n, classes]. `left_out` says why metrics are missing, if any are.
+    """What metrics need beyond images: what serves all, judges (images → logits [n, classes]), and what is
+    left out.
     """
 
     fixed: dict[str, Any]
