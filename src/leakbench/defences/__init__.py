@@ -33,10 +33,7 @@ def no_names(model: nn.Module) -> frozenset[str]:
 
 
 def unchanged(value: Any, *_: Any) -> Any:
-    """Return `value` itself.
-
-    A place of `Defence` that holds this function does nothing. Callers compare with it by identity.
-    """
+    """Return `value` itself, as a place of `Defence` that does nothing; callers compare by identity."""
     return value
 
 

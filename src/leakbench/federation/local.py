@@ -1,7 +1,4 @@
-"""Local training of many clients at once.
-
-One vmapped gradient serves every round that starts from the same model.
-"""
+"""Local training of many clients at once: one vmapped gradient serves all rounds from the same model."""
 
 from collections.abc import Callable
 from itertools import count
@@ -36,9 +33,8 @@ def local_update(
 ) -> Tensors:
     """Return what each client sends back, parameter → [rounds, *shape].
 
-    A client that sends weights takes the difference after rounding. Small steps on large weights lose digits,
-    which costs the attacker samples (Fidel, MNIST, ReLU with dropout, k = 30: 19.5 revealed where exact steps
-    reveal 21.2).
+    A client that sends weights takes the difference after rounding, which costs the attacker samples (Fidel,
+    MNIST, ReLU with dropout, k = 30: 19.5 revealed where exact steps reveal 21.2).
     """
 
     def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:

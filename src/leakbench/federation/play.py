@@ -25,11 +25,7 @@ Moved = Callable[[nn.Module, Tensors], None]
 
 @dataclass
 class Private:
-    """What the server must not know.
-
-    images: for each client, the indices of its images in the private split, [rounds, k].
-    labels: for each client, the labels of these images, [rounds, k].
-    """
+    """What the server must not know: the indices and labels of each client's images, [rounds, k] each."""
 
     images: list[np.ndarray]
     labels: list[np.ndarray]
@@ -109,10 +105,7 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
 def candidates(
     federation: dict[str, Any], private: Private, images: int, names: tuple[str | int, ...]
 ) -> np.ndarray:
-    """Return the images of a server that knows that the private ones are among them.
-
-    They are indices [n], in random order; n may be 0.
-    """
+    """Return the indices [n] of the images that the server holds, in random order; n may be 0."""
     others = federation.get("candidates", 0)
     if not others:
         return np.zeros(0, np.int64)
@@ -161,17 +154,14 @@ def play(
     trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
     each: Sequence[Tensors] = (),
 ) -> list[Tensors]:
-    """Play all rounds and hand every update to `sink`.
+    """Play all rounds, hand every update to `sink`, and return the models that were sent out.
 
-    With the server `frozen` all rounds are played from each model in `origins`, and each round starts from
-    the same weights (the demonstration code restores them). With `fedavg` rounds are played from the first
-    origin. The server adds the mean update, weighted by the number of samples, and the next round starts from
-    there. Over several `passes` the server moves after each pass, by all of its rounds. Where
-    `local.reshuffled` is set, each local epoch takes the samples in a new order.
+    A `frozen` server plays all rounds from each model in `origins`, each from the same weights (as the
+    demonstration code restores them). With `fedavg` the server adds the mean update, weighted by samples,
+    after each round, or after each of several `passes`, from the first origin on.
 
-    Under a defence with secrets each client has its own secrets, which only its own updates move. No model
-    that the server sees contains them. An update contains them only as far as the defence's `sent` says. What
-    the defence shows of them goes to `show`, as it was before the round.
+    Under a defence with secrets each client has its own, which only its own updates move and no model of the
+    server holds. `show` gets what the defence shows of them, as it was before the round.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng, shuffle = generator("local", seed), generator("order", seed)

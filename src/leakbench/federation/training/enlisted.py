@@ -1,7 +1,4 @@
-"""A training study's clients, and the protocol that they and the server follow.
-
-A client may hold out images, train on wrong labels, or train with differential privacy.
-"""
+"""A training study's clients, and the protocol that they and the server follow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

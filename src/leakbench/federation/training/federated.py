@@ -84,8 +84,7 @@ def at_work(
 ) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
     """Set a client's model to training, and yield a function that takes one step.
 
-    It takes the places of a batch among the client's images, int64 [n], and returns the mean loss and how
-    many answers were right.
+    It takes the places of a batch, int64 [n], and returns the mean loss and how many answers were right.
     """
     model = client.model.train()
     device = next(model.parameters()).device

@@ -20,8 +20,8 @@ def steps_of(count: int, size: int) -> int:
 def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> float:
     """Return ε of (ε, δ)-differential privacy of a client's images, by Rényi divergences (Mironov 2017).
 
-    Neighbours differ in one image. Batches are Poisson samples of rate size / count. It holds against anyone
-    who sees the client's models, and covers only the updates: the reported losses have no noise.
+    It holds against anyone who sees the client's models, under Poisson samples; reported losses have no
+    noise.
     """
     from opacus.accountants import RDPAccountant
 
@@ -33,7 +33,7 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
 def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
     """Let a client's model keep each image's gradient, and its optimiser clip and blur them, in place.
 
-    Raises UserError for a layer that mixes images, or that has no gradient of each image.
+    Raises UserError for a layer that mixes images.
     """
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
@@ -74,8 +74,7 @@ def train_privately(
 ) -> Fit:
     """Train as `train_locally` does, but on Poisson samples of the images and with noise.
 
-    An empty sample is a step of noise alone, as the accountant counts it. Source: Abadi et al., Deep learning
-    with differential privacy (2016), algorithm 1.
+    An empty sample is a step of noise alone. Source: Abadi et al. (2016), algorithm 1.
     """
     model, optimiser, count = client.model, client.optimiser, len(client.labels)
     optimiser.generator = rng  # type: ignore[attr-defined]

@@ -49,10 +49,9 @@ class Protocol:
 
 
 class Aggregate(NamedTuple):
-    """One round's aggregate and what led to it, float64 [clients] each.
+    """One round's aggregate and what led to it, float64 [clients] each, NaN where nobody measured.
 
-    The validation is that of each client's model, the mean over what the clients hold out, NaN where nobody
-    measured. `problems` maps client → why its upload was left out; its weight is then 0.
+    A client's validation is the mean over clients. `problems` says why an upload is left out, with weight 0.
     """
 
     state: State
@@ -63,10 +62,9 @@ class Aggregate(NamedTuple):
 
 
 def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
-    """Return the weighted mean of uploads; counters take the largest value.
+    """Return the weighted mean of uploads (McMahan et al., algorithm 1); counters take the largest value.
 
-    The mean is that of McMahan et al., algorithm 1. Batch norm's statistics are averaged like parameters, as
-    in FedKL's code.
+    Batch norm's statistics are averaged like parameters, as in FedKL's code.
     """
     total = sum(shares)
     out: State = {}
@@ -82,10 +80,7 @@ def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
 
 
 def flat(state: State) -> np.ndarray:
-    """Return all tensors except counters as one array, float64 [values].
-
-    They are in the order of their names, because a state that was read from a file has another order.
-    """
+    """Return all tensors except counters as one array, float64 [values], in the order of their names."""
     ordered = [state[name] for name in sorted(state)]
     parts = [v.detach().double().cpu().flatten() for v in ordered if v.is_floating_point()]
     return torch.cat(parts).numpy() if parts else np.zeros(0)

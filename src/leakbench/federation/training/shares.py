@@ -24,8 +24,8 @@ def divide(
 ) -> list[np.ndarray]:
     """Return the places of each client's images: disjoint, and together all of them.
 
-    The Dirichlet division is that of Hsu et al. (2019), section 2. Raises UserError if no draw gives each
-    client enough images, if the data set states no owners, or if it has other clients.
+    The Dirichlet division is that of Hsu et al. (2019). Raises UserError if no draw gives each client enough,
+    if the data set states no owners, or if it has other clients.
     """
     if split == "iid":
         return np.array_split(rng.permutation(len(labels)), clients)

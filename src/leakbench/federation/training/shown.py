@@ -17,11 +17,7 @@ WORDS, STEPS, POINTS = 6, 61, 250
 
 @torch.no_grad()
 def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> dict[str, Any]:
-    """Return the first WORDS words of each test set that the published rule counts, and what is read in them.
-
-    Each test set has `words` and `read`, codes padded with -1, and `pictures`, grey uint8 [words, rows,
-    columns].
-    """
+    """Return words that the published rule counts of each test set, as codes, as they are read, and in grey."""
     device, found = next(model.parameters()).device, {}
     for name, test in tests.items():
         chosen = torch.arange(len(test.labels)) if test.counted is None else test.counted.nonzero()[:, 0]

@@ -1,7 +1,4 @@
-"""A training study: rounds of training under a defence, and after each round how well the model does.
-
-Where a defence has keys, the model is measured with each of them.
-"""
+"""A training study: rounds under a defence, and how well the model does after each, with every key."""
 
 import copy
 import time
@@ -52,10 +49,10 @@ def _rng(*names: str | int) -> torch.Generator:
 
 
 def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Module], nn.Module]:
-    """Return each client's untrained model, and the model of a stranger with a key of its own.
+    """Return each client's untrained model, and the model of a stranger with a key of its own (the server's
+    view).
 
-    All start from the same weights and the same secret parameters, such as lock layers, which the server
-    draws. Secret buffers, such as keys, are each one's own. The stranger's model is the server's view.
+    All start from the same weights and secret parameters, such as lock layers. Keys are each one's own.
     """
     training, image, entry = spec["training"], spec["dataset"], spec["victim"]
     size = training["size"]
@@ -87,9 +84,7 @@ def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
 
 
 def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> int:
-    """Return the bytes that one upload takes: its protected update, for which the model's own tensors
-    stand in, and batch norm's statistics as they are.
-    """
+    """Return the bytes of one upload: its protected update, and batch norm's statistics as they are."""
     own = shared(model, secret)
     trained = {name: own.pop(name)[None] for name, _ in model.named_parameters() if name in own}
     update = defence.update(trained, _rng("upload"))
@@ -116,9 +111,7 @@ def share(right: Tensor, counted: Tensor | None) -> float:
 
 
 class Judge:
-    """Measures the server's tensors with each client's own secrets, another client's key, and a
-    stranger's key.
-    """
+    """Measures the server's tensors with each client's own secrets, another client's key and a stranger's."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Measures:
-    """The metrics of an attack's candidates, and how they are matched with its target (`best`, `hungarian`)."""
+    """An attack's metrics, and how candidates are matched with its target (`best` or `hungarian`)."""
 
     names: list[str]
     resources: Resources
