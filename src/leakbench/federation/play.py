@@ -141,19 +141,13 @@ def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> It
 
 
 def play(
-    model: nn.Module,
-    origins: list[Tensors],
-    images: Tensor,
-    truth: Private,
-    federation: dict[str, Any],
-    defence: Defence,
-    seed: int,
-    sink: Sink,
+    model: nn.Module, origins: list[Tensors], images: Tensor, truth: Private, federation: dict[str, Any],
+    defence: Defence, seed: int, sink: Sink,
     moved: Moved = lambda model, weights: None,
     show: Sink = lambda rounds, client, values: None,
     trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
     each: Sequence[Tensors] = (),
-) -> list[Tensors]:
+) -> list[Tensors]:  # fmt: skip
     """Play all rounds, hand every update to `sink`, and return the models that were sent out.
 
     A `frozen` server plays all rounds from each model in `origins`, each from the same weights (as the
@@ -189,25 +183,19 @@ def play(
         if defence.inputs is not None:
             x, y = (each[None] for each in defence.inputs(x[0], y[0], guard))
             trained_on(where, client, x)
-        masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
-        update = local_update(
-            model,
-            {name: value for name, value in weights.items() if name in trained},
-            x,
-            y,
-            masks,
-            local["lr"],
-            local["batch_size"],
-            local["epochs"],
-            federation["update"],
-            {name: value for name, value in weights.items() if name not in trained},
-            local.get("weight_decay", 0.0),
-            None
-            if of_examples is None
-            else lambda batch: of_examples(replace(batch, memory=memories[client]), guard),
-            _orders(local["epochs"], len(index), len(y[0]), shuffle) if local.get("reshuffled") else None,
-            local.get("optimiser", "sgd"),
+        drawn = local["epochs"], len(index), len(y[0])
+        masks = _masks(model, *drawn, rng)
+        orders = _orders(*drawn, shuffle) if local.get("reshuffled") else None
+        moving, fixed = (
+            {name: value for name, value in weights.items() if (name in trained) == moves}
+            for moves in (True, False)
         )
+        update = local_update(
+            model, moving, x, y, masks, local, federation["update"], fixed,
+            None if of_examples is None
+            else lambda batch: of_examples(replace(batch, memory=memories[client]), guard),
+            orders,
+        )  # fmt: skip
         begun = weights if federation["update"] == "model" else None
         update = protected(defence, update, memories[client], guard, begun, len(y[0]))
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})

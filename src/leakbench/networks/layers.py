@@ -163,7 +163,7 @@ class Dropout(Drawn):
 
 
 def tokens(x: Tensor, vocabulary: int) -> Tensor:
-    """Return the numbers int64 [n, length] of tokens [n, 1, 1, length], stored as shares (`datasets.text`)."""
+    """Return the numbers int64 [n, length] of tokens [n, 1, 1, length], shares in `datasets.text`."""
     return (x.flatten(1) * vocabulary).round().long().clamp(0, vocabulary - 1)
 
 

@@ -197,7 +197,7 @@ def test_a_round_is_normalised_by_its_own_batch() -> None:
     images, labels = torch.rand(3, 2, 3, 16, 16).double(), torch.randint(0, 10, (3, 2))
     weights = {name: value.detach() for name, value in model.named_parameters()}
     assert not dict(model.named_buffers())
-    found = local_update(model, weights, images, labels, {}, 1.0, None, 1, "gradient", {})
+    found = local_update(model, weights, images, labels, {}, {}, "gradient", {})
     for row in range(3):
         alone = torch.autograd.grad(cross_entropy(model(images[row]), labels[row]), list(model.parameters()))
         for (name, _), value in zip(model.named_parameters(), alone, strict=True):

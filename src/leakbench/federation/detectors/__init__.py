@@ -108,7 +108,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Reading:
-    """A detector's number over its `ALARM`; 0 where it cannot judge the model, and then the reason in words."""
+    """A detector's number over its `ALARM`, or 0 and in words why it cannot judge the model."""
 
     name: str
     far: float

@@ -7,7 +7,6 @@ neither an upload nor the server's copy has any of it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -19,11 +18,10 @@ from leakbench.defences import Batch, Defence, protected
 from leakbench.federation.training.fit import shared
 from leakbench.federation.training.server import Aggregate, Fit, Protocol, State, aggregate, averaged
 from leakbench.networks.layers import Drawn
-from leakbench.networks.tasks import classification, task_of
+from leakbench.networks.tasks import task_of
 
 # Stored images of a batch and a generator → what the network reads.
 Prepare = Callable[[Tensor, torch.Generator], Tensor]
-NONE = Defence()
 # A model, images and labels → its accuracy and mean loss.
 Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
@@ -121,27 +119,22 @@ def at_work(
 
 
 def train_locally(
-    client: Client,
-    epochs: int,
-    size: int,
-    lr: float,
-    prepare: Prepare,
-    rng: torch.Generator,
-    task: ModuleType = classification,
-    defence: Defence = NONE,
-) -> Fit:
+    client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
+    defence: Defence,
+) -> Fit:  # fmt: skip
     """Train a client's model on its images, and return how well it did in the last epoch.
 
     A last batch of one image is left out, because batch norm cannot normalise it.
     """
     count = len(client.images)
+    task = task_of(training)
     total, right = torch.zeros((2,), device=next(client.model.parameters()).device)
     with at_work(client, lr, prepare, rng, task, defence) as step:
-        for _ in range(epochs):
+        for _ in range(training["local_epochs"]):
             order = torch.randperm(count, generator=rng)
             total.zero_()
             right.zero_()
-            for batch in order.split(size):
+            for batch in order.split(training["batch_size"]):
                 if len(batch) == 1 and count > 1:
                     continue
                 loss, correct = step(batch)
@@ -160,24 +153,16 @@ def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) 
 
 
 def play_round(
-    server: State,
-    clients: Sequence[Client],
-    defence: Defence,
-    training: Mapping[str, Any],
-    turn: int,
-    prepare: Prepare,
-    rngs: Sequence[torch.Generator],
-    protocol: Protocol | None = None,
-    measure: Measure | None = None,
-    train: Callable[..., Fit] | None = None,
-) -> tuple[State, list[float], Aggregate | None]:
+    server: State, clients: Sequence[Client], defence: Defence, training: Mapping[str, Any], turn: int,
+    prepare: Prepare, rngs: Sequence[torch.Generator], train: Callable[..., Fit] = train_locally,
+    protocol: Protocol | None = None, measure: Measure | None = None,
+) -> tuple[State, list[float], Aggregate | None]:  # fmt: skip
     """Play a round; return the server's new state, the clients' losses and, by a rule, the aggregate."""
     uploads, fits = [], []
-    train = train or partial(train_locally, defence=defence)
-    epochs, size, lr = training["local_epochs"], training["batch_size"], decayed(training, turn)
+    lr = decayed(training, turn)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):
         hold(client.model, server)
-        fits.append(train(client, epochs, size, lr, prepare, rng, task_of(training)))
+        fits.append(train(client, training, lr, prepare, rng, defence))
         uploads.append(sent(client, server, defence, rng))
         received(uploads[-1], server, number)
     samples, losses = [len(client.labels) for client in clients], [fit.loss for fit in fits]

@@ -1,16 +1,16 @@
 """Local training with differential privacy: DP-SGD by Opacus, and the ε that its accountant gives."""
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
 from leakbench.base.errors import UserError
-from leakbench.federation.training.federated import NONE, Client, Prepare, at_work
+from leakbench.defences import Defence
+from leakbench.federation.training.federated import Client, Prepare, at_work
 from leakbench.federation.training.server import Fit
-from leakbench.networks.tasks import classification
+from leakbench.networks.tasks import task_of
 
 
 def steps_of(count: int, size: int) -> int:
@@ -64,24 +64,20 @@ def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
 
 
 def train_privately(
-    client: Client,
-    epochs: int,
-    size: int,
-    lr: float,
-    prepare: Prepare,
-    rng: torch.Generator,
-    task: ModuleType = classification,
-) -> Fit:
+    client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
+    defence: Defence,
+) -> Fit:  # fmt: skip
     """Train as `train_locally` does, but on Poisson samples of the images and with noise.
 
-    An empty sample is a step of noise alone. Source: Abadi et al. (2016), algorithm 1.
+    No place of the defence acts on a step, and an empty sample is a step of noise alone. Source: Abadi et al.
+    (2016), algorithm 1.
     """
-    model, optimiser, count = client.model, client.optimiser, len(client.labels)
+    model, optimiser, count, size = client.model, client.optimiser, len(client.labels), training["batch_size"]
     optimiser.generator = rng  # type: ignore[attr-defined]
     rate = min(1.0, size / count)
     loss_sum = right = seen = 0.0
-    with at_work(client, lr, prepare, rng, task, NONE) as step:
-        for _ in range(epochs):
+    with at_work(client, lr, prepare, rng, task_of(training), Defence()) as step:
+        for _ in range(training["local_epochs"]):
             loss_sum = right = seen = 0.0
             for _ in range(steps_of(count, size)):
                 batch = torch.nonzero(torch.rand(count, generator=rng) < rate).flatten()

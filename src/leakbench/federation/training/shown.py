@@ -17,7 +17,7 @@ WORDS, STEPS, POINTS = 6, 61, 250
 
 @torch.no_grad()
 def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> dict[str, Any]:
-    """Return words that the published rule counts of each test set, as codes, as they are read, and in grey."""
+    """Return words of each test set that the published rule counts: codes, readings and pictures."""
     device, found = next(model.parameters()).device, {}
     for name, test in tests.items():
         chosen = torch.arange(len(test.labels)) if test.counted is None else test.counted.nonzero()[:, 0]

@@ -22,7 +22,7 @@ from leakbench.base.seeds import stream
 from leakbench.defences import Defence, sent_bytes
 from leakbench.federation.training.batches import AUGMENTATIONS, to_size
 from leakbench.federation.training.enlisted import enlist, protocol_of, sealed_bytes, spent
-from leakbench.federation.training.federated import Client, State, hold, play_round
+from leakbench.federation.training.federated import Client, State, hold, play_round, train_locally
 from leakbench.federation.training.fit import shared
 from leakbench.federation.training.private import train_privately
 from leakbench.federation.training.server import Aggregate
@@ -253,13 +253,13 @@ def study(
         right, loss = measured(model, x, y, training["size"], task_of(training))
         return float(right.float().mean()), loss
 
-    train = train_privately if training.get("privacy") else None
+    train = train_privately if training.get("privacy") else train_locally
     chance = partial(_rng, "study", image["name"], seed)
     for turn, due in track(range(facts["round"], training["rounds"]), "train study", every=save_every):
         begin = time.perf_counter()
         rngs = [chance(turn, number) for number in range(len(clients))]
         server, losses, outcome = play_round(
-            server, clients, defence, training, turn, prepare, rngs, protocol, measure, train
+            server, clients, defence, training, turn, prepare, rngs, train, protocol, measure
         )
         facts["seconds"] += time.perf_counter() - begin
         facts["round"] = turn + 1
