@@ -3,9 +3,12 @@
 from leakbench.metrics.metric import Metric
 from leakbench.metrics.updates import of_rounds
 
-# The files of detectors/ that judge models.
-DETECTORS = ("d_snr", "dynamics", "few_open", "isolation", "one_sided_rows", "rows_alike")
-
-METRICS = tuple(
-    Metric(f"alarm_{name}", of_rounds, "standard", higher_is_better=True, of="updates") for name in DETECTORS
+# One metric for each file of detectors/ that judges models, named after the file.
+METRICS = (
+    Metric("alarm_d_snr", of_rounds, "standard", higher_is_better=True, of="updates"),
+    Metric("alarm_dynamics", of_rounds, "standard", higher_is_better=True, of="updates"),
+    Metric("alarm_few_open", of_rounds, "standard", higher_is_better=True, of="updates"),
+    Metric("alarm_isolation", of_rounds, "standard", higher_is_better=True, of="updates"),
+    Metric("alarm_one_sided_rows", of_rounds, "standard", higher_is_better=True, of="updates"),
+    Metric("alarm_rows_alike", of_rounds, "standard", higher_is_better=True, of="updates"),
 )

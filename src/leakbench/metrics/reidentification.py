@@ -36,10 +36,17 @@ def top(count: int) -> Callable[..., np.ndarray]:
     return among
 
 
-METRICS = tuple(
-    Metric(
-        f"top{count}_{judge}", top(count), "standard", higher_is_better=True,
-        needs=("labels", f"judge_{judge}_faces"),
-    )
-    for judge in ("resnet18", "densenet121") for count in (1, 3, 5)
+METRICS = (
+    Metric("top1_resnet18", top(1), "standard", higher_is_better=True,
+    needs=("labels", "judge_resnet18_faces")),
+    Metric("top3_resnet18", top(3), "standard", higher_is_better=True,
+    needs=("labels", "judge_resnet18_faces")),
+    Metric("top5_resnet18", top(5), "standard", higher_is_better=True,
+    needs=("labels", "judge_resnet18_faces")),
+    Metric("top1_densenet121", top(1), "standard", higher_is_better=True,
+    needs=("labels", "judge_densenet121_faces")),
+    Metric("top3_densenet121", top(3), "standard", higher_is_better=True,
+    needs=("labels", "judge_densenet121_faces")),
+    Metric("top5_densenet121", top(5), "standard", higher_is_better=True,
+    needs=("labels", "judge_densenet121_faces")),
 )  # fmt: skip

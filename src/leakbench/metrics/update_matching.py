@@ -21,7 +21,9 @@ def matching_success(
     return np.where(passes[:, None] > 0, right.astype(np.float64), np.nan)
 
 
-METRICS = tuple(
-    Metric(f"matching_success{way}", matching_success, "standard", higher_is_better=True, of="updates")
-    for way in ("", "_no_labels", "_no_pooling", "_plain")
+METRICS = (
+    Metric("matching_success", matching_success, "standard", higher_is_better=True, of="updates"),
+    Metric("matching_success_no_labels", matching_success, "standard", higher_is_better=True, of="updates"),
+    Metric("matching_success_no_pooling", matching_success, "standard", higher_is_better=True, of="updates"),
+    Metric("matching_success_plain", matching_success, "standard", higher_is_better=True, of="updates"),
 )
