@@ -191,13 +191,9 @@ def sent_bytes(defence: Defence, update: Update) -> Tensor:
 
 
 def protected(
-    defence: Defence,
-    update: Update,
-    memory: Update,
-    rng: torch.Generator,
-    sent: Update | None = None,
+    defence: Defence, update: Update, memory: Update, rng: torch.Generator, sent: Update | None = None,
     samples: int = 0,
-) -> Update:
+) -> Update:  # fmt: skip
     """Return what a client with so many samples sends in place of `update`, its difference from `sent`.
 
     Rounds are protected one after the other, so that playing them in chunks changes nothing. Raises UserError

@@ -83,13 +83,9 @@ def first_norms(model: nn.Module) -> list[str]:
 
 
 def lock(
-    model: nn.Module,
-    rng: torch.Generator,
-    *,
-    key_length: int = 1024,
-    activation: str = "relu",
+    model: nn.Module, rng: torch.Generator, *, key_length: int = 1024, activation: str = "relu",
     blocks: str = "first",
-) -> nn.Module:
+) -> nn.Module:  # fmt: skip
     """Return a copy of `model` behind a lock."""
     locked = copy.deepcopy(model)
     names = first_norms(locked)

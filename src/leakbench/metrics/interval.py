@@ -214,11 +214,9 @@ def _bonett_price(more: float, less: float, trials: float) -> tuple[float, float
 
 
 def summary(
-    values: np.ndarray,
-    failures: np.ndarray,
-    rng: np.random.Generator | None = None,
+    values: np.ndarray, failures: np.ndarray, rng: np.random.Generator | None = None,
     clusters: np.ndarray | None = None,
-) -> dict[str, float | int]:
+) -> dict[str, float | int]:  # fmt: skip
     """Return mean, std, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
 
     A failed trial that has a score counts in the mean like any other. One that is not scored (NaN) enters

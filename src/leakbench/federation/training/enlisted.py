@@ -18,12 +18,9 @@ from leakbench.federation.training.shares import hold_out
 
 
 def enlist(
-    spec: Mapping[str, Any],
-    models: Sequence[nn.Module],
-    secret: frozenset[str],
-    shares: Sequence[tuple[Tensor, Tensor]],
-    device: str,
-) -> list[Client]:
+    spec: Mapping[str, Any], models: Sequence[nn.Module], secret: frozenset[str],
+    shares: Sequence[tuple[Tensor, Tensor]], device: str,
+) -> list[Client]:  # fmt: skip
     """Return a client for each model and its share of the images."""
     training, name, seed = spec["training"], spec["dataset"]["name"], spec["seed"]
     poisoned = training.get("poisoned") or {"client": None}

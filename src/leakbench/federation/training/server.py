@@ -150,14 +150,9 @@ def collected(
 
 
 def aggregate(
-    server: State,
-    uploads: Sequence[State],
-    fits: Sequence[Fit],
-    samples: Sequence[int],
-    protocol: Protocol,
-    turn: int,
-    validate: Validate,
-) -> Aggregate:
+    server: State, uploads: Sequence[State], fits: Sequence[Fit], samples: Sequence[int], protocol: Protocol,
+    turn: int, validate: Validate,
+) -> Aggregate:  # fmt: skip
     """Return the outcome of a round. Raises UserError if no upload can be used."""
     present, mix, problems = collected(server, uploads, protocol, turn)
     count = len(present)

@@ -114,13 +114,9 @@ class Judge:
     """Measures the server's tensors with each client's own secrets, another client's key and a stranger's."""
 
     def __init__(
-        self,
-        clients: list[Client],
-        stranger: nn.Module,
-        validation: Examined,
-        tests: Mapping[str, Examined],
+        self, clients: list[Client], stranger: nn.Module, validation: Examined, tests: Mapping[str, Examined],
         training: Mapping[str, Any],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.clients, self.stranger, self.validation, self.tests = clients, stranger.eval(), validation, tests
         self.size, self.task = training["size"], task_of(training)
         self.keys = [
@@ -194,13 +190,9 @@ def _counts(test: Examined) -> dict[str, int]:
 
 
 def study(
-    spec: Mapping[str, Any],
-    data: Path,
-    scratch: Path,
-    device: str = "cpu",
-    save_every: float = SAVE_EVERY,
+    spec: Mapping[str, Any], data: Path, scratch: Path, device: str = "cpu", save_every: float = SAVE_EVERY,
     further: Sequence[Path] = (),
-) -> tuple[pd.DataFrame, dict[str, Any], float]:
+) -> tuple[pd.DataFrame, dict[str, Any], float]:  # fmt: skip
     """Train a study to its end, and return its rows, its facts and the seconds of a round's training.
 
     There is one row for each round, client (-1 for none), key (own, other, random; empty without a lock) and

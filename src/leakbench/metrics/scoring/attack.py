@@ -27,13 +27,9 @@ from leakbench.metrics.updates import of_rounds
 
 
 def attack_rows(
-    guesses: Path,
-    entry: Mapping[str, Any],
-    seed: int,
-    hidden: Hidden,
-    backbones: Path | None,
+    guesses: Path, entry: Mapping[str, Any], seed: int, hidden: Hidden, backbones: Path | None,
     judges: Mapping[str, Path],
-) -> tuple[pd.DataFrame, Facts]:
+) -> tuple[pd.DataFrame, Facts]:  # fmt: skip
     """Return the rows of one attack's guesses, and the facts that a table reports beside them."""
     tensors, facts = open_tensors(guesses)
     target = facts["target"]

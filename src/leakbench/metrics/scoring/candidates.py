@@ -83,12 +83,9 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
 
 
 def rows_of(
-    candidates: Candidates,
-    truth: np.ndarray,
-    pixels: np.ndarray,
-    by: Measures,
+    candidates: Candidates, truth: np.ndarray, pixels: np.ndarray, by: Measures,
     labels: np.ndarray | None = None,
-) -> dict[str, np.ndarray]:
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Return one value per private image, flattened over rounds × samples, for matching and metrics."""
     # A candidate with a value that is not finite is no image: it is a failure and enters no mean.
     finite = np.isfinite(candidates.images).reshape(*candidates.usable.shape, -1).all(-1)

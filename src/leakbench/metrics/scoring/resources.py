@@ -60,11 +60,9 @@ def open_backbones(path: Path | None) -> Backbones:
 
 
 def gather(
-    names: list[str],
-    backbones: Backbones,
-    judges: dict[str, Path],
+    names: list[str], backbones: Backbones, judges: dict[str, Path],
     of_data: Mapping[str, Callable[[], Any] | None],
-) -> tuple[list[str], Resources]:
+) -> tuple[list[str], Resources]:  # fmt: skip
     """Return the metrics that can be measured, and what they need."""
     fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
     lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}
