@@ -20,14 +20,9 @@ FORBIDDEN = (
     "src/leakbench/datasets/", "src/leakbench/federation/", "src/leakbench/metrics/",
 )  # fmt: skip
 HIDDEN = (
-    "data",
-    "results/quick/truth",
-    "results/quick/oracle",
-    "results/quick/scores",
-    "results/quick/tables",
-    "results/quick/trials",
-    "results/quick/exhibits",
-)
+    "data", "results/quick/truth", "results/quick/oracle", "results/quick/scores", "results/quick/tables",
+    "results/quick/trials", "results/quick/exhibits",
+)  # fmt: skip
 
 
 def test_an_attack_without_truth_and_data_gives_the_same_bytes(copied: Project) -> None:
@@ -73,12 +68,8 @@ def test_no_attack_has_a_truth_or_data_file_among_its_inputs(copied: Project) ->
 def test_no_attack_of_the_catalogue_names_truth_or_data(tmp_path: Path) -> None:
     rule = (ROOT / "workflow/rules/attack.smk").read_text().partition("    output:")[0]
     assert re.findall(r"^        (\w+)=", rule, re.MULTILINE) == [
-        "capture",
-        "spec",
-        "generator",
-        "labels",
-        "code",
-    ]
+        "capture", "spec", "generator", "labels", "code",
+    ]  # fmt: skip
     flow = Workflow(ROOT, "paper", home=tmp_path)
     given = set()
     attacks = {name for name in flow.plan.specs if name.startswith("attack/")}

@@ -14,11 +14,8 @@ from torch.utils.hooks import RemovableHandle
 from leakbench.base.errors import Unfit
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU,
-    "sigmoid": nn.Sigmoid,
-    "tanh": nn.Tanh,
-    "linear": nn.Identity,
-}
+    "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "linear": nn.Identity,
+}  # fmt: skip
 
 # Mean and standard deviation of each channel's pixels in [0, 1], from the code of InvG, torchvision, GGL and
 # iLRG.

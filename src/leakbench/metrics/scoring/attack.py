@@ -151,14 +151,10 @@ def _of_client(
         of_rows = rows_of(candidates, *aims, own, who)
         named = {
             "checkpoint": np.repeat(secret["checkpoint"][:rounds], k),
-            "pass": np.repeat(secret["pass"][:rounds], k),
-            "round": np.repeat(np.arange(rounds), k),
-            "client": client,
-            "local_samples": k,
-            "sample": np.tile(np.arange(k), rounds),
-            "image": index[:rounds].reshape(-1),
-            "baseline": baseline,
-        }
+            "pass": np.repeat(secret["pass"][:rounds], k), "round": np.repeat(np.arange(rounds), k),
+            "client": client, "local_samples": k, "sample": np.tile(np.arange(k), rounds),
+            "image": index[:rounds].reshape(-1), "baseline": baseline,
+        }  # fmt: skip
         frame = pd.DataFrame(named | of_rows)
         if candidates.gap is not None:
             frame["gradient_mse"] = of_rounds(candidates.gap, k)
