@@ -141,19 +141,6 @@ def test_trials_that_share_a_fate_are_one_trial() -> None:
     assert interval(np.repeat(hits, 50), clusters) == pytest.approx(interval(hits))
 
 
-def test_clusters_cover_where_values_alone_do_not() -> None:
-    rng = np.random.default_rng(1)
-    clusters = np.repeat(np.arange(8), 5)
-    hits = np.zeros(2)
-    for _ in range(1500):
-        values = np.repeat(rng.normal(0, 1, 8), 5) + rng.normal(0, 0.5, 40)
-        for place, labels in enumerate((clusters, None)):
-            low, high = interval(values, labels, rng)
-            hits[place] += low <= 0 <= high
-    assert 0.93 <= hits[0] / 1500 <= 0.97
-    assert hits[1] / 1500 < 0.75
-
-
 def test_a_share_of_unequal_clusters_counts_fewer_trials() -> None:
     # One update of 96 images and four of one: hardly more than one trial.
     clusters = np.repeat(np.arange(5), [96, 1, 1, 1, 1])
