@@ -64,17 +64,9 @@ def kinds() -> Iterator[Spec]:
 
 
 _NAMES = [
-    "seed",
-    "salt",
-    "federation_name",
-    "attack_name",
-    "cell",
-    "cells",
-    "studies",
-    "shares",
-    "left_out",
+    "seed", "salt", "federation_name", "attack_name", "cell", "cells", "studies", "shares", "left_out",
     "scale",
-]
+]  # fmt: skip
 
 
 def _kind(cell: Spec, job: Spec) -> str:
@@ -294,14 +286,8 @@ def _attack(attack: Spec) -> Spec:
         if "snapshots" in parameters:
             parameters["snapshots"] = min(parameters["snapshots"], 2)
     longest = {
-        "epochs": 2,
-        "pairs": 24,
-        "hidden": 40,
-        "batch": 16,
-        "starts": 12,
-        "patience": 4,
-        "samples": 64,
-    }
+        "epochs": 2, "pairs": 24, "hidden": 40, "batch": 16, "starts": 12, "patience": 4, "samples": 64,
+    }  # fmt: skip
     for key, most in longest.items():
         if isinstance(parameters.get(key), int):
             parameters[key] = min(parameters[key], most)
