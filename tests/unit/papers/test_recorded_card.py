@@ -20,6 +20,7 @@ from leakbench.papers.work import Work
 from leakbench.results.report.card import lines
 from leakbench.results.report.seeds import held, seeds
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What a reason says of a run that is too short.
 TOO_SHORT = "of the published length, of which|the step size falls again"
 
@@ -82,6 +83,7 @@ def test_the_headlines_page_has_the_counts_of_results(card: pd.DataFrame) -> Non
     for word in ("reproduced", "direction", "differs", "inconclusive", "not-run"):
         of = rows["verdict"] == word
         assert f"| {word} | {sum(of & core)} | {sum(of & ~core)} |" in page
+        assert re.search(rf"\b{sum(of & core)}\b", README), word
 
 
 def test_every_headline_is_recorded_and_its_number_stands_in_the_readme() -> None:
