@@ -16,7 +16,6 @@ from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
 from leakbench.base.whole import SEAL
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.signature import declared_metrics
 from leakbench.jobs.verify import _numbers, _recorded, compared, status, table_digest, verify
 from leakbench.papers.reference import kept_digests
 

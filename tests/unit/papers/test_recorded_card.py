@@ -21,6 +21,7 @@ from leakbench.papers.work import Work
 from leakbench.results.report.card import lines
 from leakbench.results.report.seeds import held, seeds
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What a reason says of a run that is too short.
 TOO_SHORT = "of the published length, of which|the step size falls again"
 
@@ -61,11 +62,17 @@ def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_lengt
         assert row["metric"] != "claim" or not row["ci_low"] > every[str(key)].against.value, key
 
 
-def test_the_headlines_page_has_the_counts_of_reproduced_results(card: pd.DataFrame) -> None:
+def test_the_headlines_page_has_the_counts_of_results(card: pd.DataFrame) -> None:
     found = kinds(card, [work.name for work in works().values() if work.paper.core])
     page = (ROOT / "docs/headlines.md").read_text(encoding="utf-8")
     for kind, meaning in KINDS.items():
         assert f"| {kind} | {meaning} | {found[CORE][kind]} | {found[OTHERS][kind]} |" in page
+    rows = card[card["class"] == "result"]
+    core = rows["work"].isin([work.name for work in works() if work.paper.core])
+    for word in ("reproduced", "direction", "differs", "inconclusive", "not-run"):
+        of = rows["verdict"] == word
+        assert f"| {word} | {sum(of & core)} | {sum(of & ~core)} |" in page
+        assert re.search(rf"\b{sum(of & core)}\b", README), word
 
 
 def test_every_headline_is_recorded_and_its_number_stands_in_the_readme() -> None:
