@@ -9,12 +9,16 @@ import itertools
 import json
 import math
 import operator
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from leakbench.base.code import PACKAGE
 from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.signature import constant, module_file
 
@@ -56,7 +60,7 @@ class Network(NamedTuple):
     dense: bool = False  # whether all of its layers are dense
 
 
-# A network whose file states no COST is taken for a large one.
+# A network whose file states no COST, and whose operations cannot be counted, is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
 # The number of different tokens that a transformer is taken to know.
 VOCABULARY = 2048
@@ -118,12 +122,27 @@ def sizes(module: str) -> dict[str, Network]:
     return {key: Network(**size) for key, size in ({"": said} if "weights" in said else said).items()}
 
 
+@cache
+def _counted(victim: str, shape: tuple[int, ...]) -> Network:
+    """Return the size of a victim, given in JSON, as a process with torch counts it."""
+    told = [sys.executable, "-m", "leakbench.jobs.size"]
+    asked = f"[{victim}, {json.dumps(shape)}]"
+    within = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "CUDA_VISIBLE_DEVICES": ""}
+    try:
+        done = subprocess.run(
+            told, input=asked, env=within, capture_output=True, text=True, timeout=120, check=False
+        )
+        return Network(**json.loads(done.stdout)) if done.returncode == 0 else UNKNOWN
+    except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
+        return UNKNOWN
+
+
 def network(victim: Spec, shape: list[int]) -> Network:
     """Return the size of a network for images of `shape` (rows, columns, channels), by its resolved entry."""
     parameters, known = victim.get("parameters", {}), sizes(victim["module"])
     longer = [str(parameters[key]) for key in ("depth", "stem", "network") if key in parameters]
     names = ("-".join(longer[:count]) for count in range(len(longer), -1, -1))
-    found = next((known[name] for name in names if name in known), UNKNOWN)
+    found = next((known[name] for name in names if name in known), None)
     if victim["module"] in ("mlp", "peeling"):
         widths = [math.prod(shape), *parameters.get("hidden", [1000])]
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
@@ -134,12 +153,6 @@ def network(victim: Spec, shape: list[int]) -> Network:
         # The rows of the embedding are looked up, not multiplied.
         return Network(2 * weights * shape[1], weights + VOCABULARY * wide / 1e6, 8 * blocks + 2, dense=True)
     larger = shape[0] * shape[1] / 1024
-    if victim["module"] == "fedavg-cnn":
-        # Its weights are those of its second convolution, which has most operations, and first dense layer.
-        wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)
-        weights = (18 * wide**2 + 128 * larger * wide * dense) / 1e6
-        operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
-        return found._replace(operations=operations, weights=weights)
     if victim["module"] == "imprinted":
         behind, clients = sizes("lenet-dlg")[""], parameters.get("clients", 0)
         weights = (1 + max(clients, 1)) * math.prod(shape) * parameters["bins"] / 1e6
@@ -148,6 +161,15 @@ def network(victim: Spec, shape: list[int]) -> Network:
         return Network(
             behind.operations * larger + 2 * weights + kernels, behind.weights + weights, behind.layers + 2
         )
+    if found is None:
+        asked = {"module": victim["module"], "parameters": parameters}
+        return _counted(json.dumps(asked, sort_keys=True), tuple(shape))
+    if victim["module"] == "fedavg-cnn":
+        # Its weights are those of its second convolution, which has most operations, and first dense layer.
+        wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)
+        weights = (18 * wide**2 + 128 * larger * wide * dense) / 1e6
+        operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
+        return found._replace(operations=operations, weights=weights)
     if victim["module"] == "fcnn":
         # Nearly all of its weights are in the first layer, which has some for each value of an image.
         larger *= shape[2] / 3

@@ -49,6 +49,11 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
             f"{where}: federation '{cell.federation}' chooses samples by their classes, which sentences have "
             "not (drop distinct_labels and alpha)"
         )
+    private = entries["federation"]["private"]
+    there = dataset.counts.get(private["split"], private["stop"])
+    # A data set of one's own may be smaller than the range, which then ends with the set.
+    if private["start"] < there < private["stop"] and not entries["federation"].get("drawn"):
+        entries["federation"]["private"] = private | {"stop": there}
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
         named = f"{file_of(config, 'attacks', cell.attack)}: generator.{cell.dataset}"

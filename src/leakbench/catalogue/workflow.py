@@ -280,14 +280,31 @@ class Workflow:
         nothing = set(self.plan.unmeasured) - {Path(file).stem for file in self.recorded()}
         return [f"{self.results}/{kind}/{n}.{suffix}" for n in sorted(self.plan.experiments.keys() - nothing)]
 
-    def works(self) -> list[str]:
-        """Return the files of published numbers and claims, below the root."""
-        files = (self.root / "papers").glob("*/**/*.*")
-        return sorted(
-            _below(self.root, path)
-            for path in files
-            if path.suffix in (".csv", ".yaml", ".py") and path.parent.name != "experiments"
-        )
+    @cached_property
+    def _works(self) -> dict[Path, list[Path]]:
+        """Return folder of papers/ → its files of published numbers and claims."""
+        folders = [path.parent for path in (self.root / "papers").glob("*/paper.yaml")]
+        each = {
+            folder: [p for kind in ("csv", "yaml", "py") for p in folder.rglob(f"*.{kind}")]
+            for folder in folders
+        }
+        return {k: [path for path in v if path.parent.name != "experiments"] for k, v in each.items()}
+
+    def works(self, experiment: str = "") -> list[str]:
+        """Return the files of published numbers and claims, below the root.
+
+        Of an experiment these are the files of its own work, and of works that name it.
+        """
+        kept = self._works
+        if experiment:
+            file = file_of(self.root / "config", "experiments", experiment)
+            name = file.stem.encode()
+            kept = {
+                folder: files
+                for folder, files in kept.items()
+                if folder == file.parents[1] or any(name in path.read_bytes() for path in files)
+            }
+        return sorted(_below(self.root, path) for files in kept.values() for path in files)
 
     def found(self) -> list[str]:
         """Return the texts on what experiments showed, as rules name them."""

@@ -25,7 +25,8 @@ def plan(root: Path, scale: str = "quick", seed: int | None = None, headlines: b
     Core-minutes are given for this machine, measured in a second, and for the reference core, by which a
     scale's budget chooses. They cover all jobs that run when the experiment is asked for, so jobs that
     experiments share count for each of them. They include the overhead of each job and experiment, as the
-    budget's total does. The reason after an experiment is that of most of its cells that are left out.
+    budget's total does. After an experiment stands why its cells are left out; where there are several
+    reasons, each is a line of its own with the number of its cells.
 
     root: the checkout.
     scale: the scale, a file of config/scales.
@@ -63,8 +64,10 @@ def plan(root: Path, scale: str = "quick", seed: int | None = None, headlines: b
     print(f"\n{head:{width}}{'cells':>6}{'left out':>10}{'this machine':>14}{'reference':>14}")
     for name in asked:
         apart = Counter(found.specs[f"table/{name}"]["cells_left_out"].values())
-        why = "".join(f"  {reason}" for reason, _ in apart.most_common(1))
-        print(line(name, [name], str(apart.total() or "")) + why)
+        alone = f"  {next(iter(apart))}" if len(apart) == 1 else ""
+        print(line(name, [name], str(apart.total() or "")) + alone)
+        for why, count in apart.most_common() if not alone else ():
+            print(f"{name:{width}}{count:>16}{'':28}  {why}")
     print(line(last, asked, ""))
 
 

@@ -12,6 +12,11 @@ from leakbench.catalogue.workflow import Workflow
 
 # What refused.yaml and planned.yaml lay their changes upon.
 BASES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())["bases"]
+# A paper.yaml for the small catalogue's experiments.
+PAPER = {
+    "source": "own", "title": "t", "authors": "a", "year": 2024, "link": "l", "claims": "c",
+    "threat_model": "t",
+}  # fmt: skip
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching", "labels": "counted", "objective": "squares", "unknowns": "dummies",
     "optimiser": "adam",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from planning import MATCHING, real
+from planning import MATCHING, PAPER, real
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue import costs
@@ -24,13 +24,21 @@ STEM = "d/v/f/none"
 
 @pytest.fixture
 def paid(root: Callable[..., Path]) -> Callable[..., Plan]:
-    """Return a planner of the small catalogue with a slow attack `m`: keyword arguments change the budget."""
+    """Return a planner of the small catalogue with a slow attack `m`: keyword arguments change the budget.
 
-    def planned(changes: dict[str, dict[str, Any]] | None = None, **budget: Any) -> Plan:
+    `paper` is what paper.yaml says of its experiments; without it they are a stranger's own.
+    """
+
+    def planned(
+        changes: dict[str, dict[str, Any]] | None = None, paper: dict[str, Any] | None = PAPER, **budget: Any
+    ) -> Plan:
         own = {"attacks/m": SLOW, "experiments/e": {"cells": [CELLS], "seeds": [0]}} | (changes or {})
         own["scales/quick"] = {"budget": ROOMY | budget}
         load_kind.cache_clear()
-        return plan(root(own), "quick")
+        place = root(own)
+        if paper:
+            (place / "papers/own/paper.yaml").write_text(yaml.safe_dump(paper))
+        return plan(place, "quick")
 
     return planned
 
@@ -92,15 +100,27 @@ def test_a_victim_that_trains_too_long_takes_its_cells_along(paid: Callable[...,
         paid(training=0.99 * once)
 
 
-def test_published_lengths_count_where_a_work_states_them(
-    root: Callable[..., Path], paid: Callable[..., Plan]
-) -> None:
-    paper = {
-        "source": "own", "title": "t", "authors": "a", "year": 2024, "link": "l", "claims": "c",
-        "threat_model": "t", "lengths": {"m": 40},
+def test_published_lengths_count_where_a_work_states_them(paid: Callable[..., Plan]) -> None:
+    found = paid(paper=PAPER | {"lengths": {"m": 40}})
+    assert found.specs[f"attack/{STEM}/m/0"]["attack"]["parameters"]["iterations"] == 20
+
+
+def test_an_experiment_of_ones_own_competes_with_none_and_runs_whole(paid: Callable[..., Plan]) -> None:
+    """No limit leaves out a cell of it. A dear one gets the fewest trials and half of its length."""
+    longer = MATCHING | {"adaptive": True}
+    changes = {
+        "attacks/m": MATCHING | {"variants": {"adapted": longer}},
+        "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
+        "experiments/e": {
+            "cells": [CELLS | {"defence": ["clip"], "attack": ["a", "m", "m-adapted"]}], "seeds": [0],
+        },
     }  # fmt: skip
-    (root() / "papers/own/paper.yaml").write_text(yaml.safe_dump(paper))
-    assert paid().specs[f"attack/{STEM}/m/0"]["attack"]["parameters"]["iterations"] == 20
+    nothing = {"trials": {100: 1e-9, 10: 1e-9, 5: 1e-9}, "training": 1e-9, "total": 1e-9}
+    found = paid(changes, paper=None, **nothing)
+    assert {cell.attack for cell in found.cells} == {"a", "m", "m-adapted"}
+    assert reasons(found) == {}
+    assert found.specs["capture/d/v/f/clip/0"]["federation"]["rounds"] == 5
+    assert found.specs["train/d/v/0"]["victim"]["training"]["epochs"] == 15
 
 
 def test_the_total_goes_to_the_cheaper_captures(paid: Callable[..., Plan]) -> None:

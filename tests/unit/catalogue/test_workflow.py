@@ -17,9 +17,13 @@ from leakbench.base.errors import UserError
 from leakbench.base.needs import judge
 from leakbench.catalogue import run, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
+from leakbench.catalogue.load import file_of
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
 from leakbench.metrics import METRICS
+from leakbench.papers.entries import entries
+from leakbench.papers.marks import every_mark
+from leakbench.papers.work import read_papers
 
 ROOT = Path(__file__).parents[3]
 STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
@@ -276,3 +280,15 @@ def test_a_start_puts_dates_right_and_finds_what_was_set_aside(tmp_path: Path) -
     (results / "link").symlink_to(sound)
     with pytest.raises(UserError, match="link: a link in the place of a result"):
         run.dated(tmp_path, "results/quick", now)
+
+
+def test_a_figure_is_drawn_again_for_its_own_work_and_for_works_that_speak_of_it(flow: Workflow) -> None:
+    works = read_papers(ROOT / "papers")
+    told = {work.name: [*entries(work)] for work in works}
+    marked = {work.name: {mark["experiment"] for mark in every_mark([work])} for work in works}
+    for name in flow.plan.experiments:
+        about = {work for work, own in told.items() if any(entry.reads(name) for entry in own)}
+        about |= {work for work, own in marked.items() if name in own}
+        about.add(file_of(ROOT / "config", "experiments", name).parents[1].name)
+        assert about <= {path.split("/")[1] for path in flow.works(name)}, name
+    assert {path.split("/")[1] for path in flow.works("agic-iterations")} == {"agic"}
