@@ -200,8 +200,14 @@ def _matrices(played: Round, tokens: Tensor) -> list[_Rows]:
     """Return the sent matrices that read something of each place of tokens [n, places], in their order."""
     model = deepcopy(played.model).double().eval()
     read: dict[str, Tensor] = {}
+
+    def note(name: str, _: nn.Module, inputs: Any) -> None:
+        first = inputs[0] if inputs else None
+        if isinstance(first, Tensor) and first.dim() == 3 and first.shape[:2] == tokens.shape:
+            read.setdefault(name, first.detach())
+
     for name, layer in model.named_modules():
-        layer.register_forward_pre_hook(lambda _, inputs, name=name: _note(read, name, inputs, tokens.shape))
+        layer.register_forward_pre_hook(partial(note, name))
     # Without gradients, torch's own encoder would take a way around its layers.
     with torch.enable_grad():
         model(tokens.clone())
@@ -228,12 +234,6 @@ def _matrices(played: Round, tokens: Tensor) -> list[_Rows]:
         rank = min(min(rows.shape) for rows in updates)
         made.append(_Rows(list(names), torch.cat(updates), inputs[0], rank))
     return made
-
-
-def _note(read: dict[str, Tensor], name: str, inputs: Any, shape: torch.Size) -> None:
-    first = inputs[0] if inputs else None
-    if name not in read and isinstance(first, Tensor) and first.dim() == 3 and first.shape[:2] == shape:
-        read[name] = first.detach()
 
 
 def _members(found: Found, played: Round, embedding: str, others: Tensor | None) -> None:

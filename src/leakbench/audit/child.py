@@ -207,8 +207,7 @@ def _heard(
     child: "subprocess.Popen[bytes]", mark: bytes, what: str, tell: Tell, exceeded: Callable[[], str],
     known: Json,
 ) -> Json:  # fmt: skip
-    """Pass on the lines that the child writes into the pipe, keep its results so far in `known`, and return
-    its last message."""
+    """Pass on the child's lines, keep its results so far in `known`, and return its last message."""
     assert child.stdout is not None
     reading, rest = child.stdout.fileno(), b""
     while True:

@@ -21,7 +21,6 @@ from leakbench.audit.audit import of_client
 from leakbench.audit.findings import READ, RECOGNISABLE, Found, OutOfTime, within
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
-from leakbench.observations.reconstruction import Reconstruction
 
 COSINE, SMOOTH = {"cosine": {}}, {"total-variation": {"weight": 0.0001}}
 WEIGHTS = {"shape": "linear", "beta": 50.0, "relu": True, "norms": "following", "order": "parameters"}
@@ -135,18 +134,14 @@ def test_a_search_is_as_long_as_there_is_time_for(
 ) -> None:
     """The run that tells how long an iteration takes is the search where there is no time for another, and
     what it reads stays where the trials read less."""
-    told = attacks._cost
-
-    def reads(*given: Any) -> tuple[float, float, Reconstruction]:
-        made = told(*given)[-1]
-        made.images[0, 0] = ramp()[0]
-        return 0.0, each, made
-
-    monkeypatch.setattr(attacks, "_cost", reads)
-    monkeypatch.setattr(attacks, "interval", lambda gains: (1.0, 1.0))
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(72, 4))
-    found = attack("invg", *observed(network, ramp()), 0.01, 10)
+    seen = observed(network, ramp())
+    made = attacks._cost(catalogue()["invg"].entry, seen[0])[-1]
+    made.images[0, 0] = ramp()[0]
+    monkeypatch.setattr(attacks, "_cost", lambda *_: (0.0, each, made))
+    monkeypatch.setattr(attacks, "interval", lambda gains: (1.0, 1.0))
+    found = attack("invg", *seen, 0.01, 10)
     assert (found.trials, found.iterations, found.why_not) == (*searched, "")
     assert (found.count(READ), found.quality) == (1, [1.0])
 

@@ -27,7 +27,7 @@ LINES: list[str] = []
 def audited() -> Audit:
     """Return the audit of 8 pictures in a network that gives them away; LINES has what it tells."""
     own = client_of(mlp(400), 16, records=8)
-    found = of_client(own, 20, LINES.append, show=True)
+    found = of_client(own, 120, LINES.append, show=True)
     found.source, found.declared = "my_app.py:client", {"clients": 100.0, "rounds": 10.0, "prior": 0.5}
     found.command = "leakbench audit my_app.py:client"
     return found
