@@ -211,15 +211,10 @@ def _header(path: Path) -> _Header:
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
             raise Altered(path, f"malformed safetensors header: {problem}") from problem
     for name, (dtype, shape, begin, stop) in layout.items():
-        expected = math.prod(shape) * np.dtype(dtype).itemsize
-        if (
-            len(shape) > _MOST_AXES
-            or max(shape, default=0) > _LONGEST_AXIS
-            or min(shape, default=0) < 0
-            or begin < 0
-            or stop - begin != expected
-            or math.prod(max(n, 1) for n in shape) > _LONGEST_AXIS
-        ):
+        fits = stop - begin == math.prod(shape) * np.dtype(dtype).itemsize
+        # No axis of a product within the limit is longer than it.
+        small = len(shape) <= _MOST_AXES and math.prod(max(n, 1) for n in shape) <= _LONGEST_AXIS
+        if not (fits and small and begin >= 0 and min(shape, default=0) >= 0):
             raise Altered(path, f"tensor {name!r} does not fit its own header")
     end = max([0, *(stop for *_, stop in layout.values())])
     if size != 8 + length + end:

@@ -83,9 +83,8 @@ def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path)
     facts = {"network": network, "checkpoints": sorted(states), "training": training}
     facts |= {"test_accuracy": measured, "layers": describe(model)}
     facts |= {"test_loss": losses} if losses else {}
-    tensors = {
-        f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()
-    }
+    named = ((epoch, name, value) for epoch, state in states.items() for name, value in state.items())
+    tensors = {f"epoch-{epoch}/{name}": value.numpy() for epoch, name, value in named}
     write_tensors(out, tensors, facts | provenance(plain, "leakbench.jobs.train"))
     return facts
 
@@ -167,15 +166,10 @@ def _auxiliary(entry: "specs.TrainedGenerator", arrays: Any) -> tuple[Tensor, Te
 
 def _refuse_private(auxiliary: "specs.OwnImages", data: Path, private: Path) -> None:
     """Raise UserError where auxiliary images are those of the attacked set under another set's name."""
-    own = {
-        image.tobytes()
-        for name, images in open_tensors(private)[0].items()
-        if name.endswith("/images")
-        for image in images
-    }
+    attacked = open_tensors(private)[0].items()
+    own = {image.tobytes() for name, images in attacked if name.endswith("/images") for image in images}
     images = open_tensors(data)[0][f"{auxiliary.split}/images"][auxiliary.start : auxiliary.stop]
-    count = sum(image.tobytes() in own for image in images)
-    if count:
+    if count := sum(image.tobytes() in own for image in images):
         raise UserError(
             f"generator: auxiliary: {count} of {len(images)} images of {auxiliary.dataset} are images of "
             f"{private.stem}, which is attacked (give that set's own name, and a range that is not private)"
