@@ -12,12 +12,8 @@ from leakbench.base.tensors import Tensors
 
 def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: Facts) -> None:
     """Write the tensors of each group as <group>/<name>, with the facts."""
-    tensors = {
-        f"{group}/{name}": value.detach().cpu().numpy()
-        for group, values in groups.items()
-        for name, value in values.items()
-    }
-    write_tensors(path, tensors, facts)
+    named = ((group, name, value) for group, values in groups.items() for name, value in values.items())
+    write_tensors(path, {f"{group}/{name}": v.detach().cpu().numpy() for group, name, v in named}, facts)
 
 
 def resume(path: Path) -> tuple[dict[str, Tensors], Facts]:

@@ -120,12 +120,8 @@ def _text(file: Path) -> str:
 
 def _files(name: str) -> tuple[str, str, str]:
     """Return the places in a checkout of a defence's file, its settings and its attacker."""
-    own = f"{stem(name)}.py"
-    return (
-        f"src/leakbench/defences/{own}",
-        f"config/defences/{name}.yaml",
-        f"src/leakbench/attacks/adaptive/{own}",
-    )
+    code, own = "src/leakbench", f"{stem(name)}.py"
+    return f"{code}/defences/{own}", f"config/defences/{name}.yaml", f"{code}/attacks/adaptive/{own}"
 
 
 def _entry(

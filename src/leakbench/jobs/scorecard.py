@@ -129,14 +129,12 @@ def _named(device: str) -> str:
 
 def _without_other_devices(run: Evidence, records: Sequence[Kept]) -> Evidence:
     """Return the evidence of a run without what a record of its scale and seeds has from another device."""
+    both = (kept for kept in records if kept.scale == run.scale and kept.name in run.lines)
     elsewhere = {
-        kept.name: kept.record["device"]
-        for kept in records
-        if kept.scale == run.scale
-        and kept.name in run.lines
-        and kept.record["device"].split(", ")[0] != run.device
-        and set(kept.rows["seeds"]) & set(run.lines[kept.name].frame["seeds"])
-    }
+        kept.name: kept.record["device"] for kept in both
+        if kept.record["device"].split(", ")[0] != run.device
+        and {*kept.rows["seeds"]} & {*run.lines[kept.name].frame["seeds"]}
+    }  # fmt: skip
     if not elsewhere:
         return run
     print(
