@@ -35,6 +35,7 @@ _DTYPES = {
     "float32": "F32", "float64": "F64", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8",
     "bool": "BOOL",
 }  # fmt: skip
+_KINDS = {kind: dtype for dtype, kind in _DTYPES.items()}
 _LARGEST_HEADER = 100_000_000
 # The most axes and the longest axis that NumPy can hold, even in an array without elements.
 _MOST_AXES, _LONGEST_AXIS = 32, 1 << 40
@@ -196,15 +197,10 @@ def _header(path: Path) -> _Header:
             facts = json.loads(header.pop("__metadata__", {}).get(_KEY, "{}"))
             if not isinstance(facts, dict):
                 raise ValueError("its facts are no mapping")
-            layout = {
-                name: (
-                    {v: k for k, v in _DTYPES.items()}[value["dtype"]],
-                    tuple(map(index, value["shape"])),
-                    index(value["data_offsets"][0]),
-                    index(value["data_offsets"][1]),
-                )
-                for name, value in header.items()
-            }
+            layout = {}
+            for name, value in header.items():
+                begin, stop = index(value["data_offsets"][0]), index(value["data_offsets"][1])
+                layout[name] = _KINDS[value["dtype"]], tuple(map(index, value["shape"])), begin, stop
             places = sorted((begin, stop) for *_, begin, stop in layout.values())
             if any(stop > after for (_, stop), (after, _) in itertools.pairwise(places)):
                 raise ValueError("its tensors overlap")
@@ -248,9 +244,8 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata(
-        {**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()}
-    )
+    own = {_KEY.encode(): to_json(facts).encode()}
+    table = table.replace_schema_metadata((table.schema.metadata or {}) | own)
     with sealing(path) as temporary, pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({SEAL: UNSEALED})

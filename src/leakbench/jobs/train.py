@@ -37,11 +37,8 @@ def to_images(array: np.ndarray) -> Tensor:
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Return the share of labels [n], or of sentences [n, length], that `model` finds likeliest."""
-    right = sum(
-        int((model(x).argmax(1) == y).sum())
-        for x, y in zip(images.split(1000), labels.split(1000), strict=True)
-    )
-    return right / labels.numel()
+    pairs = zip(images.split(1000), labels.split(1000), strict=True)
+    return sum(int((model(x).argmax(1) == y).sum()) for x, y in pairs) / labels.numel()
 
 
 @torch.no_grad()
@@ -157,9 +154,8 @@ def _auxiliary(entry: "specs.TrainedGenerator", arrays: Any) -> tuple[Tensor, Te
     wanted = auxiliary.stop
     if cap is not None:
         wanted = min(wanted, auxiliary.start + round(cap / (1 - entry.validation)))
-    images, labels = (
-        arrays[f"{auxiliary.split}/{kind}"][auxiliary.start : wanted] for kind in ("images", "labels")
-    )
+    every = (arrays[f"{auxiliary.split}/{kind}"] for kind in ("images", "labels"))
+    images, labels = (each[auxiliary.start : wanted] for each in every)
     count = len(images) - round(len(images) * entry.validation)
     return to_images(images), torch.from_numpy(labels.copy()), count
 
