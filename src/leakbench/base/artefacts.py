@@ -35,6 +35,7 @@ _DTYPES = {
     "float32": "F32", "float64": "F64", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8",
     "bool": "BOOL",
 }  # fmt: skip
+_KINDS = {kind: dtype for dtype, kind in _DTYPES.items()}
 _LARGEST_HEADER = 100_000_000
 # The most axes and the longest axis that NumPy can hold, even in an array without elements.
 _MOST_AXES, _LONGEST_AXIS = 32, 1 << 40
@@ -196,30 +197,20 @@ def _header(path: Path) -> _Header:
             facts = json.loads(header.pop("__metadata__", {}).get(_KEY, "{}"))
             if not isinstance(facts, dict):
                 raise ValueError("its facts are no mapping")
-            layout = {
-                name: (
-                    {v: k for k, v in _DTYPES.items()}[value["dtype"]],
-                    tuple(map(index, value["shape"])),
-                    index(value["data_offsets"][0]),
-                    index(value["data_offsets"][1]),
-                )
-                for name, value in header.items()
-            }
+            layout = {}
+            for name, value in header.items():
+                begin, stop = index(value["data_offsets"][0]), index(value["data_offsets"][1])
+                layout[name] = _KINDS[value["dtype"]], tuple(map(index, value["shape"])), begin, stop
             places = sorted((begin, stop) for *_, begin, stop in layout.values())
             if any(stop > after for (_, stop), (after, _) in itertools.pairwise(places)):
                 raise ValueError("its tensors overlap")
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
             raise Altered(path, f"malformed safetensors header: {problem}") from problem
     for name, (dtype, shape, begin, stop) in layout.items():
-        expected = math.prod(shape) * np.dtype(dtype).itemsize
-        if (
-            len(shape) > _MOST_AXES
-            or max(shape, default=0) > _LONGEST_AXIS
-            or min(shape, default=0) < 0
-            or begin < 0
-            or stop - begin != expected
-            or math.prod(max(n, 1) for n in shape) > _LONGEST_AXIS
-        ):
+        fits = stop - begin == math.prod(shape) * np.dtype(dtype).itemsize
+        # No axis of a product within the limit is longer than it.
+        small = len(shape) <= _MOST_AXES and math.prod(max(n, 1) for n in shape) <= _LONGEST_AXIS
+        if not (fits and small and begin >= 0 and min(shape, default=0) >= 0):
             raise Altered(path, f"tensor {name!r} does not fit its own header")
     end = max([0, *(stop for *_, stop in layout.values())])
     if size != 8 + length + end:
@@ -253,9 +244,8 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata(
-        {**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()}
-    )
+    own = {_KEY.encode(): to_json(facts).encode()}
+    table = table.replace_schema_metadata((table.schema.metadata or {}) | own)
     with sealing(path) as temporary, pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({SEAL: UNSEALED})

@@ -30,21 +30,15 @@ def _imports(path: Path) -> frozenset[Path]:
     """Return the package's files that a file imports."""
     names: set[str] = set()
     for room, parts, whole in _IMPORT.findall(_TYPES.sub("", path.read_text("utf-8"))):
-        names |= {
-            room,
-            *(f"{room}.{part}" for part in re.findall(r"\w+", parts)),
-            *re.findall(r"[\w.]+", whole),
-        }
+        names |= {room, *(f"{room}.{part}" for part in re.findall(r"\w+", parts))}
+        names |= {*re.findall(r"[\w.]+", whole)}
     return frozenset(file for name in names if name.startswith("leakbench.") and (file := _file(name)))
 
 
 @cache
 def _file(module: str) -> Path | None:
     path = PACKAGE.joinpath(*module.split(".")[1:])
-    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
-        if candidate.is_file():
-            return candidate
-    return None
+    return next(filter(Path.is_file, (path.with_suffix(".py"), path / "__init__.py")), None)
 
 
 @cache

@@ -6,17 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from leakbench.base.artefacts import (
-    open_tensors,
-    read_facts,
-    to_json,
-    whole,
-    write_table,
-    write_tensors,
-    write_text,
-)
+from leakbench.base.artefacts import open_tensors, read_facts, to_json, write_table, write_tensors, write_text
 from leakbench.base.errors import Unfit
 from leakbench.base.progress import log
+from leakbench.base.whole import whole
 
 
 def absent(paths: Iterable[Path]) -> str | None:

@@ -11,22 +11,15 @@ _KEPT = {
     "base.processes": "workers", "metrics": "scoring", "observations": "flower",
     "papers": "scorecard verdicts", "results": "report tables",
 }  # fmt: skip
-_MOVED = (
-    PLACES
-    | {name: f"{to}.{name}" for to, names in _KEPT.items() for name in names.split()}
-    | {
-        "auditing": "audit",
-        "verbs": "jobs",
-        "attacks.observation": "observations.observation",
-        "attacks.reconstruction": "observations.reconstruction",
-        "attacks.threat_model": "observations.threat_model",
-        "matching.unknowns": "attacks.matching.parameterisation",
-        "matching.hidden": "networks.per_trial",
-        "matching.layers": "attacks.matching.engines.layers",
-        "records": "datasets.columns",
-        "victims.layers": "networks.layers",
-    }
-)
+_MOVED = {
+    **PLACES, **{name: f"{to}.{name}" for to, names in _KEPT.items() for name in names.split()},
+    "auditing": "audit", "verbs": "jobs", "attacks.observation": "observations.observation",
+    "attacks.reconstruction": "observations.reconstruction",
+    "attacks.threat_model": "observations.threat_model",
+    "matching.unknowns": "attacks.matching.parameterisation", "matching.hidden": "networks.per_trial",
+    "matching.layers": "attacks.matching.engines.layers", "records": "datasets.columns",
+    "victims.layers": "networks.layers",
+}  # fmt: skip
 
 
 # Without importlib's base class, which loads modules that take longer than a job's own start.

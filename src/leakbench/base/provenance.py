@@ -72,13 +72,8 @@ def _processor(key: str) -> str:
 
 def provenance(spec: Mapping[str, Any], *modules: str, device: str = "cpu") -> Facts:
     """Return the facts that every output carries. None of them changes from run to run on one machine."""
-    return {
-        "spec": digest(spec),
-        "code": code_of(spec, *modules),
-        "seed": spec.get("seed"),
-        "versions": versions(),
-        "device": device,
-    }
+    made = {"spec": digest(spec), "code": code_of(spec, *modules), "seed": spec.get("seed")}
+    return made | {"versions": versions(), "device": device}
 
 
 def resuming(made: Facts, out: Path, *inputs: Path | None) -> str:
@@ -98,10 +93,8 @@ def recording(path: Path | None, verb: str) -> Iterator[Facts]:
     record: Facts = {"verb": verb}
     yield record
     record["seconds"] = round(time.perf_counter() - start, 3)
-    own, workers = (
-        resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    record["peak_memory_mb"] = max(own, workers) // 1024
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    record["peak_memory_mb"] = max(resource.getrusage(of).ru_maxrss for of in processes) // 1024
     record["processor"] = platform.processor() or platform.machine()
     if path is not None:
         write_json(path, record)

@@ -12,12 +12,8 @@ from leakbench.base.tensors import Tensors
 
 def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: Facts) -> None:
     """Write the tensors of each group as <group>/<name>, with the facts."""
-    tensors = {
-        f"{group}/{name}": value.detach().cpu().numpy()
-        for group, values in groups.items()
-        for name, value in values.items()
-    }
-    write_tensors(path, tensors, facts)
+    named = ((group, name, value) for group, values in groups.items() for name, value in values.items())
+    write_tensors(path, {f"{group}/{name}": v.detach().cpu().numpy() for group, name, v in named}, facts)
 
 
 def resume(path: Path) -> tuple[dict[str, Tensors], Facts]:
@@ -32,12 +28,9 @@ def resume(path: Path) -> tuple[dict[str, Tensors], Facts]:
 
 def packed(optimiser: torch.optim.Optimizer) -> Tensors:
     """Return the optimiser's tensors as <parameter's place>/<name>."""
-    return {
-        f"{index}/{name}": value
-        for index, values in optimiser.state_dict()["state"].items()
-        for name, value in values.items()
-        if isinstance(value, Tensor)
-    }
+    state = optimiser.state_dict()["state"].items()
+    named = ((f"{index}/{name}", value) for index, values in state for name, value in values.items())
+    return {name: value for name, value in named if isinstance(value, Tensor)}
 
 
 def unpack(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:

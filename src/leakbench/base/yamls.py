@@ -137,7 +137,7 @@ def _mistake(problem: ValidationError, fields: Iterable[str], manual: str) -> st
         if not place or difflib.get_close_matches(str(name), known, 1, 0.6):
             error, mend = each, suggest(str(name), known)
             break
-    key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
+    key = ".".join(map(str, error["loc"])) or "(whole file)"
     given = "" if error["type"] in ("missing", "value_error") else f", got {reprlib.repr(error['input'])}"
     message = " ".join(error["msg"].split()).removeprefix("Value error, ")
     message = "there is no such key" if error["type"] == "extra_forbidden" else message

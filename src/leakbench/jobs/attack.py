@@ -112,11 +112,8 @@ def attack(
                 "blinding": ready.blinding,
             }
             facts = {"target": found.target, "iterations": found.iterations, "knows": knows}
-            tensors = {
-                prefix + name: tensor.numpy()
-                for prefix, each in (("", found), ("null/", null))
-                for name, tensor in each.tensors().items()
-            }
+            tensors = {name: tensor.numpy() for name, tensor in found.tensors().items()}
+            tensors |= {f"null/{name}": tensor.numpy() for name, tensor in null.tensors().items()}
             write_tensors(out, tensors, facts | {"matching": spec.attack.matching} | ready.made)
 
 

@@ -84,12 +84,11 @@ def audit(
     if demo == bool(target) or target == "":
         raise UserError("name what is audited, FILE.py:NAME, a folder of rounds or a capture, or --demo")
     name = target or "--demo"
+    batch_of, steps = (DEMO_RECORDS, DEMO_STEPS) if demo else (None, 5)
     options = {
-        "demo": demo,
-        "batch": batch if batch or not demo else DEMO_RECORDS,
-        "local_steps": local_steps or (DEMO_STEPS if demo else 5),
-        "lr": lr, "budget": seconds, "show": show or demo, "declared": declared, "model": model,
-        "defence": defence, "repeats": repeats, "returned": returned,
+        "demo": demo, "batch": batch or batch_of, "local_steps": local_steps or steps,
+        "budget": seconds, "show": show or demo, "declared": declared, "model": model, "defence": defence,
+        "repeats": repeats, "returned": returned,
     }  # fmt: skip
     for code in (model, defence):
         if code is not None:
@@ -106,20 +105,17 @@ def audit(
     probe(out)
     what = name if ":" in name else str(Path(name))
     found = supervised("leakbench.audit.audit:audited", [name, options], say, what, seconds + BESIDES, limit)
-    found["audit"]["command"] = _command(
-        [name, *([returned] if returned else [])],
-        {
-            "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
-            "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,
-            "allow-unmeasured": allow_unmeasured,
-        },
-        conditions,
-    )  # fmt: skip
+    given = {
+        "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
+        "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,
+        "allow-unmeasured": allow_unmeasured,
+    }  # fmt: skip
+    files = [name, *([returned] if returned else [])]
+    found["audit"]["command"] = _command(files, given, conditions)
     if ended := found.get("ended"):
         found["audit"]["least"] = True
-        found["audit"]["assumptions"].insert(
-            0, f"The audit was cut short: {ended}. What is missing was not tried."
-        )
+        cut = f"The audit was cut short: {ended}. What is missing was not tried."
+        found["audit"]["assumptions"].insert(0, cut)
         path = write(out, found["audit"], found["shown"])
         raise UserError(f"{what}: {ended}; {path} has what was known until then")
     say(f"report: {write(out, found['audit'], found['shown'])}")

@@ -86,11 +86,9 @@ def in_order(root: Path, scale: str, only: Sequence[str] | None = None) -> list[
     def recorded(name: str) -> bool:
         """Whether a record is valid, where the scale does not ask for its own: of any scale."""
         scales = [scale] if name in first or only else [scale, *others]
-        tables = {each: root / "reference" / each / f"{name}.csv" for each in scales}
-        return any(
-            table.is_file() and not outdated(root, each, name, read_record(table))
-            for each, table in tables.items()
-        )
+        tables = ((each, root / "reference" / each / f"{name}.csv") for each in scales)
+        there = ((each, table) for each, table in tables if table.is_file())
+        return any(not outdated(root, each, name, read_record(table)) for each, table in there)
 
     there = [name for name in only or asked.experiments if asked.experiments[name] or asked.studies[name]]
     return sorted((name for name in there if not recorded(name)), key=place)

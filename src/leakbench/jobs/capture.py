@@ -52,18 +52,14 @@ def _observed(spec: "CaptureSpec", model: nn.Module, defence: Defence) -> Facts:
         "dropout": bool(draw_masks(model, (1,), torch.Generator())),
         "local": plain["federation"]["local"],
         "knows": {
-            "observer": "server",
-            "shared": f"{federation.update} update of each client, each round",
-            "labels_known": False,
-            "counts_known": True,
-            "local_known": True,
+            "observer": "server", "shared": f"{federation.update} update of each client, each round",
+            "labels_known": False, "counts_known": True, "local_known": True,
             "local_set_repeats": federation.local_set == "fixed",
-            "candidates_known": federation.candidates is not None,
-            "defence": spec.defence.module,
+            "candidates_known": federation.candidates is not None, "defence": spec.defence.module,
             **({"malicious": cheat.module, "letter": cheat.threat} if cheat else {}),
         },
         **({"hidden": hidden | told} if hidden else {}),
-    }
+    }  # fmt: skip
 
 
 def _layout(
@@ -281,9 +277,8 @@ def capture(
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}
         if federation.get("watched"):
-            secret |= alarms(
-                model, origins, each, images, hidden, view.groups, federation["local"]["lr"], earlier
-            )
+            lr = federation["local"]["lr"]
+            secret |= alarms(model, origins, each, images, hidden, view.groups, lr, earlier)
         if accuracies:
             secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
         about = {"split": split, "clients": seen_samples}

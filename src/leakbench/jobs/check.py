@@ -50,10 +50,9 @@ def check(root: Path, deep: bool = False) -> None:
     wrong = sorted(line for name, md5 in here.items() for line in _differences(root, name, md5))
     print(*wrong, sep="\n", end="\n" if wrong else "")
     if wrong:
-        differ = "difference" if len(wrong) == 1 else "differences"
         raise UserError(
-            f"{lock}: {len(wrong)} {differ} from what it records (remove what was altered "
-            f"and pull again, or run `dvc repro`, which records what is here)"
+            f"{lock}: {len(wrong)} difference{'s' * (len(wrong) > 1)} from what it records (remove what was "
+            "altered and pull again, or run `dvc repro`, which records what is here)"
         )
     print(f"{len(here)} of the {len(outs)} outputs of dvc.lock are here, each as recorded")
 
@@ -82,14 +81,9 @@ def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
         if file_digest(root / name, "md5") != md5:
             yield f"{name}: other bytes"
         return
-    found = {
-        path.relative_to(root / name).as_posix(): file_digest(path, "md5")
-        for path in (root / name).rglob("*")
-        if path.is_file()
-        and path.suffix != ".part"
-        and not path.match(".*.sha256")
-        and ".damaged" not in path.name
-    }
+    there = (path for path in (root / name).rglob("*") if path.is_file() and ".damaged" not in path.name)
+    results = (path for path in there if path.suffix != ".part" and not path.match(".*.sha256"))
+    found = {path.relative_to(root / name).as_posix(): file_digest(path, "md5") for path in results}
     listing = [{"md5": digest, "relpath": path} for path, digest in sorted(found.items())]
     if hashlib.md5(json.dumps(listing).encode()).hexdigest() == md5.removesuffix(".dir"):
         return

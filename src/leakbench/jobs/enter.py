@@ -120,12 +120,8 @@ def _text(file: Path) -> str:
 
 def _files(name: str) -> tuple[str, str, str]:
     """Return the places in a checkout of a defence's file, its settings and its attacker."""
-    own = f"{stem(name)}.py"
-    return (
-        f"src/leakbench/defences/{own}",
-        f"config/defences/{name}.yaml",
-        f"src/leakbench/attacks/adaptive/{own}",
-    )
+    code, own = "src/leakbench", f"{stem(name)}.py"
+    return f"{code}/defences/{own}", f"config/defences/{name}.yaml", f"{code}/attacks/adaptive/{own}"
 
 
 def _entry(
@@ -144,9 +140,9 @@ def _entry(
 def _run(root: Path, name: str, texts: Sequence[str], scale: str, cores: int, given: Sequence[str]) -> Entry:
     """Run the agreed cells in a copy that has the defence. `given` is what messages call its three files."""
     source, settings, attacker = texts
-    for text, where in ((source, given[0]), (attacker, given[2])):
-        if text or where == given[0]:
-            _check_source(text, name, where)
+    _check_source(source, name, given[0])
+    if attacker:
+        _check_source(attacker, name, given[2])
     if not settings:
         # The first paragraph of the file's docstring.
         words = (ast.get_docstring(ast.parse(source)) or name).partition("\n\n")[0].split()
@@ -244,8 +240,8 @@ def _check_source(source: str, name: str, where: str) -> None:
 
 def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:
     """Run the agreed cells of a copy. Messages call the copy's files by the names in `given`."""
-    files = ("tables", "csv"), ("exhibits", "safetensors")
-    targets = [f"results/{scale}/{kind}/{EXPERIMENT}.{suffix}" for kind, suffix in files]
+    names = f"tables/{EXPERIMENT}.csv", f"exhibits/{EXPERIMENT}.safetensors"
+    targets = [f"results/{scale}/{name_of}" for name_of in names]
     command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--config", f"scale={scale}", "--"]
     # Jobs must load the copy, which has the defence, instead of the installed package.
     own = os.environ | {"PYTHONPATH": str(copy / "src")}

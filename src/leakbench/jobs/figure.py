@@ -118,14 +118,10 @@ def _statements(
     """Write the verdicts that rest on this experiment alone, and on the record that is drawn in its place."""
     name = lines.name
     run = Evidence(
-        scale=facts["scale"],
-        lines={name: lines} if len(lines.frame) else {},
-        absent={name: facts["absent_cells"]},
-        shares={name: facts.get("shares", {})},
+        scale=facts["scale"], lines={name: lines} if len(lines.frame) else {}, known=None, attacks=attacks,
+        absent={name: facts["absent_cells"]}, shares={name: facts.get("shares", {})},
         falls={name: facts.get("falls", {})},
-        attacks=attacks,
-        known=None,
-    )
+    )  # fmt: skip
     records = [of_records([kept], attacks=attacks)] if kept else []
     judged = Card(works, [*records, run], run).frame(name)
     write_text(card, to_csv(judged))

@@ -39,11 +39,7 @@ def flower_capture(from_flower: Path, spec: Path, out: Path) -> None:
     tensors |= {f"global/{name}": value for name, value in rounds.sent.items()}
     tensors |= {f"updates/{name}": value for name, value in rounds.updates.items()}
     knows = {"shared": "model update of each client, each round", "source": "a Flower app"}
-    facts: Facts = given | {
-        "clients": rounds.clients,
-        "kind": "model",
-        "knows": knows | given.get("knows", {}),
-    }
+    facts = given | {"clients": rounds.clients, "kind": "model", "knows": knows | given.get("knows", {})}
     with replacing(out) as temporary:
         write_tensors(temporary, tensors, facts)
         try:

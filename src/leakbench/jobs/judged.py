@@ -136,13 +136,11 @@ def _asked(found: Reconstruction, seen: Observation) -> tuple[int, ...]:
 
 def layout(prefix: str, piece: Piece, rounds: int) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return name → (shape, dtype) of the tensors of all `rounds`, from one piece of them."""
-    return {
-        prefix + name: (
-            tuple(tensor.shape) if piece[0] is ... else (rounds, *tensor.shape[1:]),
-            str(tensor.dtype).removeprefix("torch."),
-        )
-        for name, tensor in piece[1].tensors().items()
-    }
+    found = {}
+    for name, tensor in piece[1].tensors().items():
+        shape = tuple(tensor.shape) if piece[0] is ... else (rounds, *tensor.shape[1:])
+        found[prefix + name] = shape, str(tensor.dtype).removeprefix("torch.")
+    return found
 
 
 @contextmanager

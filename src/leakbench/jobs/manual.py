@@ -109,14 +109,11 @@ def of_records(records: Records) -> dict[str, str]:
     core = [work for work in records.works if work.paper.core]
     drawn = [
         items.Drawn(
-            work=work,
-            item=each.item,
-            name=name,
-            kinds=[part.drawing for part in each.figure],
+            work=work, item=each.item, name=name, kinds=[part.drawing for part in each.figure],
             shows={key: shown for key, shown in _shown(name, each).items() if key in records.names},
         )
         for name, (work, each) in records.experiments.items()
-    ]
+    ]  # fmt: skip
     return {
         "docs/findings.md": findings(records.root / FINDINGS, records.works, records.scales),
         "docs/figures.md": items.page(core, records.card, drawn),
@@ -149,11 +146,8 @@ def pages(root: Path) -> dict[str, str]:
     mapping = {f"config/schemas/{kind}.json": _files(kind) for kind in KINDS}
     introduction = INTRODUCTION % {"mapping": _json({"yaml.schemas": mapping}).strip()}
     rooms = dict.fromkeys((*KINDS, *PARTS, *SECTIONS.values(), "labels", *RULES, "drawing"))
-    return {
-        "cli.md": page(),
-        "config/README.md": introduction,
-        **{f"config/{room}.md": _of_room(root, room) for room in rooms},
-    }
+    own = {f"config/{room}.md": _of_room(root, room) for room in rooms}
+    return {"cli.md": page(), "config/README.md": introduction, **own}
 
 
 def _files(kind: str) -> str:
@@ -179,11 +173,8 @@ def _editor_schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = _schema(model)
     axis = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
     variants = axis | {"description": "Further entries <file>-<variant>: variant → the keys that it changes."}
-    grid = {
-        "type": "array",
-        "items": {"type": "array", "items": axis},
-        "description": "Grids of further entries. Each is a list of axes: word → the keys that it changes.",
-    }
+    what = "Grids of further entries. Each is a list of axes: word → the keys that it changes."
+    grid = {"type": "array", "items": {"type": "array", "items": axis}, "description": what}
     return schema | {"properties": schema["properties"] | {"variants": variants, "grid": grid}}
 
 

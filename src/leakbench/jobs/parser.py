@@ -99,10 +99,8 @@ _READ: Mapping[str, Any] = {
 def _add(to: _Parser, name: str, argument: tuple[str, str, str], needed: bool) -> None:
     """Add an argument of a verb's function, which must be given if `needed`, to the verb's parser."""
     kind, default, meaning = argument
-    how = dict(
-        _READ.get(f"{name}: {kind}")
-        or _READ["Path" if kind.endswith("Spec'") else kind.removesuffix(" | None")]
-    )
+    plain = "Path" if kind.endswith("Spec'") else kind.removesuffix(" | None")
+    how = dict(_READ.get(f"{name}: {kind}") or _READ[plain])
     meaning = meaning.removesuffix(".").replace("%", "%%")
     if default and (value := eval(default, {"Path": Path})):
         how["default"] = value

@@ -35,10 +35,8 @@ def plan(root: Path, scale: str = "quick", seed: int | None = None, headlines: b
     """
     workflow = Workflow(root, scale, seed)
     found = workflow.plan
-    print(
-        f"scale {scale}: {len(found.experiments)} experiments, {len(found.cells)} cells on "
-        f"{len(found.datasets)} data sets"
-    )
+    asked_for = f"{len(found.experiments)} experiments, {len(found.cells)} cells"
+    print(f"scale {scale}: {asked_for} on {len(found.datasets)} data sets")
     for verb, count in sorted(_jobs(workflow).items()):
         print(f"{count:6d} {verb}")
     works, here = costs.works(found.specs, counted(root / "config")), measured()
@@ -55,11 +53,9 @@ def plan(root: Path, scale: str = "quick", seed: int | None = None, headlines: b
         # Each capture has one more job, which scores the attacks on it.
         overhead = costs.JOB * (len(specs) + sum(spec.startswith("capture/") for spec in specs))
         overhead += costs.EXPERIMENT * len(experiments)
-        took = [
-            (overhead + sum(works[spec].seconds(speed) for spec in specs)) / 60
-            for speed in (here, costs.REFERENCE)
-        ]
-        return f"{name:{width}}{len(cells):>6}{apart:>10}{took[0]:14,.1f}{took[1]:14,.1f}"
+        took = (sum(works[spec].seconds(speed) for spec in specs) for speed in (here, costs.REFERENCE))
+        minutes = "".join(f"{(overhead + seconds) / 60:14,.1f}" for seconds in took)
+        return f"{name:{width}}{len(cells):>6}{apart:>10}{minutes}"
 
     print(f"\n{head:{width}}{'cells':>6}{'left out':>10}{'this machine':>14}{'reference':>14}")
     for name in asked:

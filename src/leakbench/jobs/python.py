@@ -92,12 +92,8 @@ def attack(
         for what, file in (("labels", labels), ("generator", generator)):
             if needs[what] and file is None:
                 raise UserError(f"{where}: needs {what} (give the file, or take an attack without)")
-        seen, _ = read_observation(
-            _file(observation, where),
-            None if generator is None else _file(generator, where),
-            None if labels is None else _file(labels, where),
-            entry["labels"],
-        )
+        beside = (None if file is None else _file(file, where) for file in (generator, labels))
+        seen, _ = read_observation(_file(observation, where), *beside, entry["labels"])
     return attacks.run(entry, seen, torch.Generator().manual_seed(stream("attack", name, int(seed))))
 
 
@@ -141,15 +137,13 @@ def measure(
     if set(kinds.values()) != {"features"}:
         reconstructions = _images("reconstructions", reconstructions, OVERSHOT)
         if reconstructions.shape != true.shape:
-            raise UserError(
-                f"measure: reconstructions have shape {reconstructions.shape}, truths {true.shape}"
-            )
+            shapes = f"reconstructions have shape {reconstructions.shape}, truths {true.shape}"
+            raise UserError(f"measure: {shapes}")
     try:
         return metrics.measure(names, reconstructions, true, resources)
     except (ValueError, TypeError, LookupError, AttributeError) as problem:
-        raise UserError(
-            f"measure: {problem} (see leakbench.known('metrics') for what each is of)"
-        ) from problem
+        mend = "see leakbench.known('metrics') for what each is of"
+        raise UserError(f"measure: {problem} ({mend})") from problem
 
 
 def _images(what: str, value: Any, beyond: float) -> np.ndarray:

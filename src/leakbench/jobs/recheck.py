@@ -80,17 +80,12 @@ def recheck(
         with tempfile.TemporaryDirectory() as folder:
             found = measured(root, asked, table.stem, stems, Path(folder))
         sampled = ", ".join(stems)
-        if kept is not None:
+        if kept is None:
+            good = _agrees(root, table, sampled, found, now)
+        else:
             raised = numerics_of(asked, table.stem, read_record(table)["absent"])
-            wrong += [] if _keep(root, table, sampled, _paired(found.trials, kept), raised) else [str(table)]
-            continue
-        counts, apart = _agreement(found, table)
-        told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
-        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sampled} | told | now)
-        print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
-        print(*(f"  {line}" for line in apart[:5]), sep="\n", end="\n" if apart else "")
-        if apart or not counts[IDENTICAL] + counts[WITHIN]:
-            wrong.append(str(table))
+            good = _keep(root, table, sampled, _paired(found.trials, kept), raised)
+        wrong += [] if good else [str(table)]
     # Where nothing is to be made, nothing is printed: Snakemake without a file makes all.
     if names := [name for name, files in needed.items() if files]:
         print(f"only={','.join(names)}")
@@ -166,8 +161,8 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
     return chosen
 
 
-def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
-    """Return word → count of the sample's numbers beside recorded ones, and a line for each other one."""
+def _agrees(root: Path, table: Path, sampled: str, found: Found, now: Mapping[str, str]) -> bool:
+    """Note and print how the numbers of a sample stand beside recorded ones; return whether they agree."""
     # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
     recorded = read_csv(table, **AS_TEXT)
     filled = set(found.table.columns[found.table.notna().any()]) | {"baseline"}
@@ -175,10 +170,12 @@ def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
     both = (frame.drop(columns=needless, errors="ignore") for frame in (as_text(found.table), recorded))
     rows = compared(*(numbers({table.stem: frame}) for frame in both))
     counts = {word: int((rows["status"] == word).sum()) for word in (IDENTICAL, WITHIN, DIFFERENT, NEW)}
-    apart = rows[rows["status"] == DIFFERENT]
-    return counts, [
-        f"{row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})" for row in apart.itertuples()
-    ]
+    told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
+    _note(root, {"scale": table.parent.name, "experiment": table.stem, "sampled": sampled, **told, **now})
+    print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
+    for row in rows[rows["status"] == DIFFERENT].head(5).itertuples():
+        print(f"  {row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})")
+    return not counts[DIFFERENT] and counts[IDENTICAL] + counts[WITHIN] > 0
 
 
 def _trials(table: Path) -> pd.DataFrame:

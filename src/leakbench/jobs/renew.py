@@ -12,9 +12,9 @@ from leakbench.base.artefacts import (
     AS_TEXT,
     Facts,
     as_text,
-    open_tensors,
     read_csv,
     read_table,
+    read_tensors,
     write_json,
     write_table,
     write_tensors,
@@ -104,9 +104,8 @@ def _cells(asked: Plan, experiment: str, made: Facts) -> list[str]:
     """
     then, now = made.get("numerics", {}), numerics_of(asked, experiment, made["absent"])
     names = {name: 1 for name in then.keys() | now.keys() if then.get(name, 1) != now.get(name, 1)}
-    metrics = numerics(
-        declared_metrics()[name].module for name in asked.definitions[experiment].metrics or []
-    )
+    own = asked.definitions[experiment].metrics or []
+    metrics = numerics(declared_metrics()[name].module for name in own)
     whole = (
         specs_digest(asked, experiment) != made["specs"] or not names.keys() <= now.keys()
         or names.keys() & metrics.keys() or (EXHIBIT in made["files"] and asked.studies[experiment])
@@ -176,8 +175,7 @@ def _exhibit(table: Path, made: Facts, found: Found) -> tuple[dict[str, np.ndarr
     """Return the tensors and facts of a recorded exhibit with the new panels, None where there is none."""
     if EXHIBIT not in made["files"]:
         return None
-    tensors, facts = open_tensors(table.with_suffix(EXHIBIT))
-    whole = {name: np.array(value) for name, value in tensors.items()}
+    whole, facts = read_tensors(table.with_suffix(EXHIBIT))
     left = list(enumerate(found.facts["panels"]))
     for place, panel in enumerate(facts["panels"]):
         # The panels of one condition stand in the order of its seeds.
@@ -199,9 +197,7 @@ def _pictures(
     path = table.with_suffix(".safetensors")
     if not len(rows):
         return {}
-    recorded = (
-        {name: np.array(value) for name, value in open_tensors(path)[0].items()} if path.is_file() else {}
-    )
+    recorded = read_tensors(path)[0] if path.is_file() else {}
     again = rows[of_lines(rows).isin({cell.rpartition("/")[0] for cell in cells})]
     made = medians(root, run, again, cells, scores)
     kept = {cell: recorded[cell] for cell in map(named, rows.to_dict("records")) if cell in recorded}

@@ -107,12 +107,9 @@ def _of_run(name: str, scale: str, made: str) -> Facts:
     """Return where the figure and table of an experiment of this run, made at a commit, are from."""
     setting = "" if scale == "quick" else f" --config scale={scale}"
     return {
-        "table_file": f"tables/{name}.csv",
-        "trials_file": f"trials/{name}.parquet",
-        "commit": made,
-        "command": f"snakemake --cores 2 results/{scale}/figures/{name}.png{setting}",
-        "scale": scale,
-    }
+        "table_file": f"tables/{name}.csv", "trials_file": f"trials/{name}.parquet", "commit": made,
+        "command": f"snakemake --cores 2 results/{scale}/figures/{name}.png{setting}", "scale": scale,
+    }  # fmt: skip
 
 
 def _of_record(kept: Kept, folder: Path) -> Facts:
@@ -121,11 +118,9 @@ def _of_record(kept: Kept, folder: Path) -> Facts:
     return {
         "table_file": os.path.relpath(kept.table, folder),
         "trials_file": os.path.relpath(trials, folder) if trials else "",
-        "commit": kept.record["commit"],
-        "command": kept.record["command"],
-        "scale": kept.scale,
+        "commit": kept.record["commit"], "command": kept.record["command"], "scale": kept.scale,
         "recorded": kept.said(),
-    }
+    }  # fmt: skip
 
 
 def _section(name: str, shown: Mapping[str, Any], papers: Path, own: Mapping[str, Any]) -> Section:

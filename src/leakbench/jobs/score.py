@@ -68,9 +68,8 @@ def score(
             if reason := absent([path]):
                 found[attack] = {"absent": reason}
                 continue
-            rows, found[attack] = attack_rows(
-                path, entry.model_dump(), spec.cell.seed, hidden, backbones, answers
-            )
+            asked = entry.model_dump()
+            rows, found[attack] = attack_rows(path, asked, spec.cell.seed, hidden, backbones, answers)
             for name, of in reversed([*sorted(spec.cell), ("attack", attack)]):
                 rows.insert(0, name, of)
             rows["seconds"] = np.nan
@@ -78,9 +77,8 @@ def score(
                 rows.loc[rows["baseline"] == "", "seconds"] = seconds(*spent(cost, seconds=0, updates=1))
             frames.append(rows)
         made = provenance(spec.plain(), "leakbench.jobs.score")
-        write_table(
-            out, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), {"attacks": found} | made
-        )
+        every = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        write_table(out, every, {"attacks": found} | made)
 
 
 def _drawn(

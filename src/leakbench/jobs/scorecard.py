@@ -72,23 +72,19 @@ def scorecard(
             raise NotMeasured(f"experiment {name} has no exhibit")
         return open_tensors(drawn[name])
 
+    kept_trials = dict(zip(frames, trials, strict=True))
+    lines = {
+        name: Lines(name, frame, read_table(kept_trials[name])[0])
+        for name, frame in frames.items() if len(frame)
+    }  # fmt: skip
     run = Evidence(
-        scale=described["run"]["scale"],
-        lines={
-            name: Lines(name, frame, read_table(kept)[0])
-            for (name, frame), kept in zip(frames.items(), trials, strict=True)
-            if len(frame)
-        },
+        scale=described["run"]["scale"], lines=lines, attacks=described["attacks"], known=known,
         absent=left_out | {name: facts["absent_cells"] for name, facts in beside.items()},
         shares={name: facts.get("shares", {}) for name, facts in beside.items()},
         falls={name: facts.get("falls", {}) for name, facts in beside.items()},
-        attacks=described["attacks"],
-        fact=reader(described, described["files"]),
-        exhibit=exhibit,
-        known=known,
-        device=_named(device),
+        fact=reader(described, described["files"]), exhibit=exhibit, device=_named(device),
         commit=commit(root),
-    )
+    )  # fmt: skip
     order = _order(root)
     records = recorded_tables(recorded)
     everything = [*records, *recorded_tables(seeded or [])]
@@ -128,14 +124,12 @@ def _named(device: str) -> str:
 
 def _without_other_devices(run: Evidence, records: Sequence[Kept]) -> Evidence:
     """Return the evidence of a run without what a record of its scale and seeds has from another device."""
+    both = (kept for kept in records if kept.scale == run.scale and kept.name in run.lines)
     elsewhere = {
-        kept.name: kept.record["device"]
-        for kept in records
-        if kept.scale == run.scale
-        and kept.name in run.lines
-        and kept.record["device"].split(", ")[0] != run.device
-        and set(kept.rows["seeds"]) & set(run.lines[kept.name].frame["seeds"])
-    }
+        kept.name: kept.record["device"] for kept in both
+        if kept.record["device"].split(", ")[0] != run.device
+        and {*kept.rows["seeds"]} & {*run.lines[kept.name].frame["seeds"]}
+    }  # fmt: skip
     if not elsewhere:
         return run
     print(

@@ -49,9 +49,8 @@ def table(
         found = of_studies(spec, scores, costs or [])
     else:
         shown = spec.parsed if spec.experiment.exhibit else []
-        found = of_attacks(
-            spec, scores, _files(shown, guesses or [], truths or [], victims or [], data or [])
-        )
+        files = _files(shown, guesses or [], truths or [], victims or [], data or [])
+        found = of_attacks(spec, scores, files)
     made = provenance(spec.plain(), "leakbench.jobs.table")
     more = {"scale": spec.scale, "seeds": spec.experiment.seeds, "shares": spec.shares}
     write_table(trials, found.trials, made)

@@ -37,11 +37,8 @@ def to_images(array: np.ndarray) -> Tensor:
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Return the share of labels [n], or of sentences [n, length], that `model` finds likeliest."""
-    right = sum(
-        int((model(x).argmax(1) == y).sum())
-        for x, y in zip(images.split(1000), labels.split(1000), strict=True)
-    )
-    return right / labels.numel()
+    pairs = zip(images.split(1000), labels.split(1000), strict=True)
+    return sum(int((model(x).argmax(1) == y).sum()) for x, y in pairs) / labels.numel()
 
 
 @torch.no_grad()
@@ -83,9 +80,8 @@ def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path)
     facts = {"network": network, "checkpoints": sorted(states), "training": training}
     facts |= {"test_accuracy": measured, "layers": describe(model)}
     facts |= {"test_loss": losses} if losses else {}
-    tensors = {
-        f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()
-    }
+    named = ((epoch, name, value) for epoch, state in states.items() for name, value in state.items())
+    tensors = {f"epoch-{epoch}/{name}": value.numpy() for epoch, name, value in named}
     write_tensors(out, tensors, facts | provenance(plain, "leakbench.jobs.train"))
     return facts
 
@@ -158,24 +154,18 @@ def _auxiliary(entry: "specs.TrainedGenerator", arrays: Any) -> tuple[Tensor, Te
     wanted = auxiliary.stop
     if cap is not None:
         wanted = min(wanted, auxiliary.start + round(cap / (1 - entry.validation)))
-    images, labels = (
-        arrays[f"{auxiliary.split}/{kind}"][auxiliary.start : wanted] for kind in ("images", "labels")
-    )
+    every = (arrays[f"{auxiliary.split}/{kind}"] for kind in ("images", "labels"))
+    images, labels = (each[auxiliary.start : wanted] for each in every)
     count = len(images) - round(len(images) * entry.validation)
     return to_images(images), torch.from_numpy(labels.copy()), count
 
 
 def _refuse_private(auxiliary: "specs.OwnImages", data: Path, private: Path) -> None:
     """Raise UserError where auxiliary images are those of the attacked set under another set's name."""
-    own = {
-        image.tobytes()
-        for name, images in open_tensors(private)[0].items()
-        if name.endswith("/images")
-        for image in images
-    }
+    attacked = open_tensors(private)[0].items()
+    own = {image.tobytes() for name, images in attacked if name.endswith("/images") for image in images}
     images = open_tensors(data)[0][f"{auxiliary.split}/images"][auxiliary.start : auxiliary.stop]
-    count = sum(image.tobytes() in own for image in images)
-    if count:
+    if count := sum(image.tobytes() in own for image in images):
         raise UserError(
             f"generator: auxiliary: {count} of {len(images)} images of {auxiliary.dataset} are images of "
             f"{private.stem}, which is attacked (give that set's own name, and a range that is not private)"

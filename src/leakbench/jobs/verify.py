@@ -135,13 +135,10 @@ def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
     # distinguishes them.
     for frame in (found, known):
         frame["turn"] = frame.groupby(KEYS).cumcount()
-    both = found.merge(known, "outer", [*KEYS, "turn"], suffixes=("", "_recorded"), indicator=True).drop(
-        columns="turn"
-    )
-    values = {
-        name: pd.to_numeric(both[name], errors="coerce").to_numpy()
-        for name in ("mean", "mean_recorded", "ci_low_recorded", "ci_high_recorded")
-    }
+    both = found.merge(known, "outer", [*KEYS, "turn"], suffixes=("", "_recorded"), indicator=True)
+    both = both.drop(columns="turn")
+    names = ("mean", "mean_recorded", "ci_low_recorded", "ci_high_recorded")
+    values = {name: pd.to_numeric(both[name], errors="coerce").to_numpy() for name in names}
     with np.errstate(invalid="ignore"):
         both["difference"] = values["mean"] - values["mean_recorded"]
     words = [status(*map(float, row)) for row in zip(*values.values(), strict=True)]
@@ -218,9 +215,8 @@ def verify(
         f"{len(rows)} numbers " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     )
     if not facts["device"].startswith(machine()):
-        print(
-            f"this machine is another device ({machine()}): last bits, and what follows from them, may differ"
-        )
+        what = "last bits, and what follows from them, may differ"
+        print(f"this machine is another device ({machine()}): {what}")
     apart = rows[rows["status"] == DIFFERENT]
     for row in apart.head(20).itertuples():
         print(f"  {row.experiment}: {row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})")

@@ -105,11 +105,8 @@ def of_leakbench() -> list[str]:
     found = (module.name for module in pkgutil.walk_packages([str(here)], f"{here.name}."))
     rooms = {f"{here.name}.{place(room).replace('/', '.')}" for room in SIGNATURES}
     left_out = ("leakbench.__main__", "leakbench.jobs.warm_process")
-    return [
-        name for name in found
-        if name.rpartition(".")[0] not in rooms
-        and not name.startswith(f"{here.name}.attacks.") and name not in left_out
-    ]  # fmt: skip
+    ours = (name for name in found if name.rpartition(".")[0] not in rooms and name not in left_out)
+    return [name for name in ours if not name.startswith(f"{here.name}.attacks.")]
 
 
 def _guard(owner: int, address: Path) -> int:

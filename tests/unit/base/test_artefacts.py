@@ -166,11 +166,8 @@ def test_what_is_no_whole_tensor_file_is_refused_in_one_line(tmp_path: Path, dat
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, bytes]:
     folder = tmp_path_factory.mktemp("fuzz")
-    write_tensors(
-        folder / "a.safetensors",
-        {"x": np.arange(4, dtype=np.float32), "y/z": np.ones((2, 3), np.uint8)},
-        FACTS,
-    )
+    tensors = {"x": np.arange(4, dtype=np.float32), "y/z": np.ones((2, 3), np.uint8)}
+    write_tensors(folder / "a.safetensors", tensors, FACTS)
     write_table(folder / "a.parquet", pd.DataFrame({"n": [1, 2], "s": ["a", None]}), FACTS)
     return folder, (folder / "a.safetensors").read_bytes(), (folder / "a.parquet").read_bytes()
 

@@ -123,9 +123,8 @@ def test_a_door_that_closes_is_followed_by_another(run: Run, monkeypatch: pytest
     inside(run, monkeypatch)
     monkeypatch.setattr(warm, "_leave_behind", leave)
     started: list[list[str]] = []
-    monkeypatch.setattr(
-        subprocess, "Popen", lambda command, **_: started.append(command) or SimpleNamespace(pid=os.getpid())
-    )
+    living = SimpleNamespace(pid=os.getpid())
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command) or living)
     address = warm.socket_of(run.owner.pid)
     (address.parent / "starting").write_text("the killed one")
     with socket.socket(socket.AF_UNIX) as door:

@@ -152,10 +152,8 @@ def test_help_and_mistakes_read_the_same(real: Run, words: tuple[str, ...], code
 def training(folder: Path) -> list[str]:
     """Write what a small training needs; return its words but for the output."""
     rng = np.random.default_rng(0)
-    arrays = {
-        "train/images": rng.integers(0, 256, (200, 8, 8, 1), dtype=np.uint8),
-        "train/labels": np.arange(200) % 10,
-    }
+    images = rng.integers(0, 256, (200, 8, 8, 1), dtype=np.uint8)
+    arrays = {"train/images": images, "train/labels": np.arange(200) % 10}
     write_tensors(folder / "data.safetensors", arrays, {"dataset": "made"})
     spec = {
         "victim": {

@@ -44,12 +44,8 @@ class Cell:
 
     def files(self) -> Files:
         """Return what pictures of the cell are taken from."""
-        return Files(
-            self.results / f"guesses/{STEM}.safetensors",
-            self.results / f"truth/{ORIGIN}.safetensors",
-            self.results / "victims/made/victim/0.safetensors",
-            self.root / "data/made.safetensors",
-        )
+        own = (f"guesses/{STEM}", f"truth/{ORIGIN}", "victims/made/victim/0", "../../data/made")
+        return Files(*(self.results / f"{name}.safetensors" for name in own))
 
     def truth(self, client: int) -> np.ndarray:
         """Return the private images [rounds, k, C, H, W] of one client."""
@@ -66,16 +62,10 @@ class Cell:
         cell = dict(zip(names, ORIGIN.split("/"), strict=False)) | {"seed": 0}
         attack = {"metrics": [*metrics], "matching": matching, "judges": [*judges], "decays": decays}
         asked = {"cell": cell, "attacks": dict.fromkeys(attacks, attack), "judges": list(judges)}
-        paths: dict[str, Any] = {
-            "guesses": [self.results / f"guesses/{STEM}.safetensors"] * len(attacks),
-            "truth": self.results / f"truth/{ORIGIN}.safetensors",
-            "data": self.root / "data/made.safetensors",
-            "victim": self.results / "victims/made/victim/0.safetensors",
-            "spec": ScoreSpec.model_validate(asked),
-            "out": self.scores,
-            "judges": files,
-        }
-        score(**paths | changes)
+        guesses, truth, victim, data = self.files()
+        spec = ScoreSpec.model_validate(asked)
+        many = [guesses] * len(attacks)
+        score(many, truth, data, victim, **{"spec": spec, "out": self.scores, "judges": files} | changes)
         rows, facts = read_table(self.scores)
         return rows, facts.get("attacks", {}).get("attack", facts)
 

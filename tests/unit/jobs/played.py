@@ -18,8 +18,6 @@ from leakbench.networks import victims
 from leakbench.observations.reading import read_observation
 
 SHAPE, ROUNDS = (4, 4, 1), 3
-
-
 PRUNED = {"module": "prune", "parameters": {"share": 0.5}}
 
 
@@ -49,11 +47,9 @@ def captured(
     torch.manual_seed(0)
     network = network or {"module": "fcnn", "parameters": {"width": 7, "activation": activation}}
     state = victims.build(network["module"], SHAPE, 5, network["parameters"]).state_dict()
-    write_tensors(
-        root / "victim.safetensors",
-        {f"epoch-0/{name}": value.numpy() for name, value in state.items()},
-        {"network": network | {"shape": list(SHAPE), "classes": 5}, "checkpoints": [0]},
-    )
+    weights = {f"epoch-0/{name}": value.numpy() for name, value in state.items()}
+    facts = {"network": network | {"shape": list(SHAPE), "classes": 5}, "checkpoints": [0]}
+    write_tensors(root / "victim.safetensors", weights, facts)
     federation = {
         "clients": list(clients), "rounds": ROUNDS, "private": {"split": private, "start": 0, "stop": 60},
         "local": {"lr": 3.0, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "fedavg",
@@ -77,11 +73,9 @@ def guessed(root: Path, entry: dict[str, Any], nulls: int) -> dict[str, np.ndarr
     """Return the tensors of an attack on what was observed, and under `null/…` on `nulls` rounds of noise."""
     observation, _ = read_observation(root / "capture.safetensors")
     noise = observation.randomised(nulls, torch.Generator().manual_seed(0))
-    return {
-        prefix + name: value.numpy()
-        for prefix, seen in (("", observation), ("null/", noise))
-        for name, value in attacks.run(entry, seen, torch.Generator()).tensors().items()
-    }
+    found, null = (attacks.run(entry, seen, torch.Generator()).tensors() for seen in (observation, noise))
+    tensors = found | {f"null/{name}": value for name, value in null.items()}
+    return {name: value.numpy() for name, value in tensors.items()}
 
 
 def rows_of(

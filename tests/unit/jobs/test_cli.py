@@ -44,9 +44,8 @@ def test_files_are_read_as_utf_8_whatever_the_locale() -> None:
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     read = "from leakbench.catalogue.workflow import Workflow as W; from pathlib import Path; "
     for call in (["-m", "leakbench", "--help"], ["-c", f"{read}W(Path(), 'quick', None, Path(), None)"]):
-        done = subprocess.run(
-            [sys.executable, *call], cwd=ROOT, env=os.environ | plain, capture_output=True, text=True
-        )
+        words, env = [sys.executable, *call], os.environ | plain
+        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     bare = [path for path in (ROOT / "src").rglob("*.py") if ".read_text()" in path.read_text("utf-8")]
     assert bare == []

@@ -37,9 +37,8 @@ N = 3
 
 def grey(seen: Observation, *shape: int, n: int = N, **fields: Any) -> Reconstruction:
     lead = seen.rounds, len(seen.clients), n
-    return Reconstruction(
-        torch.full((*lead, *(shape or (1, 4, 4))), 0.5), torch.ones(lead, dtype=torch.bool), **fields
-    )
+    images = torch.full((*lead, *(shape or (1, 4, 4))), 0.5)
+    return Reconstruction(images, torch.ones(lead, dtype=torch.bool), **fields)
 
 
 def taken(seen: Observation, snapshots: int, moments: int, size: int = 4) -> Reconstruction:
@@ -147,10 +146,7 @@ ENDS: dict[str, tuple[Attack, str]] = {
     "terminal": (raised(ValueError("\x1b]0;odd\x07")), "ValueError"),
     "sparse": (sparse, "no file of its own of a likely size"),
     "no null run": (by_hand(("", ROUNDS)), "images or usable is missing"),
-    "fewer rounds": (
-        by_hand(("", ROUNDS - 1), ("null/", 1)),
-        f"{(ROUNDS - 1, 2)} rounds and clients of {(ROUNDS, 2)}",
-    ),
+    "fewer rounds": (by_hand(("", ROUNDS - 1), ("null/", 1)), "(2, 2) rounds and clients of (3, 2)"),
 }
 
 

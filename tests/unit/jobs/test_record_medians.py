@@ -19,9 +19,8 @@ CELL = STEM.rpartition("/")[0]
 @pytest.fixture
 def graded(tmp_path: Path) -> Cell:
     """Return a scored cell whose first client has six trials, of which guesses are known."""
-    made = make_cell(
-        tmp_path, *known_guesses(make_cell(tmp_path, np.zeros((3, 2, 4, 1, 8, 8)), np.zeros((3, 2, 4), bool)))
-    )
+    empty = make_cell(tmp_path, np.zeros((3, 2, 4, 1, 8, 8)), np.zeros((3, 2, 4), bool))
+    made = make_cell(tmp_path, *known_guesses(empty))
     made.score("pearson", "mse")
     return made
 

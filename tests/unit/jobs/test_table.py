@@ -127,9 +127,8 @@ def test_the_trials_of_a_scored_cell_are_what_its_lines_are_means_of(cell: Cell)
     # A success must beat what the attack makes of another update, so those trials are kept too.
     own = out[out["baseline"].isin(["", "other-update"])].replace({"threshold": {"": "nan"}})
     own = own.astype({"threshold": float, "mean": float, "n": int})
-    found = (
-        trials.groupby(condition, dropna=False, observed=True)["value"].agg(["mean", "size"]).reset_index()
-    )
+    groups = trials.groupby(condition, dropna=False, observed=True)["value"]
+    found = groups.agg(["mean", "size"]).reset_index()
     both = own.merge(found.astype({"metric": str}), on=condition, how="outer", suffixes=("", "_of_trials"))
     assert len(both) == len(own) == len(found)
     assert both["mean"].tolist() == pytest.approx(both["mean_of_trials"].tolist(), rel=1e-5)

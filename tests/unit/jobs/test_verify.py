@@ -125,12 +125,11 @@ def missing(known: pd.DataFrame, planned: Plan) -> set[str]:
     lines = [f"{row.experiment}; {row.line}; " for row in known.itertuples()]
     found = {re.sub(r"(checkpoint=.*|metric=.*)", "", line) for line in lines}
     own = ("dataset", "victim", "federation", "defence", "attack")
+    every = ((name, cell) for name, cells in planned.experiments.items() for cell in cells)
     wanted = {
-        f"{name}; " + "".join(f"{key}={getattr(cell, key)}; " for key in own)
-        for name, cells in planned.experiments.items()
-        for cell in cells
+        f"{name}; " + "".join(f"{key}={getattr(cell, key)}; " for key in own) for name, cell in every
         if cell.attack not in REFUSING and (cell.victim, cell.defence) not in REFUSED
-    }
+    }  # fmt: skip
     cells = {name for name, cells in planned.experiments.items() if cells}
     return (wanted - found) | (set(known["experiment"]) - cells)
 
@@ -218,11 +217,8 @@ def test_every_number_says_how_it_differs(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_times_and_what_stands_for_no_attack_are_no_numbers(tmp_path: Path) -> None:
-    rows = [
-        {"metric": "mse"},
-        {"metric": "mse", "baseline": "random-noise"},
-        {"metric": "seconds", "mean": 3.5},
-    ]
+    mse, times = {"metric": "mse"}, {"metric": "seconds", "mean": 3.5}
+    rows = [mse, mse | {"baseline": "random-noise"}, times]
     path = write(tmp_path, "x", *rows)
     assert _numbers([path])["metric"].tolist() == ["mse"]
     before = table_digest(path)

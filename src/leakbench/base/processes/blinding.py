@@ -210,14 +210,9 @@ def seal(own: Sequence[Path], device: str = "cpu") -> str:
     """
     allow_attacks()
     own = [folder.resolve() for folder in own]
-    libraries = [
-        Path(path).resolve()
-        for path in (
-            _PACKAGE, sys.prefix, sys.base_prefix, *_SYSTEM, *(_GPU if device != "cpu" else ()),
-            *(path for path in sys.path if path.endswith(("site-packages", "dist-packages"))),
-        )
-        if os.path.exists(path)
-    ]  # fmt: skip
+    packages = (path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
+    places = (_PACKAGE, sys.prefix, sys.base_prefix, *_SYSTEM, *(_GPU if device != "cpu" else ()), *packages)
+    libraries = [Path(path).resolve() for path in places if os.path.exists(path)]
     os.chdir(own[0])
     for library in libraries:
         if any(folder.is_relative_to(library) for folder in own):

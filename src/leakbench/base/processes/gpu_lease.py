@@ -24,10 +24,8 @@ def present() -> list[str]:
     """Return a name for each GPU that this process sees, in torch's order."""
     import torch
 
-    return [
-        str(getattr(torch.cuda.get_device_properties(number), "uuid", number))
-        for number in range(torch.cuda.device_count())
-    ]
+    own = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    return [str(getattr(device, "uuid", number)) for number, device in enumerate(own)]
 
 
 @contextmanager
