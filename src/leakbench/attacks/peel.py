@@ -111,7 +111,7 @@ def _certified(
     layer: FirstLayer, seen: Span, slope: Tensor, offset: Tensor, error: Tensor, known: Tensor,
     levels: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return new samples, labels, what they add to the offset [n, neurons], and the shares they are off."""
+    """Return new samples, labels, what they add to the offset [n, neurons], and how far they may be off."""
     neurons = (offset.abs() > READABLE * error).nonzero().squeeze(1)
     # All samples lie in the span, so the projection onto it only removes noise from a ratio.
     ratios = (slope[neurons] @ seen.right.T) / offset[neurons, None]

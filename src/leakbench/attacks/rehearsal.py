@@ -63,13 +63,14 @@ class Rehearsal:
         return torch.cat([sent[name].flatten(1) for name in self.weights], 1).float()
 
     def _gradients(self, images: Tensor, labels: Tensor, masks: Update, rng: torch.Generator) -> Update:
-        """Return each client's gradient of the local step, its first one to a defence, [n, *shape]."""
+        """Return the gradient of each client's local step, [n, *shape]."""
         if self.defence.examples is None:
             each = vmap(grad(self._loss), in_dims=(None, 0, 0, 0))
             return each(self.weights, images, labels, masks)
         made = []
         for number, (x, y) in enumerate(zip(images, labels, strict=True)):
             kept = {name: mask[number] for name, mask in masks.items()}
+            # A client has no history yet: a defence that depends on the step is played as in the first step.
             made.append(self.defence.examples(Batch(self.model, self.weights, x, y, kept, self.fixed), rng))
         return {name: torch.stack([each[name] for each in made]) for name in self.weights}
 

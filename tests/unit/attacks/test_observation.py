@@ -171,69 +171,55 @@ def network(**changes: Any) -> Change:
     return change
 
 
-MALFORMED = {
-    "an update is missing": (drop("updates/dense1.weight"), "updates/dense1.weight is missing"),
-    "a sent tensor is missing": (drop("global/dense2.bias"), "global/dense2.bias is missing"),
-    "origin is missing": (drop("origin"), "'origin' is missing"),
-    "network is missing": (drop("network"), "'network' is missing"),
-    "clients are missing": (drop("clients"), "'clients' is missing"),
-    "kind is missing": (drop("kind"), "'kind' is missing"),
-    "an update has another shape": (
+MALFORMED: list[tuple[Change, str]] = [
+    *((drop(name), f"{name} is missing") for name in ("updates/dense1.weight", "global/dense2.bias")),
+    *((drop(name), f"'{name}' is missing") for name in ("origin", "network", "clients", "kind")),
+    (
         put("updates/dense1.weight", lambda a: a[..., :-1]),
         r"updates/dense1.weight is float32 \(128, 15\), the victim has float32 \(128, 16\)",
     ),
-    "an update lacks its rounds": (put("updates/dense1.bias", lambda a: a[0]),
-    "updates/dense1.bias is float32"), "an update has another dtype": (
-        put("updates/dense1.bias", lambda a: a.astype(np.float64)), "updates/dense1.bias is float64",
-    ),
-    "an update holds NaN": (put("updates/dense4.bias", spoil(np.nan)),
-    "updates/dense4.bias holds NaN or Inf"),
-    "an update holds Inf": (put("updates/dense4.weight", spoil(-np.inf)),
-    "updates/dense4.weight holds NaN or Inf"), "a sent tensor has another shape": (
-        put("global/dense1.bias", lambda a: a[:, :-1]), r"global/dense1.bias is float32 \(127,\)",
-    ),
-    "a sent tensor holds NaN": (put("global/dense1.bias", spoil(np.nan)),
-    "global/dense1.bias holds NaN or Inf"),
-    "a round is missing": (put("updates/dense3.bias", lambda a: a[:-1]),
-    r"updates/dense3.bias has \(2, 1\) rounds"),
-    "a round starts from a model that was not sent": (put("origin", lambda a: a + 4),
-    "has 1 models, origin names 5"),
-    "origin is no number of a model": (put("origin", lambda a: a - 1), "origin is int64"),
-    "origin is not whole": (put("origin", lambda a: a.astype(np.float32)), "origin is float32"),
-    "the mode is none": (say(mode="training"), "mode is not train or eval .*docs/observation.md"),
-    "the threat model is an older file's": (
-        say(knows={"local set": "the same every round"}), "knows.'local set' is no field .*capture again",
-    ),
-    "nobody is that observer": (say(knows={"observer": "god"}), "server or client"),
-    "a field is a sentence": (say(knows={"labels_known": "unknown"}), "knows.labels_known is not true or"),
-    "a defence is a path": (say(knows={"defence": "../x"}), "knows.defence is not the name of a defence"),
-    "a line is many": (say(knows={"shared": "a\nb"}), "knows.shared is not a line"),
-    "dropout is a word": (say(dropout="drawn"), "dropout is not true or false"),
-    "nothing is hidden": (say(hidden={"about": {}}), "'layers' is missing"),
-    "a tensor is nobody's": (
+    (put("updates/dense1.bias", lambda a: a[0]), "updates/dense1.bias is float32"),
+    (put("updates/dense1.bias", lambda a: a.astype(np.float64)), "updates/dense1.bias is float64"),
+    (put("updates/dense4.bias", spoil(np.nan)), "updates/dense4.bias holds NaN or Inf"),
+    (put("updates/dense4.weight", spoil(-np.inf)), "updates/dense4.weight holds NaN or Inf"),
+    (put("global/dense1.bias", lambda a: a[:, :-1]), r"global/dense1.bias is float32 \(127,\)"),
+    (put("global/dense1.bias", spoil(np.nan)), "global/dense1.bias holds NaN or Inf"),
+    (put("updates/dense3.bias", lambda a: a[:-1]), r"updates/dense3.bias has \(2, 1\) rounds"),
+    (put("origin", lambda a: a + 4), "has 1 models, origin names 5"),
+    (put("origin", lambda a: a - 1), "origin is int64"),
+    (put("origin", lambda a: a.astype(np.float32)), "origin is float32"),
+    (say(mode="training"), "mode is not train or eval .*docs/observation.md"),
+    # The threat model of an older file.
+    (say(knows={"local set": "the same"}), "knows.'local set' is no field .*capture again"),
+    (say(knows={"observer": "god"}), "server or client"),
+    (say(knows={"labels_known": "unknown"}), "knows.labels_known is not true or"),
+    (say(knows={"defence": "../x"}), "knows.defence is not the name of a defence"),
+    (say(knows={"shared": "a\nb"}), "knows.shared is not a line"),
+    (say(dropout="drawn"), "dropout is not true or false"),
+    (say(hidden={"about": {}}), "'layers' is missing"),
+    (
         lambda tensors, _: tensors.update({"updates/x": np.zeros((3, 1, 4), np.float32)}),
         "updates/x belongs to no layer of the victim",
     ),
-    "the rate is more than a machine's whole number": (
+    # More than a machine's whole number.
+    (
         say(local={"lr": 10**20, "batch_size": None, "epochs": 1}),
         "local.lr is not a number above 0 and up to 100000",
     ),
-    "local training has a fact that nobody knows": (
+    (
         say(local={"lr": 0.1, "batch_size": None, "optimizer": "adam"}),
         "local.'optimizer' is no fact of local training .*docs/observation.md",
     ),
-    "no such victim": (network(module="no-such-network"), "network is not a victim"),
-    "the victim takes no such parameter": (network(parameters={"depth": 3}), "network is not a victim"),
-    "the victim has no module": (network(module=None), "network is not a victim .*module"),
-    "the images have no shape": (network(shape=[4]), "network is not a victim"),
-    "the victim is of another activation": (network(parameters={"activation": "gelu"}),
-    "network is not a victim"),
-}  # fmt: skip
+    (network(module="no-such-network"), "network is not a victim"),
+    (network(parameters={"depth": 3}), "network is not a victim"),
+    (network(module=None), "network is not a victim .*module"),
+    (network(shape=[4]), "network is not a victim"),
+    (network(parameters={"activation": "gelu"}), "network is not a victim"),
+]
 
 
-@pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_observation_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
-    change, message = MALFORMED[name]
+@pytest.mark.parametrize(("change", "message"), MALFORMED)
+def test_a_malformed_observation_is_refused_in_one_line(tmp_path: Path, change: Change, message: str) -> None:
     tensors, facts = content(observe("fcnn", (4, 4, 1), k=2, rounds=3)[0])
     change(tensors, facts)
     path = tmp_path / "made elsewhere.safetensors"

@@ -8,9 +8,10 @@ from leakbench.observations.adaptation import Adaptation, Mechanism, by_paramete
 
 
 def step_of(observed: Tensor) -> Tensor:
-    """Return each trial's step between levels: the least gap between its values beyond rounding, or 0."""
+    """Return each trial's step between levels, the least gap between its values; 0 where all are equal."""
     values = observed.flatten(1).sort(1).values
     gaps = values.diff(dim=1)
+    # Gaps as small as the rounding of floats do not count.
     span = (values[:, -1:] - values[:, :1]).clamp_min(1e-30)
     least = torch.where(gaps > 1e-6 * span, gaps, torch.inf).amin(1) if gaps.shape[1] else gaps.sum(1)
     return over(torch.nan_to_num(least, posinf=0.0), observed)

@@ -123,7 +123,7 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
 
 
 def distances(seen: Span | None, samples: Tensor) -> Tensor:
-    """Return the share of each sample outside the span, [n], from 0 to 1 (no span or length); NaN of NaN."""
+    """Return the share of each sample outside the span, [n]; it is 1 without a span or without length."""
     length = samples.norm(dim=1)
     if seen is None:
         return torch.ones_like(length)

@@ -34,7 +34,8 @@ class Problems(NamedTuple):
         return m + len(self.seen) * (batch - m)
 
     def places(self, batch: int, number: int) -> Tensor:
-        """Return which unknown is where in an epoch's dummy batches, [problems, batch]; common ones first."""
+        """Return which unknown stands where in an epoch's dummy batches, [problems, batch]."""
+        # The common images come first among the unknowns, then each epoch's own images in turn.
         common = self.common[:, number]
         m = common.shape[1]
         own = torch.ones(len(common), batch, dtype=torch.int64).scatter(1, common, 0)

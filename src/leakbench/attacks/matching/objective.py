@@ -182,7 +182,7 @@ class Objective:
         return valued
 
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
-        """Return how many trials (or members of a population) run together: of use, and within memory."""
+        """Return how many trials (or members) run together: as many as are of use and fit into memory."""
         members = optimiser.population
         if self.engine is not None:
             return self.engine.together(self.group.device)
