@@ -140,6 +140,11 @@ def test_noise_leaves_no_sentence() -> None:
     assert not sentences(seen, RNG).usable.any()
 
 
+def test_noise_on_an_adapters_first_step_leaves_what_its_second_matrix_tells() -> None:
+    seen, true = observe_text(noise=1e-3, **LORA)
+    assert ranks(token_span(seen, RNG), true[:, :-1], mean=True)
+
+
 @pytest.mark.parametrize("settings", [{}, LORA, LORA | {"up": 0.1, "kind": "model", "epochs": 5}])
 def test_members_are_told_from_other_sentences(settings: dict[str, Any]) -> None:
     seen, true = observe_text(candidates=30, **settings)

@@ -66,11 +66,11 @@ def heard(observation: Observation, attack: str) -> Iterator[Heard]:
         embedding_of(model, attack)
         for client, batch in enumerate(observation.clients):
             sent = partial(_sent, observation, model, number, client, batch * length)
+            once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
             tests = [
-                _test(block, f"blocks.{n}", sent, batch * length, f"attack: {attack}")
+                _test(block, f"blocks.{n}", sent, batch * length, once, f"attack: {attack}")
                 for n, block in enumerate(model.blocks)  # type: ignore[arg-type]
             ]
-            once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
             plain = observation.local.get("optimiser", "sgd") == "sgd"
             yield Heard(number, client, model, tests, once and plain)
 
@@ -98,16 +98,20 @@ def embedding_of(model: nn.Module, attack: str) -> nn.Embedding:
     return found
 
 
-def _test(block: nn.Module, name: str, sent: Callable[[str], Tensor | None], tokens: int, where: str) -> Test:
-    """Return the test of a block that was sent and read so many `tokens`; an error begins with `where`."""
-    rows, through = None, None
-    for last in ("weight", "down"):
-        own = [value for layer in LAYERS if (value := sent(f"{name}.{layer}.{last}")) is not None]
+def _test(
+    block: nn.Module, name: str, sent: Callable[[str], Tensor | None], tokens: int, once: bool, where: str
+) -> Test:
+    """Return the test of a block that read this number of `tokens`; an error begins with `where`."""
+    rows, through, weights = None, None, block.state_dict()
+    # In one step from a B of zero A does not move: what A sends then is a defence's noise.
+    moves = [layer for layer in LAYERS if not once or weights.get(f"{layer}.up", torch.ones(1)).any()]
+    for last, layers in (("weight", LAYERS), ("down", moves)):
+        own = [value for layer in layers if (value := sent(f"{name}.{layer}.{last}")) is not None]
         if rows is None and any(value.any() for value in own):
             rows = torch.cat(own)
     # The query of a sentence's first token changes nothing, so only the value's adapter has read all tokens.
     if rows is None and (rows := sent(f"{name}.value.up")) is not None:
-        through = block.state_dict()["value.down"]
+        through = weights["value.down"]
     if rows is None:
         raise Unfit(f"{where} needs the update of a query, key or value, or of an adapter on the value")
     if min(rows.shape) <= tokens:
