@@ -74,11 +74,8 @@ def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
     """Return which share is secret of all tensors but keys, as the thesis counts, and of the parameters."""
     parameters = dict(model.named_parameters())
     locked = sum(value.numel() for name, value in parameters.items() if name in secret)
-    counted = sum(
-        value.numel()
-        for name, value in model.state_dict().items()
-        if name in parameters or name not in secret
-    )
+    kept = (value for name, value in model.state_dict().items() if name in parameters or name not in secret)
+    counted = sum(value.numel() for value in kept)
     every = sum(value.numel() for value in parameters.values())
     return {"lock_share": locked / counted, "lock_share_parameters": locked / every}
 
@@ -184,11 +181,6 @@ def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, dict
     return {name: value.to(device) for name, value in groups["server"].items()}, facts
 
 
-def _counts(test: Examined) -> dict[str, int]:
-    counted = {} if test.counted is None else {"filtered": int(test.counted.sum())}
-    return {"images": len(test.labels), **counted}
-
-
 def study(
     spec: Mapping[str, Any], data: Path, scratch: Path, device: str = "cpu", save_every: float = SAVE_EVERY,
     further: Sequence[Path] = (),
@@ -268,17 +260,18 @@ def study(
             _save(scratch, server, clients, facts)
     scratch.unlink(missing_ok=True)
     rows = pd.DataFrame(facts["rows"], columns=COLUMNS + (BY_RULE if protocol else []))
-    own = (
-        rows[rows["key"].isin(["", "own"])]
-        .groupby("round")[["validation_accuracy", "validation_loss"]]
-        .mean()
-    )
+    own = rows[rows["key"].isin(["", "own"])].groupby("round")
+    held_loss, right = (own[f"validation_{name}"].mean() for name in ("loss", "accuracy"))
     found = {
-        "selected": int(np.lexsort((own["validation_loss"], -own["validation_accuracy"]))[0]) + 1,
+        "selected": int(np.lexsort((held_loss, -right))[0]) + 1,
         "rounds": training["rounds"],
         "images": sum(map(len, shares)),
         "test_images": len(tests[image["name"]].labels),
-        "tested": {name: _counts(test) for name, test in tests.items()},
+        "tested": {
+            name: {"images": len(test.labels)}
+            | ({} if test.counted is None else {"filtered": int(test.counted.sum())})
+            for name, test in tests.items()
+        },
         "untested": {name: why for name, why in reasons.items() if why},
         "samples": [len(share) for share in shares],
         "batch_size": training["batch_size"],

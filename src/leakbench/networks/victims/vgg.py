@@ -33,8 +33,7 @@ def vgg(
     dropout: the rate of the dropout behind the first two dense layers.
     width: the channels of the first layers; the last have eight times as many. 64 as published.
     hidden: the neurons of each dense layer except the last; 4,096 as published.
-    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
-    they are.
+    normalise: the data set by whose mean and deviation pixels are normalised; `none` leaves them as is.
 
     Raises ValueError for images without three channels, or with fewer than 32 rows or columns.
     """
