@@ -19,11 +19,9 @@ Update = dict[str, Tensor]
 # Gradients of single samples take at most this much memory at once.
 EXAMPLE_BYTES = 100_000_000
 
-
 # Bits of a coordinate in a plain update, and of a coordinate's place where only few coordinates are sent.
 FLOAT, PLACE = 32, 32
 Bits = Callable[[Tensor], Tensor]
-
 
 Names = Callable[[nn.Module], frozenset[str]]
 
