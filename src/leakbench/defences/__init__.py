@@ -109,14 +109,14 @@ class Batch:
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     memory: Update = field(default_factory=dict)
 
+    def loss_of(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """Return the batch's mean loss where the network has these parameters."""
+        tensors = {**self.fixed, **weights, **self.masks}
+        return self.loss(functional_call(self.model, tensors, (self.images,)), self.labels)
+
     def mean(self) -> Update:
         """Return the gradient of the batch's mean loss [*shape], which training without a defence uses."""
-
-        def whole(weights: Mapping[str, Tensor]) -> Tensor:
-            tensors = {**self.fixed, **weights, **self.masks}
-            return self.loss(functional_call(self.model, tensors, (self.images,)), self.labels)
-
-        return grad(whole)(dict(self.weights))
+        return grad(self.loss_of)(dict(self.weights))
 
     def gradients(self) -> Iterator[Update]:
         """Yield the gradient of each sample's own loss, in order, a few samples at a time: [few, *shape]."""

@@ -120,16 +120,6 @@ def gamma(certified: Mapping[str, Any], blind: float) -> float:
     return min(1.0, *bounds)
 
 
-def of_union(certified: Mapping[str, Any], guesses: int, among: int) -> float:
-    """Return γ of an attacker who has several guesses at one of several equally likely values."""
-    return gamma(certified, guesses / max(among, 1))
-
-
-def of_rank(certified: Mapping[str, Any], others: int, before: int = 0) -> float:
-    """Return γ of a member's rank among non-members."""
-    return gamma(certified, (before + 1) / (others + 1))
-
-
 def area(certified: Mapping[str, Any], points: int = 500) -> float:
     """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1]."""
     rates: Sequence[float] = ((np.arange(points) + 1) / points).tolist()
