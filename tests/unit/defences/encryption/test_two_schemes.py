@@ -78,8 +78,7 @@ WIDTH = VALUE + 1 + WEIGHT
 
 
 def test_packing_holds_at_the_edge_of_its_headroom() -> None:
-    """The largest integers of either sign, times the largest weights, in a plaintext filled to the last
-    field."""
+    """The largest integers of either sign, times the largest weights, up to the last field."""
     count, width = fields(64, VALUE, WEIGHT)
     assert (count, width) == (7, WIDTH)
     edge = 2**VALUE - 1

@@ -1,5 +1,4 @@
-"""Federated averaging: one client is plain training, means are weighted, and secrets never reach the
-server."""
+"""Federated averaging: plain training, weighted means, and secrets that never reach the server."""
 
 import re
 from collections.abc import Callable
