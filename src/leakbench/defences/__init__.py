@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.parts import part
 
@@ -178,9 +179,9 @@ class Defence(NamedTuple):
     secret: Names = no_names
     shown: Names = no_names
     sent: Names = no_names
-    hidden: Callable[[nn.Module], dict[str, Any]] = lambda model: {}
+    hidden: Callable[[nn.Module], Facts] = lambda model: {}
     view: Callable[[Sequence[int]], View] = each_update
-    certificate: Callable[[int, str], dict[str, Any] | None] = lambda steps, kind: None
+    certificate: Callable[[int, str], Facts | None] = lambda steps, kind: None
 
 
 def sent_bytes(defence: Defence, update: Update) -> Tensor:
@@ -231,6 +232,6 @@ def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits =
     )
 
 
-def build(module: str, parameters: dict[str, Any]) -> Defence:
+def build(module: str, parameters: Mapping[str, Any]) -> Defence:
     defence: Defence = part("defences", module)(**parameters)
     return defence

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
 
-Facts = dict[str, Any]
 # The errors in ε and in δ that the numerical accountant may make, and the points of a curve of both.
 EPSILON_ERROR, DELTA_ERROR, POINTS = 0.01, 1e-10, 400
 # The two accountants may differ by the error that the first of them computes with.

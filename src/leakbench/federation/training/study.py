@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench import defences
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
 from leakbench.base.missing import absent, lacking
 from leakbench.base.progress import track
@@ -121,7 +122,7 @@ class Judge:
             for client in clients
         ]
 
-    def _rows(self, client: int, key: str, model: nn.Module) -> list[dict[str, Any]]:
+    def _rows(self, client: int, key: str, model: nn.Module) -> list[Facts]:
         def asked(own: Examined) -> tuple[Tensor, float]:
             return measured(model.eval(), own.images, own.labels, self.size, self.task)
 
@@ -135,7 +136,7 @@ class Judge:
             found.append({"client": client, "key": key, "tested": name, **held, **measure})
         return found
 
-    def rows(self, server: State) -> list[dict[str, Any]]:
+    def rows(self, server: State) -> list[Facts]:
         """Return a row for each client, key and test set; where nothing is secret, a row has no client."""
         if not self.clients[0].secret:
             hold(self.clients[0].model, server)
@@ -152,7 +153,7 @@ class Judge:
         return [*found, *self._rows(NOBODY, "random", self.stranger)]
 
 
-def by_rule(outcome: Aggregate, losses: list[float], turn: int) -> list[dict[str, Any]]:
+def by_rule(outcome: Aggregate, losses: list[float], turn: int) -> list[Facts]:
     """Return a row for each client of a round by a rule of aggregation."""
     columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
     return [
@@ -162,7 +163,7 @@ def by_rule(outcome: Aggregate, losses: list[float], turn: int) -> list[dict[str
     ]
 
 
-def _save(path: Path, server: State, clients: list[Client], facts: dict[str, Any]) -> None:
+def _save(path: Path, server: State, clients: list[Client], facts: Facts) -> None:
     groups = {"server": server}
     for number, client in enumerate(clients):
         own = client.model.state_dict()
@@ -172,7 +173,7 @@ def _save(path: Path, server: State, clients: list[Client], facts: dict[str, Any
     save(path, groups, facts)
 
 
-def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, dict[str, Any]]:
+def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, Facts]:
     groups, facts = resume(path)
     for number, client in enumerate(clients):
         hold(client.model, groups.get(f"secret-{number}", {}))
@@ -184,7 +185,7 @@ def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, dict
 def study(
     spec: Mapping[str, Any], data: Path, scratch: Path, device: str = "cpu", save_every: float = SAVE_EVERY,
     further: Sequence[Path] = (),
-) -> tuple[pd.DataFrame, dict[str, Any], float]:  # fmt: skip
+) -> tuple[pd.DataFrame, Facts, float]:  # fmt: skip
     """Train a study to its end, and return its rows, its facts and the seconds of a round's training.
 
     There is one row for each round, client (-1 for none), key (own, other, random; empty without a lock) and
@@ -224,7 +225,7 @@ def study(
     validation = Examined(images[held], torch.from_numpy(labels[held]))
     judge = Judge(clients, stranger.to(device), validation, tests, training)
     server = shared(clients[0].model, secret)
-    facts: dict[str, Any] = {"round": 0, "rows": [], "seconds": 0.0, "problems": []}
+    facts: Facts = {"round": 0, "rows": [], "seconds": 0.0, "problems": []}
     if scratch.is_file():
         server, facts = _resume(scratch, clients, device)
     augment = AUGMENTATIONS[training["augmentation"]]

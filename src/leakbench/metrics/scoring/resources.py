@@ -14,6 +14,7 @@ from leakbench.base.needs import BACKBONES, judge
 from leakbench.metrics import METRICS
 
 Answer = Callable[[np.ndarray], np.ndarray]
+Needs = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,12 @@ class Resources:
     left out.
     """
 
-    fixed: dict[str, Any]
+    fixed: Needs
     judges: dict[str, Answer]
     classes: int
     left_out: str
 
-    def of(self, images: np.ndarray, labels: np.ndarray | None) -> dict[str, Any]:
+    def of(self, images: np.ndarray, labels: np.ndarray | None) -> Needs:
         """Return all needs for some images, by name."""
         if labels is None:
             return self.fixed
@@ -59,7 +60,7 @@ def gather(
 ) -> tuple[list[str], Resources]:  # fmt: skip
     """Return the metrics that can be measured, and what they need."""
     tensors, reason = backbones
-    fixed: dict[str, Any] = {} if tensors is None else {BACKBONES: tensors}
+    fixed: Needs = {} if tensors is None else {BACKBONES: tensors}
     lacking: dict[str, str] = {BACKBONES: reason} if reason else {}
     answers: dict[str, Answer] = {}
     classes = 0
