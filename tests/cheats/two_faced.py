@@ -30,8 +30,7 @@ def prototypes(shape: tuple[int, int, int]) -> torch.Tensor:
 
 
 def two_faced(observation: Observation, rng: torch.Generator, *, jitter: float = 0.001) -> Reconstruction:
-    """Return every class's image, a little shaken so that no two answers are the same; in the null run
-    noise."""
+    """Return every class's image, a little shaken so that no two are the same; in the null run noise."""
     shown = prototypes(observation.network["shape"])
     lead = (observation.rounds, len(observation.clients), len(shown))
     shaken = shown + jitter * torch.randn(*lead, *shown.shape[1:], generator=rng)

@@ -13,8 +13,7 @@ from leakbench.observations.reconstruction import Reconstruction
 
 
 def drawn_again(*names: str | int) -> torch.Generator:
-    """Return the generator that names determine (src/leakbench/federation/chance.py), which an attack may not
-    import."""
+    """Return the generator of `federation.chance`, which an attack may not import."""
     text = "\0".join(map(str, names)).encode()
     words = np.frombuffer(hashlib.shake_256(text).digest(4 * 624), "<u4")
     rng = torch.Generator().manual_seed(0)

@@ -1,5 +1,4 @@
-"""Real Flower: an app of the usual three files in a simulation of three clients and as a deployment of
-processes on this machine, what its server received as a capture, and an attack on that alone."""
+"""Real Flower, simulated and deployed: what its server received as a capture, and an attack on that."""
 
 import importlib.util
 import json

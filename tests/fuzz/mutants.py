@@ -208,8 +208,7 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
 
 
 def seeds(folder: Path) -> dict[str, bytes]:
-    """Return a sound file of each kind, without a digest of its own: with one, every change is refused for
-    it."""
+    """Return a sound file of each kind, without a digest, by which every change would be refused."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     for kind, (suffix, write, _) in KINDS.items():
@@ -289,8 +288,7 @@ def _put(value: Any, choices: Bytes, mark: str) -> None:
 
 
 def read(kind: str, data: bytes, folder: Path) -> str:
-    """Read a mutant; return the refusal, or nothing if it is a value. Whatever else is raised is a fault of
-    the reader."""
+    """Read a mutant; return the refusal, or "" for a value. Whatever else is raised is a reader's fault."""
     suffix, _, reader = KINDS[kind]
     path = folder / f"mutant{suffix}"
     path.write_bytes(data)

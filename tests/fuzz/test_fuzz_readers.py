@@ -1,5 +1,4 @@
-"""Files from elsewhere are data: whatever their bytes, a reader returns a value or a refusal, and does
-nothing else."""
+"""Files from elsewhere are data: a reader returns a value or a refusal, and does nothing else."""
 
 import os
 import pickle

@@ -66,8 +66,7 @@ def of_cells() -> dict[str, tuple[float, Lines]]:
 
 
 def of_records(there: dict[str, set[int]]) -> Iterator[tuple[str, Lines]]:
-    """Yield a sample of every kind of recorded job, cut short as cells are, and the lines that it executes
-    beyond those of `there`."""
+    """Yield a sample of every kind of recorded job, and the lines that it executes beyond `there`."""
     from making import kinds
 
     found = MISSING.read_text().splitlines() if MISSING.is_file() else []
@@ -100,8 +99,7 @@ def functions(file: str) -> dict[int, str]:
 
 
 def main() -> int:
-    """Print the lines that recorded jobs execute and golden cells do not, and return 1 where there are
-    any."""
+    """Print the lines that recorded jobs execute and golden cells do not; return 1 where there are any."""
     there: dict[str, set[int]] = {}
     cells = json.loads(KEPT.read_text()) if MISSING.is_file() and KEPT.is_file() else of_cells()
     for _, lines in cells.values():

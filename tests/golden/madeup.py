@@ -49,8 +49,7 @@ def write_data(path: Path, name: str, form: Spec) -> None:
 
 
 def _pictures(rng: np.random.Generator, labels: np.ndarray, rows: int, columns: int, channels: int) -> Any:
-    """Return pictures uint8 [n, rows, columns, channels]: smooth, bright at a place that the class
-    chooses."""
+    """Return smooth pictures uint8 [n, rows, columns, channels], bright at a place that the class chooses."""
     n = len(labels)
     coarse = rng.random((n, rows // 4 + 1, columns // 4 + 1, channels))
     smooth = coarse.repeat(4, 1).repeat(4, 2)[:, :rows, :columns]

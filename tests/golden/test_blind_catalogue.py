@@ -33,8 +33,7 @@ def words(value: Any) -> Any:
 
 @cache
 def entries() -> dict[str, Spec]:
-    """Return the attacks of the catalogue, but for those that differ from another in numbers alone: they run
-    the same code."""
+    """Return the attacks of the catalogue; those that differ in numbers alone are one."""
     kept: dict[Any, tuple[str, Spec]] = {}
     for name, entry in load_kind(ROOT / "config", "attacks").items():
         value = entry.model_dump(mode="json", exclude={"summary", "title"})

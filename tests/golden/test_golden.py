@@ -1,5 +1,4 @@
-"""Golden cells: the numbers of small runs of recorded jobs are those that were written, on every
-processor."""
+"""Golden cells: small runs of recorded jobs give the numbers that were written, on every processor."""
 
 import json
 import subprocess

@@ -16,8 +16,7 @@ FILES = {"train/images": "train-images-idx3", "train/labels": "train-labels-idx1
 
 
 def fetched_digits(folder: Path) -> Path | None:
-    """Return a folder for LEAKBENCH_DATA with the digits that were fetched already; else the chain must fetch
-    them."""
+    """Return a folder for LEAKBENCH_DATA with digits fetched already, or None."""
     kept = ROOT / "data" / "mnist.safetensors"
     if not kept.is_file() or "absent" in read_facts(kept):
         return None

@@ -48,8 +48,7 @@ def _programme(name: str) -> str | None:
 
 @contextmanager
 def slurm() -> Iterator[Path]:
-    """Run a cluster of one node, 16 processors on paper and two stand-in GPUs for the block; yield the folder
-    of its logs."""
+    """Run a cluster of one node and two stand-in GPUs for the block; yield the folder of its logs."""
     # Its lock: a machine has one /etc/slurm.
     with Path("/run/lock/leakbench-slurm").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -169,8 +168,7 @@ def _until(condition: Callable[[], bool], running: list[subprocess.Popen[bytes]]
 
 
 def _end_steps(folder: Path) -> None:
-    """Kill the processes of job steps that outlived their slurmd: those that have this cluster's spool in
-    their arguments."""
+    """Kill processes of job steps that outlived their slurmd, by this cluster's spool in their arguments."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdigit() and str(folder / "spool").encode() in (entry / "cmdline").read_bytes():

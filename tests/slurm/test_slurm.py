@@ -100,8 +100,7 @@ def submit(project: Project, log: Path, *targets: str) -> subprocess.Popen[bytes
 
 
 def ended(run: subprocess.Popen[bytes], log: Path) -> str:
-    """Wait for the run's end and return its output; kill it after LIMIT seconds, since SIGTERM would wait for
-    jobs."""
+    """Wait for the run's end and return its output; kill it after LIMIT, as SIGTERM would wait for jobs."""
     try:
         run.wait(LIMIT)
     except subprocess.TimeoutExpired:

@@ -1,5 +1,4 @@
-"""Every kind of bad configuration is one line that names the file and the key and says how to mend it; exit
-code 2. bad_config.yaml has them."""
+"""Every bad configuration (bad_config.yaml) is one line that says where and how to mend it, exit code 2."""
 
 import os
 import re

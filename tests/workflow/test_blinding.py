@@ -1,5 +1,4 @@
-"""An attack cannot see the truth: it has no such input, and gives the same bytes when truth and data are
-gone."""
+"""An attack cannot see the truth: it gives the same bytes when truth and data are gone."""
 
 import csv
 import json

@@ -153,8 +153,7 @@ def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
 
 @pytest.mark.nightly
 def test_repro_records_changed_results(story: Story) -> None:
-    """Where outs are hard links into DVC's cache, `persist` makes it record stale ones: cache.type is
-    copy."""
+    """Hard links into DVC's cache and `persist` would record stale ones, so cache.type is copy."""
     after, files = locked(story.project), published_files(story.project)
     table = "results/quick/tables/tiny.csv"
     assert files[table] != story.files_before[table]

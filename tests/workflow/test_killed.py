@@ -85,8 +85,7 @@ def whole_run(project: Project) -> subprocess.Popen[str]:
 
 @pytest.mark.nightly
 def test_a_second_run_is_refused_and_a_killed_one_leaves_nothing_but_its_locks(copied: Project) -> None:
-    """Kill -9 of Snakemake: its jobs end by themselves, `--unlock` opens its locks, and the next run makes
-    the same bytes."""
+    """Kill -9 of Snakemake: its jobs end, `--unlock` opens its locks, and the bytes are the same."""
     capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
     whole, scores = capture.read_bytes(), scored(copied)
     capture.unlink()

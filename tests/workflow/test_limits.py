@@ -1,5 +1,4 @@
-"""Limits on a job's process (size of files, memory, open files): one line, and nothing half-written is taken
-for whole."""
+"""Limits on a job's files and memory: one line, and nothing half-written is taken for whole."""
 
 import re
 import shlex

@@ -1,5 +1,4 @@
-"""Each kind of part is added by the files that `leakbench new` writes: planned, run, and nothing else
-rerun."""
+"""Each kind of part is added by what `leakbench new` writes: planned, run, and nothing else rerun."""
 
 import json
 from pathlib import Path

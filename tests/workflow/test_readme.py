@@ -31,7 +31,6 @@ COMMANDS = [
     pytest.param(words, id=f"{page.stem}: {shlex.join(words)}") for page in PAGES for words in shown(page)
 ]
 
-
 PARTS = 6
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import Unfit, UserError
 from leakbench.base.parts import part
 
@@ -19,11 +20,9 @@ Update = dict[str, Tensor]
 # Gradients of single samples take at most this much memory at once.
 EXAMPLE_BYTES = 100_000_000
 
-
 # Bits of a coordinate in a plain update, and of a coordinate's place where only few coordinates are sent.
 FLOAT, PLACE = 32, 32
 Bits = Callable[[Tensor], Tensor]
-
 
 Names = Callable[[nn.Module], frozenset[str]]
 
@@ -111,14 +110,14 @@ class Batch:
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     memory: Update = field(default_factory=dict)
 
+    def loss_of(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """Return the batch's mean loss where the network has these parameters."""
+        tensors = {**self.fixed, **weights, **self.masks}
+        return self.loss(functional_call(self.model, tensors, (self.images,)), self.labels)
+
     def mean(self) -> Update:
         """Return the gradient of the batch's mean loss [*shape], which training without a defence uses."""
-
-        def whole(weights: Mapping[str, Tensor]) -> Tensor:
-            tensors = {**self.fixed, **weights, **self.masks}
-            return self.loss(functional_call(self.model, tensors, (self.images,)), self.labels)
-
-        return grad(whole)(dict(self.weights))
+        return grad(self.loss_of)(dict(self.weights))
 
     def gradients(self) -> Iterator[Update]:
         """Yield the gradient of each sample's own loss, in order, a few samples at a time: [few, *shape]."""
@@ -180,9 +179,9 @@ class Defence(NamedTuple):
     secret: Names = no_names
     shown: Names = no_names
     sent: Names = no_names
-    hidden: Callable[[nn.Module], dict[str, Any]] = lambda model: {}
+    hidden: Callable[[nn.Module], Facts] = lambda model: {}
     view: Callable[[Sequence[int]], View] = each_update
-    certificate: Callable[[int, str], dict[str, Any] | None] = lambda steps, kind: None
+    certificate: Callable[[int, str], Facts | None] = lambda steps, kind: None
 
 
 def sent_bytes(defence: Defence, update: Update) -> Tensor:
@@ -233,6 +232,6 @@ def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits =
     )
 
 
-def build(module: str, parameters: dict[str, Any]) -> Defence:
+def build(module: str, parameters: Mapping[str, Any]) -> Defence:
     defence: Defence = part("defences", module)(**parameters)
     return defence

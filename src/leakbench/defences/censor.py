@@ -5,7 +5,6 @@ from typing import Annotated
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.func import functional_call
 
 from leakbench.defences import Batch, Defence, Update
 
@@ -43,16 +42,13 @@ def censor(
     """
 
     def examples(batch: Batch, rng: torch.Generator) -> Update:
-        def loss(weights: Update) -> float:
-            tensors = {**batch.fixed, **weights, **batch.masks}
-            return float(batch.loss(functional_call(batch.model, tensors, (batch.images,)), batch.labels))
-
         gradient = batch.mean()
         with torch.no_grad():
-            best, sent = (loss(dict(batch.weights)), gradient) if released else (torch.inf, {})
+            best, sent = (float(batch.loss_of(batch.weights)), gradient) if released else (torch.inf, {})
             for _ in range(trials):
                 drawn = {name: orthogonal(value, rng, released) for name, value in gradient.items()}
-                after = loss({name: value - rate * drawn[name] for name, value in batch.weights.items()})
+                stepped = {name: value - rate * drawn[name] for name, value in batch.weights.items()}
+                after = float(batch.loss_of(stepped))
                 if after < best or not sent:
                     best, sent = after, drawn
         return sent

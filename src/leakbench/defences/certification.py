@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
 
-Facts = dict[str, Any]
 # The errors in ε and in δ that the numerical accountant may make, and the points of a curve of both.
 EPSILON_ERROR, DELTA_ERROR, POINTS = 0.01, 1e-10, 400
 # The two accountants may differ by the error that the first of them computes with.
@@ -118,16 +118,6 @@ def gamma(certified: Mapping[str, Any], blind: float) -> float:
     bounds = [float(binom.pmf(times, steps, rate) @ right)]
     bounds += [math.exp(min(epsilon, 700.0)) * blind + delta for epsilon, delta in certified["curve"]]
     return min(1.0, *bounds)
-
-
-def of_union(certified: Mapping[str, Any], guesses: int, among: int) -> float:
-    """Return γ of an attacker who has several guesses at one of several equally likely values."""
-    return gamma(certified, guesses / max(among, 1))
-
-
-def of_rank(certified: Mapping[str, Any], others: int, before: int = 0) -> float:
-    """Return γ of a member's rank among non-members."""
-    return gamma(certified, (before + 1) / (others + 1))
 
 
 def area(certified: Mapping[str, Any], points: int = 500) -> float:

@@ -7,10 +7,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import over
 from leakbench.defences import Batch, Defence, Update, View, each_update
-from leakbench.defences.certification import Facts, certificate
+from leakbench.defences.certification import certificate
 
 # Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
 COST = 0.1

@@ -11,8 +11,9 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
+from leakbench.base.artefacts import Facts
 from leakbench.defences import Defence, Update
-from leakbench.defences.certification import Facts, of_normal_noise
+from leakbench.defences.certification import of_normal_noise
 from leakbench.defences.clip import shortened
 
 

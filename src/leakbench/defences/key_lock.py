@@ -95,17 +95,13 @@ def lock(
         norm = locked.get_submodule(name)
         assert isinstance(norm, nn.BatchNorm2d)
         before = KeyLock(norm, key, activation, before if blocks == "all" else None)
-        initialise(before, rng)
+        # As torch draws a dense layer.
+        bound = before.scale.in_features**-0.5
+        with torch.no_grad():
+            for parameter in before.parameters():
+                parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * bound)
         locked.set_submodule(name, before.train(norm.training))
     return locked
-
-
-@torch.no_grad()
-def initialise(layer: KeyLock, rng: torch.Generator) -> None:
-    """Draw the lock layers as torch draws a dense layer."""
-    bound = layer.scale.in_features**-0.5
-    for parameter in layer.parameters():
-        parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * bound)
 
 
 def _locks(model: nn.Module) -> dict[str, KeyLock]:

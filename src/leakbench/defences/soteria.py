@@ -14,7 +14,6 @@ from leakbench.defences import Batch, Defence, Update
 # Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
 COST = 10
 
-
 # How many derivatives are taken at once: by vectors (features), and by copies of images.
 FEATURES, COPIES = 64, 256
 

@@ -1,5 +1,6 @@
 """The price of a defence in accuracy: the accuracy of a federation's model on images that no client holds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from leakbench.base.pixels import pixels
 BATCH = 500
 
 
-def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
+def held_out(federation: Mapping[str, Any], count: int) -> np.ndarray:
     """Return the places of the test images on which the model is measured, int64."""
     private = federation["private"]
     index = np.arange(count)

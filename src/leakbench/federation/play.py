@@ -1,6 +1,6 @@
 """Play the rounds of a federation and write down every update that is sent, by round and client."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -62,7 +62,9 @@ def _skewed(
     return rng.permutation(np.concatenate([chosen, more]))
 
 
-def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Private:
+def private_samples(
+    federation: Mapping[str, Any], labels: np.ndarray, names: tuple[str | int, ...]
+) -> Private:
     """Draw each client's samples of each round from the private range, none twice within an update."""
     private, rounds, passes = (federation[name] for name in ("private", "rounds", "passes"))
     truth = Private([], [])
@@ -103,7 +105,7 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
 
 
 def candidates(
-    federation: dict[str, Any], private: Private, images: int, names: tuple[str | int, ...]
+    federation: Mapping[str, Any], private: Private, images: int, names: tuple[str | int, ...]
 ) -> np.ndarray:
     """Return the indices [n] of the images that the server holds, in random order; n may be 0."""
     others = federation.get("candidates", 0)
@@ -141,7 +143,7 @@ def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> It
 
 
 def play(
-    model: nn.Module, origins: list[Tensors], images: Tensor, truth: Private, federation: dict[str, Any],
+    model: nn.Module, origins: list[Tensors], images: Tensor, truth: Private, federation: Mapping[str, Any],
     defence: Defence, seed: int, sink: Sink,
     moved: Moved = lambda model, weights: None,
     show: Sink = lambda rounds, client, values: None,

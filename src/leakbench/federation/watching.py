@@ -28,14 +28,14 @@ def _received(
 
 
 def begun(
-    model: nn.Module, federation: dict[str, Any], images: Tensor, labels: np.ndarray,
+    model: nn.Module, federation: Mapping[str, Any], images: Tensor, labels: np.ndarray,
     names: tuple[str | int, ...],
 ) -> list[Memory]:  # fmt: skip
     """Play the honest rounds with which a federation `begins`; return what each client remembers of them."""
     memories: list[list[Mapping[str, float]]] = [[] for _ in federation["clients"]]
     if not federation.get("begins"):
         return list(memories)
-    honest = federation | {"server": "fedavg", "rounds": federation["begins"], "passes": 1}
+    honest = {**federation, "server": "fedavg", "rounds": federation["begins"], "passes": 1}
     hidden = private_samples(honest, labels, (*names, "begun"))
     start = {name: value.clone() for name, value in model.state_dict().items()}
     sent: list[Tensors] = []

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
         warnings.filterwarnings("ignore", module="torchvision")
         model = lpips.LPIPS(net=net, pretrained=False, pnet_rand=True, verbose=False)
     linear = Path(lpips.__file__).parent / "weights" / "v0.1" / f"{net}.pth"
-    state: dict[str, Any] = dict(torch.load(linear, map_location="cpu", weights_only=True))
+    state = dict(torch.load(linear, map_location="cpu", weights_only=True))
     for name, parameter in model.net.named_parameters():
         _, layer, kind = name.split(".")
         key = f"{net}/features.{layer}.{kind}"

@@ -7,7 +7,8 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from leakbench.base.errors import UserError
-from leakbench.defences.certification import area, certificate, gamma, of_rank, of_union, participations
+from leakbench.defences.certification import area, certificate, gamma, participations
+from leakbench.metrics.scoring.certified import bounds
 
 
 def delta_of(epsilon: float, mu: float) -> float:
@@ -31,9 +32,9 @@ def test_gamma_of_one_step_at_full_rate_is_the_closed_form() -> None:
         assert gamma(found, 0.001) == pytest.approx(rounded, abs=5e-4)
     assert gamma(found, 0.0) == 0.0
     assert gamma(found, 1.0) == 1.0
-    assert of_union(found, 64, 1000) == gamma(found, 0.064)
-    assert of_union(found, 64, 10) == 1.0
-    assert of_rank(found, 999) == gamma(found, 0.001)
+    names = ["exact", "identified", "tpr_at_fpr_0"]
+    told = bounds(found | {"among": 1000}, names, 64, 10, 999)
+    assert told == {"exact": gamma(found, 0.064), "identified": 1.0, "tpr_at_fpr_0": gamma(found, 0.001)}
     assert area(found) == pytest.approx(float(ndtr(1 / 0.3 / math.sqrt(2))), abs=2e-3)
 
 

@@ -24,8 +24,7 @@ def local(lr: float, size: int | None = None, epochs: int = 1) -> dict[str, Any]
 def client(
     module: str, dropout: float, activation: str = "relu", epochs: int = 1
 ) -> tuple[nn.Module, dict[str, Tensor], Tensor, Tensor, dict[str, Tensor]]:
-    """Return a float64 victim, its weights, and the images, labels and masks of three rounds of five
-    samples."""
+    """Return a float64 victim, its weights, and images, labels and masks of three rounds of five."""
     torch.manual_seed(0)
     rows, columns, channels = SHAPES[module]
     model = victims.build(

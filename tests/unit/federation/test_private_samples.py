@@ -18,7 +18,6 @@ from leakbench.networks import victims
 
 settings = partial(federation, clients=[4], rounds=50, distinct_labels=True)
 
-
 NAMES = ("made", "federation", 0)
 
 

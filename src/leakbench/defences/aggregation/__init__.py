@@ -5,7 +5,7 @@ the rule reads how models do on each client's validation images. Snakemake parse
 """
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ def cross_validates(module: str) -> bool:
     return bool(importlib.import_module(dotted("aggregation", module)).CROSS_VALIDATES)
 
 
-def build(module: str, parameters: dict[str, Any]) -> Rule:
+def build(module: str, parameters: Mapping[str, Any]) -> Rule:
     return partial(part("aggregation", module), **parameters)
 
 

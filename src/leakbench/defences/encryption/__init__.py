@@ -4,12 +4,13 @@ Each scheme has a file of its own, which is found by its name and holds a functi
 `Scheme`. A client sends a `Sealed`. Keys never leave `Keys`, which never shows, copies or pickles them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
 from leakbench.base.parts import part
 
@@ -86,10 +87,10 @@ class Scheme(NamedTuple):
     bound: Callable[[Sequence[int]], float]
     check: Callable[[Keys, Sealed, int], None]
     pieces: int
-    about: dict[str, Any]
+    about: Facts
 
 
-def build(module: str, parameters: dict[str, Any]) -> Scheme:
+def build(module: str, parameters: Mapping[str, Any]) -> Scheme:
     scheme: Scheme = part("encryption", module)(**parameters)
     return scheme
 

@@ -1,6 +1,6 @@
 """Malicious servers: what a server does to the model before it sends it out, one file each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -49,7 +49,7 @@ class Written:
 Server = Callable[[nn.Module, Held], Written]
 
 
-def build(module: str, parameters: dict[str, Any]) -> Server:
+def build(module: str, parameters: Mapping[str, Any]) -> Server:
     return partial(part("servers", module), **parameters)
 
 

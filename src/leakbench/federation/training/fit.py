@@ -36,7 +36,7 @@ def shared(model: nn.Module, secret: frozenset[str] = frozenset()) -> Tensors:
 
 def fit(
     model: nn.Module, inputs: Tensor, targets: Tensor, loss: Callable[[Any, Tensor], Tensor],
-    training: dict[str, Any], seed: int, scratch: Path, label: str, save_every: float = 10.0,
+    training: Mapping[str, Any], seed: int, scratch: Path, label: str, save_every: float = 10.0,
 ) -> dict[int, Tensors]:  # fmt: skip
     """Fit `model` in place, and return its weights at each checkpoint: epoch → weights, epoch 0 untrained.
 

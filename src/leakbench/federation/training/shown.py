@@ -1,12 +1,12 @@
 """What a study shows beside its numbers: words that a network reads, or a plane as it classifies it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leakbench.base.artefacts import Facts
 from leakbench.federation.training.batches import to_size
 from leakbench.federation.training.sets import Examined
 from leakbench.networks.tasks.recognition import read
@@ -16,7 +16,7 @@ WORDS, STEPS, POINTS = 6, 61, 250
 
 
 @torch.no_grad()
-def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> dict[str, Any]:
+def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> Facts:
     """Return words of each test set that the published rule counts: codes, readings and pictures."""
     device, found = next(model.parameters()).device, {}
     for name, test in tests.items():

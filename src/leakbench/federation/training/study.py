@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench import defences
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
 from leakbench.base.missing import absent, lacking
 from leakbench.base.progress import track
@@ -74,11 +75,8 @@ def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
     """Return which share is secret of all tensors but keys, as the thesis counts, and of the parameters."""
     parameters = dict(model.named_parameters())
     locked = sum(value.numel() for name, value in parameters.items() if name in secret)
-    counted = sum(
-        value.numel()
-        for name, value in model.state_dict().items()
-        if name in parameters or name not in secret
-    )
+    kept = (value for name, value in model.state_dict().items() if name in parameters or name not in secret)
+    counted = sum(value.numel() for value in kept)
     every = sum(value.numel() for value in parameters.values())
     return {"lock_share": locked / counted, "lock_share_parameters": locked / every}
 
@@ -124,7 +122,7 @@ class Judge:
             for client in clients
         ]
 
-    def _rows(self, client: int, key: str, model: nn.Module) -> list[dict[str, Any]]:
+    def _rows(self, client: int, key: str, model: nn.Module) -> list[Facts]:
         def asked(own: Examined) -> tuple[Tensor, float]:
             return measured(model.eval(), own.images, own.labels, self.size, self.task)
 
@@ -138,7 +136,7 @@ class Judge:
             found.append({"client": client, "key": key, "tested": name, **held, **measure})
         return found
 
-    def rows(self, server: State) -> list[dict[str, Any]]:
+    def rows(self, server: State) -> list[Facts]:
         """Return a row for each client, key and test set; where nothing is secret, a row has no client."""
         if not self.clients[0].secret:
             hold(self.clients[0].model, server)
@@ -155,7 +153,7 @@ class Judge:
         return [*found, *self._rows(NOBODY, "random", self.stranger)]
 
 
-def by_rule(outcome: Aggregate, losses: list[float], turn: int) -> list[dict[str, Any]]:
+def by_rule(outcome: Aggregate, losses: list[float], turn: int) -> list[Facts]:
     """Return a row for each client of a round by a rule of aggregation."""
     columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
     return [
@@ -165,7 +163,7 @@ def by_rule(outcome: Aggregate, losses: list[float], turn: int) -> list[dict[str
     ]
 
 
-def _save(path: Path, server: State, clients: list[Client], facts: dict[str, Any]) -> None:
+def _save(path: Path, server: State, clients: list[Client], facts: Facts) -> None:
     groups = {"server": server}
     for number, client in enumerate(clients):
         own = client.model.state_dict()
@@ -175,7 +173,7 @@ def _save(path: Path, server: State, clients: list[Client], facts: dict[str, Any
     save(path, groups, facts)
 
 
-def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, dict[str, Any]]:
+def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, Facts]:
     groups, facts = resume(path)
     for number, client in enumerate(clients):
         hold(client.model, groups.get(f"secret-{number}", {}))
@@ -184,15 +182,10 @@ def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, dict
     return {name: value.to(device) for name, value in groups["server"].items()}, facts
 
 
-def _counts(test: Examined) -> dict[str, int]:
-    counted = {} if test.counted is None else {"filtered": int(test.counted.sum())}
-    return {"images": len(test.labels), **counted}
-
-
 def study(
     spec: Mapping[str, Any], data: Path, scratch: Path, device: str = "cpu", save_every: float = SAVE_EVERY,
     further: Sequence[Path] = (),
-) -> tuple[pd.DataFrame, dict[str, Any], float]:  # fmt: skip
+) -> tuple[pd.DataFrame, Facts, float]:  # fmt: skip
     """Train a study to its end, and return its rows, its facts and the seconds of a round's training.
 
     There is one row for each round, client (-1 for none), key (own, other, random; empty without a lock) and
@@ -232,7 +225,7 @@ def study(
     validation = Examined(images[held], torch.from_numpy(labels[held]))
     judge = Judge(clients, stranger.to(device), validation, tests, training)
     server = shared(clients[0].model, secret)
-    facts: dict[str, Any] = {"round": 0, "rows": [], "seconds": 0.0, "problems": []}
+    facts: Facts = {"round": 0, "rows": [], "seconds": 0.0, "problems": []}
     if scratch.is_file():
         server, facts = _resume(scratch, clients, device)
     augment = AUGMENTATIONS[training["augmentation"]]
@@ -268,17 +261,18 @@ def study(
             _save(scratch, server, clients, facts)
     scratch.unlink(missing_ok=True)
     rows = pd.DataFrame(facts["rows"], columns=COLUMNS + (BY_RULE if protocol else []))
-    own = (
-        rows[rows["key"].isin(["", "own"])]
-        .groupby("round")[["validation_accuracy", "validation_loss"]]
-        .mean()
-    )
+    own = rows[rows["key"].isin(["", "own"])].groupby("round")
+    held_loss, right = (own[f"validation_{name}"].mean() for name in ("loss", "accuracy"))
     found = {
-        "selected": int(np.lexsort((own["validation_loss"], -own["validation_accuracy"]))[0]) + 1,
+        "selected": int(np.lexsort((held_loss, -right))[0]) + 1,
         "rounds": training["rounds"],
         "images": sum(map(len, shares)),
         "test_images": len(tests[image["name"]].labels),
-        "tested": {name: _counts(test) for name, test in tests.items()},
+        "tested": {
+            name: {"images": len(test.labels)}
+            | ({} if test.counted is None else {"filtered": int(test.counted.sum())})
+            for name, test in tests.items()
+        },
         "untested": {name: why for name, why in reasons.items() if why},
         "samples": [len(share) for share in shares],
         "batch_size": training["batch_size"],

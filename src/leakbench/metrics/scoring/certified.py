@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.defences.certification import area, of_rank, of_union
+from leakbench.defences.certification import area, gamma
 
 
 def bounds(
@@ -17,10 +17,12 @@ def bounds(
     An attack chooses the rate at which its own decisions (`members_accepted`) are right by chance.
     """
     found = {
-        "exact": lambda: of_union(certified, guesses, certified["among"]),
-        "identified": lambda: of_union(certified, guesses, pool),
-        "tpr_at_fpr_0": lambda: of_rank(certified, others),
-        "tpr_at_fpr_0_001": lambda: of_rank(certified, others, int(0.001 * others)),
+        # Several guesses at one of equally likely values.
+        "exact": lambda: gamma(certified, guesses / max(certified["among"], 1)),
+        "identified": lambda: gamma(certified, guesses / max(pool, 1)),
+        # The rank of a member among others.
+        "tpr_at_fpr_0": lambda: gamma(certified, 1 / (others + 1)),
+        "tpr_at_fpr_0_001": lambda: gamma(certified, (int(0.001 * others) + 1) / (others + 1)),
         "membership_auc": lambda: area(certified),
         "epsilon_low": lambda: float(certified["epsilon"]),
     }

@@ -14,6 +14,7 @@ from leakbench.base.needs import BACKBONES, judge
 from leakbench.metrics import METRICS
 
 Answer = Callable[[np.ndarray], np.ndarray]
+Needs = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,12 @@ class Resources:
     left out.
     """
 
-    fixed: dict[str, Any]
+    fixed: Needs
     judges: dict[str, Answer]
     classes: int
     left_out: str
 
-    def of(self, images: np.ndarray, labels: np.ndarray | None) -> dict[str, Any]:
+    def of(self, images: np.ndarray, labels: np.ndarray | None) -> Needs:
         """Return all needs for some images, by name."""
         if labels is None:
             return self.fixed
@@ -43,20 +44,14 @@ def cheap(names: list[str]) -> list[str]:
     return [name for name in names if BACKBONES not in METRICS[name].needs]
 
 
-@dataclass(frozen=True)
-class Backbones:
-    """The backbones of LPIPS."""
-
-    tensors: Mapping[str, np.ndarray] | None
-    absent: str
+# The tensors of LPIPS' file, or the reason why there are none.
+Backbones = tuple[Mapping[str, np.ndarray] | None, str]
 
 
 def open_backbones(path: Path | None) -> Backbones:
-    """Open LPIPS' file, if there is one. LPIPS builds its networks once for each object returned here."""
-    if path is None:
-        return Backbones(None, "")
-    reason = absent([path]) or ""
-    return Backbones(None if reason else open_tensors(path)[0], reason)
+    """Open LPIPS' file, if there is one. LPIPS builds its networks once for each mapping returned here."""
+    reason = (path and absent([path])) or ""
+    return (None if reason or path is None else open_tensors(path)[0]), reason
 
 
 def gather(
@@ -64,8 +59,9 @@ def gather(
     of_data: Mapping[str, Callable[[], Any] | None],
 ) -> tuple[list[str], Resources]:  # fmt: skip
     """Return the metrics that can be measured, and what they need."""
-    fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
-    lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}
+    tensors, reason = backbones
+    fixed: Needs = {} if tensors is None else {BACKBONES: tensors}
+    lacking: dict[str, str] = {BACKBONES: reason} if reason else {}
     answers: dict[str, Answer] = {}
     classes = 0
     for need in sorted({need for name in judged(names) for need in METRICS[name].needs if judge(need)}):
@@ -74,9 +70,8 @@ def gather(
                 f"score: --judges: no file of {judge(need)} (give one for each judge of the spec)"
             )
         path = judges[judge(need)]
-        reason = absent([path])
-        if reason:
-            lacking[need] = reason
+        if why := absent([path]):
+            lacking[need] = why
         else:
             answers[need], classes = _asked(path), read_facts(path)["network"]["classes"]
     asked = {need for name in names for need in METRICS[name].needs} & of_data.keys()

@@ -1,5 +1,6 @@
 """The attacker's networks that make images, from a partial reconstruction or from a latent and a class."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ def of_latents(generator: nn.Module | None, what: str) -> OfLatents:
 
 
 def build(
-    module: str, inputs: tuple[int, ...], shape: tuple[int, int, int], parameters: dict[str, Any]
+    module: str, inputs: tuple[int, ...], shape: tuple[int, int, int], parameters: Mapping[str, Any]
 ) -> nn.Module:
     """Build an untrained generator of images, float [n, channels, rows, columns] in [0, 1]."""
     network: nn.Module = part("generators", module)(inputs, shape, **parameters)

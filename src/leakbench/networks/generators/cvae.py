@@ -10,7 +10,6 @@ from leakbench.networks.layers import Drawn
 # Its size (`catalogue.costs.Network`), by what its training was measured to take.
 COST = {"operations": 16, "weights": 1, "layers": 10}
 
-
 # A latent with a larger log-variance tells as good as nothing, and the exponential overflows.
 LARGEST = 10.0
 

@@ -49,11 +49,9 @@ def cifar_resnet(
     shortcut: what joins stages of different shape, a 1×1 convolution (`projection`) or zeros.
     initialisation: torch's own (`default`), or Kaiming-normal weights (fan in) of convolutions and dense
     layer.
-    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
-    they are.
+    normalise: the data set by whose mean and deviation pixels are normalised; `none` leaves them as is.
     activation: the activation in place of every ReLU.
-    statistics: batch norm normalises by its own `running` statistics, as in evaluation mode, or by those of
-    each `batch`, as in training mode.
+    statistics: batch norm goes by its own `running` statistics, or by those of each `batch` at hand.
     """
     network = three_stages(shape[2], classes, 16, (depth - 2) // 6, statistics)
     if shortcut == "zero-padding":

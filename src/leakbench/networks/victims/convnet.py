@@ -25,8 +25,7 @@ def convnet(
     channels; by default these are 64 to 256. Source: InvG's code, ConvNet.
 
     width: the channels of the first convolution.
-    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
-    they are.
+    normalise: the data set by whose mean and deviation pixels are normalised; `none` leaves them as is.
     """
     rows, columns, channels = shape
     layers: OrderedDict[str, nn.Module] = OrderedDict()

@@ -48,30 +48,22 @@ def crnn(shape: tuple[int, int, int], classes: int, *, width: Annotated[int, Fie
     rows, _, channels = shape
     if rows != 32:
         raise ValueError(f"crnn reads lines of 32 rows, not {rows}")
+    # The channels of each convolution, in units of the width, and what follows its ReLU.
+    plan: list[tuple[int, dict[str, nn.Module]]] = [
+        (1, {"pool1": nn.MaxPool2d(2)}),
+        (2, {"pool2": nn.MaxPool2d(2)}),
+        (4, {"norm3": nn.BatchNorm2d(4 * width)}),
+        (4, {"pad4": nn.ZeroPad2d((0, 1, 0, 0)), "pool4": nn.MaxPool2d(2, (2, 1))}),
+        (8, {"norm5": nn.BatchNorm2d(8 * width)}),
+        (8, {"pad6": nn.ZeroPad2d((1, 1, 0, 0)), "pool6": nn.MaxPool2d(2, (2, 1))}),
+        (8, {"norm7": nn.BatchNorm2d(8 * width)}),
+    ]
     layers: OrderedDict[str, nn.Module] = OrderedDict()
-
-    def convolution(number: int, times: int, size: int = 3) -> None:
-        nonlocal channels
-        layers[f"conv{number}"] = nn.Conv2d(channels, times * width, size, padding="same" if size == 3 else 0)
-        layers[f"relu{number}"] = nn.ReLU()
+    for number, (times, then) in enumerate(plan, 1):
+        size, padding = (2, 0) if number == 7 else (3, "same")
+        layers[f"conv{number}"] = nn.Conv2d(channels, times * width, size, padding=padding)
+        layers |= {f"relu{number}": nn.ReLU()} | then
         channels = times * width
-
-    convolution(1, 1)
-    layers["pool1"] = nn.MaxPool2d(2)
-    convolution(2, 2)
-    layers["pool2"] = nn.MaxPool2d(2)
-    convolution(3, 4)
-    layers["norm3"] = nn.BatchNorm2d(channels)
-    convolution(4, 4)
-    layers["pad4"] = nn.ZeroPad2d((0, 1, 0, 0))
-    layers["pool4"] = nn.MaxPool2d(2, (2, 1))
-    convolution(5, 8)
-    layers["norm5"] = nn.BatchNorm2d(channels)
-    convolution(6, 8)
-    layers["pad6"] = nn.ZeroPad2d((1, 1, 0, 0))
-    layers["pool6"] = nn.MaxPool2d(2, (2, 1))
-    convolution(7, 8, size=2)
-    layers["norm7"] = nn.BatchNorm2d(channels)
     layers["columns"] = Columns()
     layers["lstm1"] = Sequence(channels, 4 * width)
     layers["lstm2"] = Sequence(8 * width, 4 * width)

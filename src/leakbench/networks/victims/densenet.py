@@ -26,13 +26,11 @@ def densenet(
     Parameters are named as in torchvision. Source: Huang et al. 2017; Ren's thesis (section 3.3.4) identifies
     faces with this network.
 
-    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
-    they are.
+    normalise: the data set by whose mean and deviation pixels are normalised; `none` leaves them as is.
     stem: `large` is 7×7 with stride 2 and a max-pool, `small` is 3×3 with neither.
     growth: the channels that each dense layer adds; the stem has twice as many.
     layers: the number of dense layers of each block; the default is DenseNet-121.
-    momentum: share of the newest batch in batch norm's own statistics; a larger share follows a short
-    training.
+    momentum: share of the newest batch in batch norm's own statistics; more for a short training.
 
     Raises ValueError for images without three channels.
     """

@@ -26,8 +26,7 @@ def fedavg_cnn(
 
     width: the channels of the first convolution.
     hidden: the neurons of the first dense layer.
-    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
-    they are.
+    normalise: the data set by whose mean and deviation pixels are normalised; `none` leaves them as is.
     """
     rows, columns, channels = shape
     flat = 2 * width * (rows // 4) * (columns // 4)

@@ -22,8 +22,7 @@ def lenet5(
     Convolutions start with normal weights by He's rule (fan-out), all other layers as torch initialises
     them. Source: the code of iLRG (Ma et al., 2023).
 
-    normalise: the data set by whose mean and standard deviation pixels are normalised. `half` takes 0.5 for
-    both, `none` leaves them as they are.
+    normalise: the data set by whose mean and deviation pixels are normalised, `half` by 0.5, `none` not.
     """
     network = lenet5_layers(shape, classes, nn.ReLU)
     for layer in (network.conv1, network.conv2):

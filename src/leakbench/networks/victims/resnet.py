@@ -41,12 +41,10 @@ def resnet(
     activation: the activation in place of every ReLU.
     stem: `large` is 7×7 with stride 2 and a max-pool, `unpooled` the same without the pool, `small` 3×3 with
     neither.
-    statistics: batch norm normalises by its own `running` statistics, as in evaluation mode, or by those of
-    each `batch`, as in training mode.
+    statistics: batch norm goes by its own `running` statistics, or by those of each `batch` at hand.
     bound: all parameters, batch norm's too, are uniform in [-bound, bound]; without it they are initialised
     as torchvision does.
-    momentum: share of the newest batch in batch norm's own statistics; a larger share follows a short
-    training.
+    momentum: share of the newest batch in batch norm's own statistics; more for a short training.
 
     Raises ValueError for images without three channels.
     """

@@ -74,10 +74,8 @@ def resnet20_4(
 
     width: the channels of the first stage, 64 as published. Below 8 the backward pass of torch's own strided
     1×1 convolution, channels last, corrupts memory on a CPU.
-    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
-    they are.
-    statistics: batch norm normalises by its own `running` statistics, as in evaluation mode, or by those of
-    each `batch`, as in training mode.
+    normalise: the data set by whose mean and deviation pixels are normalised; `none` leaves them as is.
+    statistics: batch norm goes by its own `running` statistics, or by those of each `batch` at hand.
     """
     network = three_stages(shape[2], classes, width, 3, statistics)
     for layer in network.modules():

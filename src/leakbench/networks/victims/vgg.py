@@ -9,7 +9,6 @@ from leakbench.networks.layers import Dropout, normalised, sequential
 # Its size (`catalogue.costs.Network`).
 COST = {"operations": 870, "weights": 135, "layers": 16}
 
-
 # Configuration D, in multiples of the first layer's width; M halves rows and columns.
 LAYERS: list[int | str] = [1, 1, "M", 2, 2, "M", 4, 4, 4, "M", 8, 8, 8, "M", 8, 8, 8, "M"]
 POOLED = 7
@@ -33,8 +32,7 @@ def vgg(
     dropout: the rate of the dropout behind the first two dense layers.
     width: the channels of the first layers; the last have eight times as many. 64 as published.
     hidden: the neurons of each dense layer except the last; 4,096 as published.
-    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
-    they are.
+    normalise: the data set by whose mean and deviation pixels are normalised; `none` leaves them as is.
 
     Raises ValueError for images without three channels, or with fewer than 32 rows or columns.
     """

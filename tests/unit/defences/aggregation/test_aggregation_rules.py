@@ -60,9 +60,8 @@ def test_a_client_that_diverged_weighs_nothing_in_the_code_and_stops_the_equatio
         ("fedboosting-code", nothing, "no client's loss is a finite number"),
         ("fedboosting-code", REPORT._replace(validation_loss=None), "set the training's hold_out"),
     ):
-        with pytest.raises(UserError, match=says) as told:
+        with pytest.raises(UserError, match=says):
             build(module, {})(report)
-        assert "\n" not in str(told.value)
 
 
 def test_accuracies_of_zero_weigh_alike_and_a_loss_of_zero_is_no_division_by_it() -> None:

@@ -102,9 +102,8 @@ def test_bins_sort_samples_by_their_mean(bins: str, normalise: str) -> None:
 def test_a_network_that_begins_with_a_convolution_is_refused(server: str) -> None:
     model = victims.build("lenet_dlg", SHAPE, 5, {}).eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(UserError, match="the network begins with Conv2d") as refused:
+    with pytest.raises(UserError, match="the network begins with Conv2d"):
         servers.build(server, {})(model, held(16, 10))
-    assert "\n" not in str(refused.value)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     with pytest.raises(UserError, match="give the server auxiliary ones"):
         servers.build("robbing_the_fed", {})(network(), held())

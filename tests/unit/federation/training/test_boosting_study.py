@@ -1,5 +1,4 @@
-"""Whole studies of FedBoosting in the plane: encrypted and plain, a poisoned client, a round with faults, a
-killed run."""
+"""Whole studies of FedBoosting in the plane: encrypted and plain, poisoned, with faults, killed."""
 
 import copy
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""Federated averaging: one client is plain training, means are weighted, and secrets never reach the
-server."""
+"""Federated averaging: plain training, weighted means, and secrets that never reach the server."""
 
 import re
 from collections.abc import Callable
@@ -102,9 +101,8 @@ def test_what_is_locked_is_refused_in_an_upload_and_where_it_does_not_fit() -> N
         (lambda: hold(network(), {"1.key": torch.zeros(16)}), "the model has no '1.key'"),
     ]
     for call, says in refused:
-        with pytest.raises(UserError, match=re.escape(says)) as told:
+        with pytest.raises(UserError, match=re.escape(says)):
             call()
-        assert "\n" not in str(told.value)
 
 
 def test_a_lock_multiplies_a_step_of_scale_and_shift_by_the_squared_length_of_its_key() -> None:

@@ -1,5 +1,4 @@
-"""Fitting: a killed run goes on to the very result of an undisturbed one; checkpoints; the optimisers by
-hand."""
+"""Fitting: a killed run goes on to the very same result; checkpoints; optimisers by hand."""
 
 from collections.abc import Callable
 from pathlib import Path

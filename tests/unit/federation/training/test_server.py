@@ -133,9 +133,8 @@ def test_what_cannot_be_used_is_left_out_and_the_others_are_kept(
     assert outcome.weights.tolist() == [0.5, 0.5, 0]
     assert "headroom" in outcome.problems[2]
     nobody = protocol("fedavg", faults={0: dict.fromkeys(range(3), "absent")})
-    with pytest.raises(UserError, match="round 1: no client's update can be used: no update came") as told:
+    with pytest.raises(UserError, match="round 1: no client's update can be used: no update came"):
         play(nobody)
-    assert "\n" not in str(told.value)
 
 
 def test_the_order_of_a_states_names_makes_no_difference() -> None:

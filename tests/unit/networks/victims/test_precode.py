@@ -35,8 +35,8 @@ def divergence_of(layer: Bottleneck, x: torch.Tensor) -> torch.Tensor:
     return -0.5 * (1 + 2 * deviation.log() - mean**2 - deviation**2).sum(1).mean() / math.log(2)
 
 
-def as_written_out(weight: float) -> None:
-    """Hold what the layer brings to the loss with the divergence written out."""
+@pytest.mark.parametrize("weight", [0.0, 1e-3, 0.5])
+def test_the_gradient_is_that_of_the_loss_and_the_divergence(weight: float) -> None:
     found = []
     for own in (weight, 0.0):
         layer, x = made(own)
@@ -46,11 +46,6 @@ def as_written_out(weight: float) -> None:
         found.append([value.grad for value in layer.parameters()])
     for value, expected in zip(*found, strict=True):
         torch.testing.assert_close(value, expected)
-
-
-@pytest.mark.parametrize("weight", [0.0, 1e-3, 0.5])
-def test_the_gradient_is_that_of_the_loss_and_the_divergence(weight: float) -> None:
-    as_written_out(weight)
 
 
 def test_clients_at_once_have_the_gradients_of_clients_alone() -> None:
