@@ -17,6 +17,7 @@ from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 
 K, OTHERS, WIDTH, SHAPE = 64, 1000, 256, (32, 32, 3)
+LOCAL = {"lr": 0.1, "batch_size": None, "epochs": 1}
 
 
 def observed(k: int, others: int) -> Observation:
@@ -31,7 +32,7 @@ def observed(k: int, others: int) -> Observation:
     stored = torch.randint(0, 256, (k + others, *SHAPE), dtype=torch.uint8)
     weights = {name: p.detach() for name, p in model.named_parameters()}
     images, labels = stored[None, :k].permute(0, 1, 4, 2, 3) / 255, torch.randint(0, 10, (1, k))
-    update = local_update(model, weights, images, labels, {}, 0.1, None, 1, "gradient")
+    update = local_update(model, weights, images, labels, {}, LOCAL, "gradient")
     return Observation(
         network={"module": "mlp", "parameters": parameters, "shape": list(SHAPE), "classes": 10},
         weights={name: value.numpy()[None] for name, value in weights.items()},

@@ -17,7 +17,7 @@ def sent_by(
 ) -> dict[str, Tensor]:  # fmt: skip
     """Return what a client with images [rounds, k, …] sends, by the federation's own local training."""
     weights = {name: value.detach() for name, value in model.named_parameters()}
-    given = {"masks": {}, "buffers": dict(model.named_buffers())} | LOCAL | local | {"kind": kind} | more
+    given = {"masks": {}, "buffers": dict(model.named_buffers()), "local": LOCAL | local, "kind": kind} | more
     return local_update(model, weights, images, labels, **given)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import apps
 import pytest
 import torch
-from nightly import daily
 from project import ROOT
 from torch import nn
 
@@ -25,46 +24,20 @@ from leakbench.catalogue.load import load_kind
 from leakbench.datasets import local
 
 
-def pictures(records: int) -> tuple[torch.Tensor, torch.Tensor]:
+def test_a_network_with_dropout_is_audited_to_the_page() -> None:
     torch.manual_seed(1)
-    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
-
-
-def with_dropout() -> nn.Module:
-    return nn.Sequential(
+    batch = torch.rand(4, 3, 8, 8), torch.randint(0, 10, (4,))
+    network = nn.Sequential(
         nn.Flatten(), nn.Linear(192, 400), nn.ReLU(), nn.Dropout(), nn.Linear(400, 64), nn.ReLU(),
         nn.Dropout(), nn.Linear(64, 10),
     )  # fmt: skip
-
-
-def with_batch_norm() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(96, 10),
-    )  # fmt: skip
-
-
-BY_BATCH = {"batch norm by": "the batch at hand", "buffers sent": 3}
-BROUGHT = {
-    "dropout": (with_dropout, True, {"dropout": "yes", "batch norm by": "none"}),
-    "batch norm, training": (with_batch_norm, True, BY_BATCH),
-    "batch norm, evaluation": (with_batch_norm, False, {"batch norm by": "sent statistics"}),
-}
-
-
-@pytest.mark.parametrize("kind", daily(BROUGHT, ("dropout",)))
-def test_a_network_is_audited_to_the_page(kind: str) -> None:
-    make, training, facts = BROUGHT[kind]
-    torch.manual_seed(0)
-    found = leakbench.audit(
-        make().train(training), nn.CrossEntropyLoss(), pictures(4), 1, "6s", tell=lambda line: None
-    )
-    assert facts.items() <= found.about.items()
+    found = leakbench.audit(network, nn.CrossEntropyLoss(), batch, 1, "6s", tell=lambda line: None)
+    assert (found.about["dropout"], found.about["batch norm by"]) == ("yes", "none")
     assert [each.attack for each in found.found] in (
         ["fidel", "peel", "spear", "invg", "agic"], ["fidel", "peel", "spear"],
     )  # fmt: skip
     assert all(len(each.levels) == 4 for each in found.found)
-    assert found.exposed() > 0 if kind == "dropout" else found.exposed() == 0
+    assert found.exposed() > 0
     assert found.headline() in found.page()
 
 

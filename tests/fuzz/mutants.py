@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 
 from leakbench.audit.audit import of_recorded
+from leakbench.audit.recorded import Options
 from leakbench.base.artefacts import (
     read_facts,
     read_table,
@@ -130,7 +131,7 @@ def _observed(path: Path) -> None:
 
 
 def _audited(path: Path) -> None:
-    of_recorded(path, {"budget": 60.0, "declared": {}}, lambda _: None)
+    of_recorded(path, Options(60.0, {}), lambda _: None)
 
 
 def _labelled(path: Path) -> None:

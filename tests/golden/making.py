@@ -28,7 +28,7 @@ def made(flow: Workflow, experiment: str, sample: Sequence[str]) -> Spec:
     experiment: the experiment.
     sample: the path stems of cells that attack one capture, or that of a study.
     """
-    trains = bool(flow.plan.spec(f"table/{experiment}").get("studies"))
+    trains = bool(flow.plan.specs[f"table/{experiment}"].get("studies"))
     jobs = (_of_study if trains else _of_attacks)(flow, experiment, sample)
     for job in jobs:
         job["spec"] = shortened(job["spec"])
@@ -51,7 +51,7 @@ def kinds() -> Iterator[Spec]:
         with tempfile.TemporaryDirectory() as home:
             flow = Workflow(ROOT, run, home=Path(home))
         for table in recorded(ROOT / "reference" / run):
-            absent, spec = read_record(table)["absent"], flow.plan.spec(f"table/{table.stem}")
+            absent, spec = read_record(table)["absent"], flow.plan.specs[f"table/{table.stem}"]
             samples = {stem: [stem] for stem in spec.get("studies", ())}
             for cell in spec["cells"]:
                 samples.setdefault(Cell.parse(cell).capture, []).append(cell)
@@ -64,17 +64,9 @@ def kinds() -> Iterator[Spec]:
 
 
 _NAMES = [
-    "seed",
-    "salt",
-    "federation_name",
-    "attack_name",
-    "cell",
-    "cells",
-    "studies",
-    "shares",
-    "left_out",
+    "seed", "salt", "federation_name", "attack_name", "cell", "cells", "studies", "shares", "left_out",
     "scale",
-]
+]  # fmt: skip
 
 
 def _kind(cell: Spec, job: Spec) -> str:
@@ -109,7 +101,7 @@ def _listed(given: Spec) -> list[str]:
 
 
 def _form(flow: Workflow, name: str) -> Spec:
-    entry = flow.plan.spec(f"fetch/{name}")
+    entry = flow.plan.specs[f"fetch/{name}"]
     if name == "lpips-backbones":
         channels = {0: (64, 3, 11), 3: (192, 64, 5), 6: (384, 192, 3), 8: (256, 384, 3), 10: (256, 256, 3)}
         weights = {}
@@ -131,8 +123,8 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
     plan, capture = flow.plan, Cell.parse(cells[0]).capture
     dataset, victim, *_, seed = capture.split("/")
     data = f"data/{dataset}.safetensors"
-    score = plan.spec(f"score/{capture}")
-    asked = plan.spec(f"table/{experiment}")["experiment"]
+    score = plan.specs[f"score/{capture}"]
+    asked = plan.specs[f"table/{experiment}"]["experiment"]
     # The weights of VGG take 60 MB, and unit tests hold that distance to its definition.
     asked = asked | {"metrics": [name for name in asked["metrics"] if "vgg" not in name]}
     meant = {cell.split("/")[-2] for cell in cells}
@@ -151,7 +143,7 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
     networks = {}
     for name in (victim, *judges):
         networks[name] = f"victims/{dataset}/{name}.safetensors"
-        spec = plan.spec(f"train/{dataset}/{name}/{seed}")
+        spec = plan.specs[f"train/{dataset}/{name}/{seed}"]
         job("train", f"train/{name}", spec, {"data": data}, {"out": networks[name]})
     generators: dict[str, str] = {}
     for cell in cells:
@@ -162,11 +154,11 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
             served = [networks[victim]] if flow.served(short) else []
             given = {"data": flow.auxiliary(short), "further": flow.private(short), "victim": served}
             out = {"out": generators[name]}
-            job("train", f"generator/{short.split('/')[-2]}", plan.spec(name), given, out)
+            job("train", f"generator/{short.split('/')[-2]}", plan.specs[name], given, out)
     files = {name: f"{name}.safetensors" for name in ("capture", "oracle", "truth")}
     out = {"out": files["capture"], "oracle": files["oracle"], "truth": files["truth"]}
     given = {"data": data, "victim": networks[victim]}
-    job("capture", "capture", plan.spec(f"capture/{capture}"), given, out)
+    job("capture", "capture", plan.specs[f"capture/{capture}"], given, out)
     guesses = {}
     for cell in cells:
         attack = cell.split("/")[-2]
@@ -174,13 +166,16 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
         generator = plan.generator(cell)
         given = {"capture": files["capture"], "generator": [generators[generator]] if generator else []}
         given["labels"] = [files["oracle"]] if flow.oracle(cell) else []
-        job("attack", f"attack/{attack}", plan.spec(f"attack/{cell}"), given, {"out": guesses[attack]})
+        job("attack", f"attack/{attack}", plan.specs[f"attack/{cell}"], given, {"out": guesses[attack]})
     given = {"guesses": [guesses[name] for name in attacks], "truth": files["truth"], "data": data}
     given |= {"victim": networks[victim], "judges": [networks[name] for name in judges]}
     perceptual = any("lpips" in metric for each in attacks.values() for metric in each["metrics"])
     given |= {"backbones": flow.backbones(capture) if perceptual else []}
     job("score", "score", score | {"attacks": attacks, "judges": judges}, given, {"out": "scores.parquet"})
-    table = plan.spec(f"table/{experiment}") | {"cells": list(cells), "experiment": asked | {"exhibit": None}}
+    table = plan.specs[f"table/{experiment}"] | {
+        "cells": list(cells),
+        "experiment": asked | {"exhibit": None},
+    }
     job("table", "table", _bare(table, cells), {"scores": ["scores.parquet"]}, _tables())
     return jobs
 
@@ -199,8 +194,8 @@ def _of_study(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[Sp
     (stem,) = sample
     data = f"data/{stem.partition('/')[0]}.safetensors"
     given = {"data": data, "further": flow.further(stem)}
-    study = {"verb": "train", "name": "study", "spec": flow.plan.spec(f"study/{stem}"), "in": given}
-    table = flow.plan.spec(f"table/{experiment}") | {"studies": [stem]}
+    study = {"verb": "train", "name": "study", "spec": flow.plan.specs[f"study/{stem}"], "in": given}
+    table = flow.plan.specs[f"table/{experiment}"] | {"studies": [stem]}
     given = {"scores": ["study.parquet"], "costs": ["cost.json"]}
     shown = {"verb": "table", "name": "table", "spec": _bare(table, sample), "in": given, "out": _tables()}
     return [study | {"out": {"out": "study.parquet"}}, shown]
@@ -291,14 +286,8 @@ def _attack(attack: Spec) -> Spec:
         if "snapshots" in parameters:
             parameters["snapshots"] = min(parameters["snapshots"], 2)
     longest = {
-        "epochs": 2,
-        "pairs": 24,
-        "hidden": 40,
-        "batch": 16,
-        "starts": 12,
-        "patience": 4,
-        "samples": 64,
-    }
+        "epochs": 2, "pairs": 24, "hidden": 40, "batch": 16, "starts": 12, "patience": 4, "samples": 64,
+    }  # fmt: skip
     for key, most in longest.items():
         if isinstance(parameters.get(key), int):
             parameters[key] = min(parameters[key], most)

@@ -75,12 +75,9 @@ def _places(tree: ast.Module, lines: set[int]) -> Iterator[tuple[ast.AST, str, i
             ):
                 continue
             for place, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-                if not isinstance(child, ast.AST) or isinstance(
-                    child, ast.Raise | ast.JoinedStr | ast.Assert
-                ):
-                    continue
                 raises = isinstance(child, ast.If) and isinstance(child.body[-1], ast.Raise)
-                if raises:
+                left_out = raises or isinstance(child, ast.Raise | ast.JoinedStr | ast.Assert)
+                if left_out or not isinstance(child, ast.AST):
                     continue
                 now = inside or isinstance(child, ast.FunctionDef)
                 if inside and getattr(child, "lineno", 0) in lines and _changed(child) is not None:
@@ -143,20 +140,9 @@ def by_tests(package: Path, file: str) -> str:
             near.append((not named, stem not in path.stem, str(path)))
     if not near:
         return ""
-    call = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-n0",
-        "-p",
-        "no:cacheprovider",
-        # Those of the night too.
-        "-m",
-        "",
-        *(p for *_, p in sorted(near)),
-    ]
+    # The tests of the night too.
+    options = ["-x", "-q", "-n0", "-p", "no:cacheprovider", "-m", ""]
+    call = [sys.executable, "-m", "pytest", *options, *(path for *_, path in sorted(near))]
     environment = os.environ | {"PYTHONPATH": str(package)}
     try:
         done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TESTS)

@@ -138,8 +138,8 @@ def rounds_of(flow: Workflow, cell: Cell) -> int:
     An attacker who knows a defence that draws anew each round, and that clients hold the same samples every
     round, joins the rounds into one.
     """
-    spec = flow.plan.spec(f"capture/{cell.capture}")
-    adaptation = flow.plan.spec(f"attack/{cell.stem}").get("adaptation")
+    spec = flow.plan.specs[f"capture/{cell.capture}"]
+    adaptation = flow.plan.specs[f"attack/{cell.stem}"].get("adaptation")
     fixed = spec["federation"]["local_set"] == "fixed"
     pools = adaptation and fixed and part("adaptive", adaptation["module"])().pooled
     return 1 if pools else spec["federation"]["rounds"]
@@ -152,7 +152,7 @@ def test_every_private_image_has_its_row(flow: Workflow) -> None:
         if "absent" in facts or "absent" in facts["attacks"][cell.attack]:
             continue
         rows = rows[rows["attack"] == cell.attack]
-        spec = flow.plan.spec(f"capture/{cell.capture}")
+        spec = flow.plan.specs[f"capture/{cell.capture}"]
         federation, clients = spec["federation"], spec["federation"]["clients"]
         view = defences.build(spec["defence"]["module"], spec["defence"]["parameters"]).view(clients)
         seen = [clients[i] for group in view.groups for i in group]

@@ -15,7 +15,7 @@ from project import ROOT
 
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import Dataset, Victim
-from leakbench.catalogue.workflow import Workflow, judges
+from leakbench.catalogue.workflow import Workflow
 from leakbench.metrics.metric import Metric
 from leakbench.papers import reference
 
@@ -112,5 +112,5 @@ def test_the_experiment_of_the_tutorial_runs_with_and_without_its_defence(
     (change,) = re.findall(r"sed -i '(.*)' ", (ROOT / "docs/first-leak.md").read_text(encoding="utf-8"))
     if defence != "none":
         subprocess.run(["sed", "-i", change, str(own)], check=True)
-    (cell,) = plan(tmp_path, "quick", judges(), only=["first-leak"]).experiments["first-leak"]
+    (cell,) = plan(tmp_path, "quick", only=["first-leak"]).experiments["first-leak"]
     assert (cell.defence, cell.attack) == (defence, "peel")

@@ -86,12 +86,8 @@ def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -
     assert ran.rc == 0, ran.text[-3000:]
     assert "fetch cifar10" in ran.messages
     assert {re.split(r"\W", message)[0] for message in ran.messages} == {
-        "fetch",
-        "train",
-        "capture",
-        "attack",
-        "score",
-    }
+        "fetch", "train", "capture", "attack", "score",
+    }  # fmt: skip
     assert all("cifar10" in message for message in ran.messages)
     assert "absent" not in read_facts(project.path(score))
     tensors, _ = read_tensors(project.path("data/cifar10.safetensors"))

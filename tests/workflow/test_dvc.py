@@ -144,15 +144,11 @@ def test_status_tells_of_a_changed_configuration(story: Story) -> None:
 @pytest.mark.nightly
 def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
     assert story.second.messages == [
-        "attack bulky of tiny on tiny with fidel",
-        "capture bulky of tiny on tiny, defence none",
-        "figure tiny",
-        "report: the scorecard and 1 experiments on one page",
-        "score bulky of tiny on tiny, defence none",
-        "scorecard: every published number beside ours",
-        "table tiny",
-        "verify: the numbers beside those recorded",
-    ]
+        "attack bulky of tiny on tiny with fidel", "capture bulky of tiny on tiny, defence none",
+        "figure tiny", "report: the scorecard and 1 experiments on one page",
+        "score bulky of tiny on tiny, defence none", "scorecard: every published number beside ours",
+        "table tiny", "verify: the numbers beside those recorded",
+    ]  # fmt: skip
 
 
 @pytest.mark.nightly
@@ -313,11 +309,7 @@ def test_settings_that_keep_dvc_out_of_the_way() -> None:
     assert not [path for path in rules if "dvc" in path.read_text()]
     config = (ROOT / ".dvc" / "config").read_text()
     lines = (
-        "analytics = false",
-        "autostage = false",
-        "type = copy",
-        "verify = true",
-        "url = ../../leakbench-dvc",
-    )
+        "analytics = false", "autostage = false", "type = copy", "verify = true", "url = ../../leakbench-dvc",
+    )  # fmt: skip
     for line in lines:
         assert line in config

@@ -14,14 +14,9 @@ from leakbench.__main__ import main
 from leakbench.jobs.new import kinds
 
 MATCHING: dict[str, Any] = {
-    "summary": "gradient matching, in five steps",
-    "module": "gradient-matching",
-    "labels": "counted",
-    "objective": ["cosine"],
-    "unknowns": "dummies",
-    "optimiser": "adam",
-    "parameters": {"iterations": 5},
-}
+    "summary": "gradient matching, in five steps", "module": "gradient-matching", "labels": "counted",
+    "objective": ["cosine"], "unknowns": "dummies", "optimiser": "adam", "parameters": {"iterations": 5},
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def of_code(flow: Workflow) -> dict[str, list[str]]:
         "fetch": flow.fetch_code("tiny"), "train": flow.train_code("train/tiny/tiny/0"),
         "capture": flow.capture_code(f"{cell}/0"), "attack": flow.attack_code(f"{cell}/fidel/0"),
         "score": flow.score_code(f"{cell}/0"), "table": flow.table_code("tiny"),
-        "figure": [*flow.drawing(), *flow.works()], "scorecard": flow.code("scorecard"),
+        "figure": [*flow.drawing(), *flow.works("tiny")], "scorecard": flow.code("scorecard"),
         "verify": flow.code("verify"), "report": flow.page(),
     }  # fmt: skip
 

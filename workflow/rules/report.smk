@@ -140,7 +140,7 @@ rule figure:
         paper=lambda w: flow.paper(w.experiment),
         recorded=lambda w: flow.drawn(w.experiment),
         # The works are one input and not sixty, because Snakemake reads each input of each figure.
-        code=flow.stamp(flow.drawing() + flow.works()),
+        code=lambda w: flow.stamp(flow.drawing() + flow.works(w.experiment)),
     output:
         figure=report(
             f"{R}/figures/{{experiment}}.png",

@@ -4,10 +4,9 @@ Nothing here may import data sets, the federation or the metrics, so that an att
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -21,8 +20,7 @@ Piece = tuple[slice | EllipsisType, Reconstruction]
 _A = TypeVar("_A", bound=Callable[..., Reconstruction])
 
 
-@dataclass(frozen=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """How an attack may be run.
 
     rounds_at_once: the number of rounds that the attack is given at a time, because it treats every round on
@@ -39,11 +37,7 @@ _CAPABILITIES: dict[Callable[..., Reconstruction], Capabilities] = {}
 
 
 def capable(*, rounds_at_once: int | None = None, together: bool = False) -> Callable[[_A], _A]:
-    """Return a decorator that notes what an attack is capable of, and leaves the attack as it is.
-
-    rounds_at_once: as in `Capabilities`.
-    together: as in `Capabilities`.
-    """
+    """Return a decorator that notes what an attack is capable of, as in `Capabilities`."""
 
     def noted(attack: _A) -> _A:
         _CAPABILITIES[attack] = Capabilities(rounds_at_once, together)
@@ -64,7 +58,7 @@ def seen(observation: Observation, entry: Mapping[str, Any]) -> Observation:
 
 def composed(entry: Mapping[str, Any]) -> Attack:
     """Return an attack with the parts and parameters that its entry of the catalogue names."""
-    sections: dict[str, Any] = {}
+    sections: dict[str, object] = {}
     for section, room in SECTIONS.items():
         made = [part(room, name)(**values) for name, values in (entry.get(section) or {}).items()]
         if made:
@@ -76,8 +70,7 @@ def pieces(entry: Mapping[str, Any], observation: Observation, rng: torch.Genera
     """Run an attack and yield each reconstruction together with its rounds.
 
     An attack with the capability `rounds_at_once` runs on that many rounds at a time, and each of its tensors
-    begins with the rounds. Any other attack sees the whole observation and yields one reconstruction, for all
-    rounds (`...`).
+    begins with the rounds. Any other yields one reconstruction, for all rounds (`...`).
     """
     attack = composed(entry)
     size = capabilities(entry["module"]).rounds_at_once

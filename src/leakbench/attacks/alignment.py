@@ -19,10 +19,7 @@ FAR = 4.0
 
 
 def _directions(observation: Observation, origin: int, held: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of the pairs of an image of `held` and a class, and the directions of their gradients.
-
-    The classes of one image are side by side. The directions are [pairs, coordinates], of length one.
-    """
+    """Yield slices of the pairs of a held image and a class, and unit gradients [pairs, coordinates]."""
     model, classes = observation.model(origin), observation.network["classes"]
     weights = {name: value.detach() for name, value in model.named_parameters()}
     fixed = dict(model.named_buffers())

@@ -19,10 +19,7 @@ AT_ONCE = 32
 @capable(together=True)
 @torch.no_grad()
 def class_mean(
-    observation: Observation,
-    rng: torch.Generator,
-    *,
-    samples: Annotated[int, Field(gt=0)] = 256,
+    observation: Observation, rng: torch.Generator, *, samples: Annotated[int, Field(gt=0)] = 256
 ) -> Reconstruction:
     """Infer each update's labels and return the mean of a generator's images of each class.
 
@@ -35,18 +32,12 @@ def class_mean(
     Raises Unfit without a generator that reads a latent and a class, or without labels.
     """
     generator = of_latents(observation.generator, "class-mean")
-    rows, columns, channels = observation.network["shape"]
     classes = observation.network["classes"]
     latents = torch.randn(samples, generator.latent, generator=rng) / 2
-    means = torch.zeros(classes, channels, rows, columns)
+    means = torch.zeros(classes, *observation.pixels)
     lead = (observation.rounds, len(observation.clients), max(observation.clients))
-    found = Reconstruction(
-        images=torch.zeros(*lead, channels, rows, columns),
-        usable=torch.zeros(*lead, dtype=torch.bool),
-        labels=torch.full(lead, -1),
-        diverged=torch.zeros(lead[:2], dtype=torch.bool),
-    )
-    assert found.labels is not None
+    images, known = torch.zeros(*lead, *observation.pixels), torch.full(lead, -1)
+    usable = torch.zeros(lead, dtype=torch.bool)
     for group in groups(observation):
         if group.labels is None:
             raise Unfit("attack: class-mean needs classes (set labels: counted)")
@@ -55,5 +46,5 @@ def class_mean(
             if not means[label].any():
                 parts = [generator(z, torch.full((len(z),), label)) for z in latents.split(AT_ONCE)]
                 means[label] = torch.cat(parts).mean(0)
-        found.images[place], found.labels[place], found.usable[place] = means[labels], labels, True
-    return found
+        images[place], known[place], usable[place] = means[labels], labels, True
+    return Reconstruction(images, usable, labels=known)

@@ -25,9 +25,9 @@ def divide(weight: Tensor, bias: Tensor, out: Tensor | None = None) -> tuple[Ten
     """Divide weight changes by bias changes; return the ratios and which of them are usable.
 
     If a single sample x is active, both changes share one factor and the ratio is x (section II-A). If the
-    bias change is exactly zero and the weight change is not, x is known only up to scale, and the row is
-    divided by its largest magnitude. A neuron without any change, or with a change that is NaN, is dead: its
-    row is zero and not usable.
+    bias change alone is exactly zero, x is known only up to scale, and the row is divided by its largest
+    magnitude. A neuron without any change, or with a change that is NaN, is dead: its row is zero and not
+    usable.
     """
     largest = torch.maximum(weight.amax(-1), -weight.amin(-1))
     usable = largest > 0
@@ -41,16 +41,12 @@ def divide(weight: Tensor, bias: Tensor, out: Tensor | None = None) -> tuple[Ten
 
 
 def join(ratio: Tensor, known: Tensor) -> Tensor:
-    """Return the median over neurons, coordinate by coordinate, of the known ratios: [..., inputs].
-
-    If a single sample is behind all these neurons, the median is that sample.
-    """
+    """Return the median over neurons of the known ratios [..., inputs], coordinate by coordinate."""
     there = (ratio != 0) & known.unsqueeze(-1)
     return torch.nan_to_num(torch.where(there, ratio, torch.nan).nanmedian(-2).values)
 
 
-# With this many rounds, making the network once for them costs little, and those of a wide network still fit
-# into memory.
+# For this many rounds making the network once costs little, and those of a wide network fit into memory.
 @capable(rounds_at_once=40)
 @torch.no_grad()
 def fidel(
@@ -76,8 +72,7 @@ def fidel(
     Raises Unfit where the first dense layer has no bias.
     """
     model = observation.model()
-    rows, columns, channels = observation.network["shape"]
-    pixels = (channels, rows, columns)
+    pixels = observation.pixels
     noise = torch.rand(2, *pixels, generator=torch.Generator().manual_seed(0))
     layer, read = first_dense(model, noise)
     features = tuple(read.shape[1:])
@@ -89,7 +84,7 @@ def fidel(
         usable &= usable.cumsum(-1) <= neurons
         ratio[~usable] = 0
     partial = ratio.unflatten(-1, features)
-    mean, deviation = normalisation(model, channels)
+    mean, deviation = normalisation(model, pixels[0])
     if (
         observation.generator is None
         and features == pixels
@@ -109,11 +104,7 @@ def fidel(
 def _ratios(
     observation: Observation, name: str, bias: Tensor, combine: bool, denoised: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the ratios [rounds, clients, neurons, inputs] of all rounds and which of them are usable.
-
-    With `combine`, a further row behind the neurons joins them all. A few rounds are worked on at a time, so
-    that they stay in the processor's cache from one pass to the next.
-    """
+    """Return all ratios [rounds, clients, neurons (+ 1 combined), inputs], and which of them are usable."""
     clients, neurons, inputs = observation.updates[name].shape[1:]
     size = observation.rounds, clients, neurons + combine
     ratio = observation.update(name, slice(0)).new_empty(*size, inputs)

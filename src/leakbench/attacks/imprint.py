@@ -17,8 +17,7 @@ from leakbench.observations.reconstruction import Reconstruction
 
 # Two rows ask the same query if their cosine is at least 1 minus this.
 ALIKE = 1e-6
-# A difference counts as empty if it is at most this share of the largest, which is the rounding error of a
-# sum in single precision.
+# A difference is empty up to this share of the largest, the rounding of a sum in single precision.
 EMPTY = 1e-5
 
 
@@ -52,8 +51,7 @@ def imprint(
     where samples are known only up to their scale and the network normalises them.
     """
     model = observation.model()
-    rows, columns, channels = observation.network["shape"]
-    pixels = (channels, rows, columns)
+    pixels = observation.pixels
     name, _ = first_dense(model, noise_images(pixels))
     layer = model.get_submodule(name)
     assert isinstance(layer, nn.Linear)
@@ -70,12 +68,11 @@ def imprint(
         kept = min(batch, layer.out_features * len(blocks))
     found = torch.zeros(observation.rounds, clients, kept, *pixels)
     usable = torch.zeros(found.shape[:3], dtype=torch.bool)
-    mean, deviation = normalisation(model, channels)
+    mean, deviation = normalisation(model, pixels[0])
     for number, origin in enumerate(observation.origin.tolist()):
         order, own, blocks = layouts[origin]
-        one = slice(number, number + 1)
         slope, offset = (
-            observation.update(f"{name}.{part}", one)[0][:, order].double() for part in ("weight", "bias")
+            observation.update(f"{name}.{part}", number)[:, order].double() for part in ("weight", "bias")
         )
         mixed = own or len(blocks) > clients
         if mixed and (mean.any() or (deviation != 1).any()):
@@ -104,8 +101,7 @@ def _steps(values: Tensor) -> Tensor:
 
 
 def _query(observation: Observation, origin: int, name: str) -> tuple[Tensor, bool, bool]:
-    """Return the neurons of a layer in the order of their biases, whether each has a bin of its own, and
-    whether all ask one query."""
+    """Return the order of neurons by bias, whether each has its own bin, and whether all ask one query."""
     weight, bias = (observation.sent(f"{name}.{part}", origin) for part in ("weight", "bias"))
     length = weight.double().norm(dim=1)
     unit = weight.double() / length[:, None]
@@ -116,9 +112,8 @@ def _query(observation: Observation, origin: int, name: str) -> tuple[Tensor, bo
 def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> list[Tensor]:
     """Return for each model sent which inputs [pixels] of a layer are a sample's pixels, in order."""
     model = observation.model(origin)
-    rows, columns, channels = observation.network["shape"]
-    noise = noise_images((channels, rows, columns))[:2]
-    mean, deviation = normalisation(model, channels)
+    noise = noise_images(observation.pixels)[:2]
+    mean, deviation = normalisation(model, noise.shape[1])
     wanted = ((noise - mean) / deviation).flatten(1)
     each = {tensor: torch.from_numpy(np.array(value[origin])) for tensor, value in observation.each.items()}
     found: list[Tensor] = []

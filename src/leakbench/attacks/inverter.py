@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 from leakbench.base.progress import track
 from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
-from leakbench.base.tensors import Tensors
 
 # After the share LATE of the epochs the learning rate falls to the share SLOWER.
 LATE, SLOWER = 0.75, 0.1
@@ -26,11 +26,10 @@ WORST = 1.0
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of an update and its images.
+    """Pairs of an update and its images, float [n, batch, values] in [0, 1].
 
-    images: float [n, batch, values] in [0, 1].
-    updates: a function from the numbers [few] of some pairs and a generator to the updates [few, inputs] of
-    these pairs. The generator draws what a client draws.
+    updates: from the numbers [few] of some pairs and a generator, which draws what a client draws, to the
+    updates [few, inputs] of these pairs.
     """
 
     images: Tensor
@@ -40,8 +39,7 @@ class Pairs:
         return len(self.images)
 
 
-@dataclass(frozen=True)
-class Fitting:
+class Fitting(NamedTuple):
     """How an inverter is fitted."""
 
     hidden: int
@@ -51,11 +49,7 @@ class Fitting:
 
 
 class Inverter(nn.Module):
-    """Two hidden layers of one width, with ReLUs, and a sigmoid at the end: [n, inputs] → [n, batch, values].
-
-    Before it is fitted, every image that it makes is the mean of the given images, up to the random first
-    weights.
-    """
+    """Dense layers and a sigmoid, [n, inputs] → [n, batch, values], which begin at the mean image."""
 
     mean: Tensor
     deviation: Tensor
@@ -69,18 +63,14 @@ class Inverter(nn.Module):
         self.batch = images.shape[1]
         last = nn.Linear(hidden, images[0].numel())
         self.layers = nn.Sequential(
-            nn.Linear(updates.shape[1], hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            last,
+            nn.Linear(updates.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), last
         )
         with torch.no_grad():
             image = images.mean((0, 1)).clamp(0.001, 0.999).logit()
             last.bias.copy_(image.repeat(self.batch))
 
     def forward(self, updates: Tensor) -> Tensor:
-        made: Tensor = self.layers((updates - self.mean) / self.deviation).sigmoid()
+        made = self.layers((updates - self.mean) / self.deviation).sigmoid()
         return made.unflatten(1, (self.batch, -1))
 
 
@@ -122,11 +112,20 @@ def fitted(
     inverter.to(device)
     optimiser = torch.optim.Adam(inverter.parameters(), lr=fitting.rate, fused=True)
     best, errors = copy.deepcopy(inverter.state_dict()), list[float]()
+
+    def keep() -> None:
+        if scratch is not None:
+            groups = {"now": inverter.state_dict(), "best": best, "adam": packed(optimiser)}
+            save(scratch, groups, {"errors": errors})
+
     if scratch is not None and scratch.is_file():
-        best, errors = _resume(scratch, inverter, optimiser)
+        groups, facts = resume(scratch)
+        inverter.load_state_dict(groups["now"])
+        unpack(optimiser, inverter, groups.get("adam", {}))
+        best, errors = groups["best"], facts["errors"]
     for epoch, due in track(range(len(errors), fitting.epochs), label):
-        if due and scratch is not None:
-            _save(scratch, inverter, optimiser, best, errors)
+        if due:
+            keep()
         for group in optimiser.param_groups:
             group["lr"] = fitting.rate * (SLOWER if epoch >= LATE * fitting.epochs else 1)
         chance = drawn("epoch", epoch)
@@ -139,22 +138,6 @@ def fitted(
         errors.append(found if math.isfinite(found) else WORST)
         if errors[-1] <= min(errors):
             best = copy.deepcopy(inverter.state_dict())
-    if scratch is not None:
-        _save(scratch, inverter, optimiser, best, errors)
+    keep()
     inverter.load_state_dict(best)
     return inverter.cpu().eval(), errors
-
-
-def _save(
-    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer, best: Tensors, errors: list[float]
-) -> None:
-    groups = {"now": inverter.state_dict(), "best": best, "adam": packed(optimiser)}
-    save(path, groups, {"errors": errors})
-
-
-def _resume(path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer) -> tuple[Tensors, list[float]]:
-    """Restore inverter and optimiser from a killed run; return the best weights so far and the errors."""
-    groups, facts = resume(path)
-    inverter.load_state_dict(groups["now"])
-    unpack(optimiser, inverter, groups.get("adam", {}))
-    return groups["best"], facts["errors"]

@@ -12,6 +12,7 @@ from leakbench.attacks.inverter import Fitting, Inverter, Pairs, fitted
 from leakbench.attacks.rehearsal import Rehearsal, known_defence, rehearsal
 from leakbench.base.errors import Unfit
 from leakbench.base.processes.workers import one_thread
+from leakbench.networks.generators.samples import Samples
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -20,8 +21,7 @@ from leakbench.observations.reconstruction import Reconstruction
 LARGEST, MODELS = 8, 5
 # The share of the attacker's samples that are held out to choose the epoch.
 HELD = 0.1
-# The largest number of bytes of updates that are kept from epoch to epoch, where clients would send the same
-# again.
+# The most bytes of updates that are kept from epoch to epoch, where clients would send the same again.
 KEPT = 1_000_000_000
 
 
@@ -66,7 +66,13 @@ def learned_inverter(
     Raises Unfit without labelled samples, with more than LARGEST samples in an update, for more than MODELS
     models, and where clients' updates cannot be played (`attacks.rehearsal`).
     """
-    images, labels = _samples(observation)
+    own_samples = observation.generator
+    if not isinstance(own_samples, Samples):
+        raise Unfit(
+            "attack: learned-inverter needs labelled samples of the attacker's own (name some under "
+            "generator)"
+        )
+    images, labels = own_samples.images, own_samples.labels
     acting = known_defence(observation, defence)
     origins, sizes = list(observation.by_model()), sorted(set(observation.clients))
     if sizes[-1] > LARGEST:
@@ -95,17 +101,6 @@ def learned_inverter(
                     found.images[place] = made.unflatten(-1, images.shape[1:])
                     found.usable[place] = True
     return found
-
-
-def _samples(observation: Observation) -> tuple[Tensor, Tensor]:
-    """Return the attacker's own images [n, channels, rows, columns] and labels [n]."""
-    images, labels = (getattr(observation.generator, name, None) for name in ("images", "labels"))
-    if not (isinstance(images, Tensor) and isinstance(labels, Tensor)):
-        raise Unfit(
-            "attack: learned-inverter needs labelled samples of the attacker's own (name some under "
-            "generator)"
-        )
-    return images, labels
 
 
 def _bins(coordinates: int, bins: int, chance: int) -> Tensor | None:

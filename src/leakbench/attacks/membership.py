@@ -66,10 +66,7 @@ def membership(
 
 
 def _own(samples: Tensor) -> Tensor:
-    """Return the directions [n, inputs] of what each sample does not have in common with the others.
-
-    They are the rows of X (C + λ)⁻¹, with the centred samples X and their covariance C.
-    """
+    """Return the directions X (C + λ)⁻¹ [n, inputs] of what each centred sample has beyond the others."""
     centred = samples - samples.mean(0)
     gram = centred @ centred.T / len(samples)
     ridge = RIDGE * gram.trace().clamp_min(1e-30)

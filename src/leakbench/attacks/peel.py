@@ -1,8 +1,4 @@
-"""Peeling (Shariati and Alambardar Meybodi, arXiv:2609.09659): samples read off, proven and subtracted.
-
-What a single sample caused is read off, proven and subtracted, until nothing is left that a single sample
-caused.
-"""
+"""Peeling (Shariati, Alambardar Meybodi, arXiv:2609.09659): samples are read off, proven and subtracted."""
 
 from typing import Annotated, Literal
 
@@ -115,12 +111,12 @@ def _certified(
     layer: FirstLayer, seen: Span, slope: Tensor, offset: Tensor, error: Tensor, known: Tensor,
     levels: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return new samples [n, inputs], their labels [n], what they add to the offset [n, neurons], and by what
-    share [n] each may be off."""
+    """Return new samples, labels, what they add to the offset [n, neurons], and the shares they are off."""
     neurons = (offset.abs() > READABLE * error).nonzero().squeeze(1)
     # All samples lie in the span, so the projection onto it only removes noise from a ratio.
     ratios = (slope[neurons] @ seen.right.T) / offset[neurons, None]
-    within = _in_range(ratios @ seen.right, layer)
+    pixels, slack = ratios @ seen.right, SLACK * (layer.high - layer.low)
+    within = ((pixels > layer.low - slack) & (pixels < layer.high + slack)).all(1)
     neurons, ratios = neurons[within], ratios[within]
     relative = error[neurons] / offset[neurons].abs()
     apart = torch.cdist(ratios, ratios) / ratios.norm(dim=1, keepdim=True).clamp_min(1e-30)
@@ -162,10 +158,9 @@ def _carried(layer: FirstLayer, seen: Span, samples: Tensor, caused: Tensor, sha
     """Return the error that subtracting these samples leaves in each neuron, [neurons].
 
     A sample x that adds c to a neuron's offset adds c x to its slope. If x is off by dx, c is off by its
-    derivative times dx, and c x by |dc| |x| and |c| |dx| more. Rounding of the layer's output, here and at
-    the client, acts as if x were off by the noise too. Nothing is known of the direction of dx within the
-    span, nor does one sample's tell that of another, so squares are added. The sum of all that could be
-    grows thirtyfold a round, far beyond the errors, and soon leaves no neuron to read.
+    derivative times dx, and c x by |dc| |x| and |c| |dx| more. Rounding of the layer's output acts as if x
+    were off by the noise too. Directions of dx are unknown and independent, so squares are added. The sum of
+    all that could be grows thirtyfold a round and soon leaves no neuron to read.
     """
     length = samples.norm(dim=1, keepdim=True)
     if not layer.known:
@@ -176,11 +171,6 @@ def _carried(layer: FirstLayer, seen: Span, samples: Tensor, caused: Tensor, sha
         steep = layer.steepness(samples, seen.right)
     off = torch.hypot(share, torch.full_like(share, seen.noise))[:, None]
     return (off * torch.hypot(caused, length * steep)).norm(dim=0)
-
-
-def _in_range(samples: Tensor, layer: FirstLayer) -> Tensor:
-    slack = SLACK * (layer.high - layer.low)
-    return ((samples > layer.low - slack) & (samples < layer.high + slack)).all(1)
 
 
 def _rounded(samples: Tensor, layer: FirstLayer, levels: int | None) -> Tensor:

@@ -24,9 +24,7 @@ class Rehearsal:
     """The local step of a client at the weights that were sent, and its defence.
 
     model: the network that the client trains.
-    weights: its parameters as they were sent, name → [*shape].
-    fixed: its buffers, name → [*shape].
-    defence: what the client does so that its update leaks less.
+    weights: its parameters as they were sent; fixed: its buffers, name → [*shape] each.
     lr: the client's learning rate, if it sends new minus old weights. Without one, it sends the gradient.
     decay: the weight decay of the step.
     """
@@ -43,10 +41,7 @@ class Rehearsal:
         return sum(value.numel() for value in self.weights.values())
 
     def updates(self, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
-        """Return what clients with these local sets send, float32 [n, coordinates].
-
-        The coordinates are in the order of the weights.
-        """
+        """Return what clients with these sets send, float32 [n, coordinates], in the weights' order."""
         few = max(1, min(AT_ONCE, BYTES // (4 * self.size)))
         parts = zip(images.split(few), labels.split(few), strict=True)
         return torch.cat([self._sent(x, y, rng) for x, y in parts])
@@ -68,14 +63,10 @@ class Rehearsal:
         return torch.cat([sent[name].flatten(1) for name in self.weights], 1).float()
 
     def _gradients(self, images: Tensor, labels: Tensor, masks: Update, rng: torch.Generator) -> Update:
-        """Return the gradient of each client's local step, [n, *shape].
-
-        A client has no history yet, so a defence that depends on the step is played as in the first step.
-        """
+        """Return each client's gradient of the local step, its first one to a defence, [n, *shape]."""
         if self.defence.examples is None:
             each = vmap(grad(self._loss), in_dims=(None, 0, 0, 0))
-            found: Update = each(self.weights, images, labels, masks)
-            return found
+            return each(self.weights, images, labels, masks)
         made = []
         for number, (x, y) in enumerate(zip(images, labels, strict=True)):
             kept = {name: mask[number] for name, mask in masks.items()}
@@ -112,12 +103,7 @@ def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> 
 
 
 def rehearsal(observation: Observation, origin: int, batch: int, defence: Defence) -> Rehearsal:
-    """Return how clients make an update at a model that was sent.
-
-    observation: says how clients train and what they send.
-    origin: the number of the model.
-    batch: the number of samples of a client.
-    defence: the clients' defence.
+    """Return how clients with `batch` samples make an update at the model number `origin` that was sent.
 
     Raises Unfit where clients hide parameters, where they train another network than the known one, and for
     model updates of more than one local step or of an optimiser other than plain gradient descent.

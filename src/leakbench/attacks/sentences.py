@@ -49,12 +49,7 @@ def sentences(observation: Observation, rng: torch.Generator) -> Reconstruction:
 
 
 def _grown(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return sentences without their last token, int64 [n, length], at most `count`, and their distances [n].
-
-    one: the update.
-    length: the number of tokens that a sentence reads.
-    count: the number of sentences of the update.
-    """
+    """Return an update's sentences without the last token, int64 [n, length], and their distances."""
     first, second = one.model.blocks[:2]
     every = torch.arange(one.model.embedding.num_embeddings)
     begun, apart = torch.zeros(1, 0, dtype=torch.int64), torch.zeros(1, dtype=torch.float64)
@@ -72,13 +67,10 @@ def _grown(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _last(observation: Observation, one: Heard, begun: Tensor, count: int) -> Tensor:
-    """Return the last token of each sentence, int64 [n].
+    """Return the last token of each sentence, int64 [n], from sentences `begun` [n, length] without it.
 
     The head's gradient is the mean of (p - y) hᵀ over all tokens. All but the last y of each sentence are
     known, so what is left is minus the sum of y hᵀ over the last ones: least squares for y.
-
-    begun: int64 [n, length], the sentences without their last token.
-    count: the number of sentences of the update.
     """
     states: list[Tensor] = []
     hook = one.model.norm.register_forward_hook(lambda *given: states.append(given[2]))
@@ -88,8 +80,8 @@ def _last(observation: Observation, one: Heard, begun: Tensor, count: int) -> Te
     name = "head.weight"
     if name not in observation.updates:
         return logits[:, -1].argmax(1)
-    sent = observation.update(name, slice(one.round, one.round + 1))
-    gradient = as_gradient(observation, sent, count)[0, one.client].double()
+    sent = observation.update(name, one.round)
+    gradient = as_gradient(observation, sent, count)[one.client].double()
     known = logits.softmax(2)
     known[:, :-1].scatter_add_(2, begun[:, 1:, None], -torch.ones_like(known[:, :-1, :1]))
     left = known.flatten(0, 1).T @ states[0].flatten(0, 1) - count * begun.shape[1] * gradient

@@ -47,7 +47,7 @@ def tokens(
     distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
     for number, origin in enumerate(observation.origin.tolist()):
         sent = observation.sent(name, origin).double()
-        updates = observation.update(name, slice(number, number + 1))[0].double()
+        updates = observation.update(name, number).double()
         for client, update in enumerate(updates):
             decays = observation.kind == "model" and bool(observation.local.get("weight_decay"))
             rows, rounding = undecayed(update, sent) if decays else (update, 0.0)
@@ -63,12 +63,10 @@ def tokens(
 
 
 def undecayed(update: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
-    """Return an embedding's update without weight decay, and how far rounding may move each row, [tokens].
+    """Return an embedding's update [tokens, width] without weight decay, and by how much rounding moves each
+    row.
 
     A token that did not occur moves by the same share of its row as all others, and most do not occur.
-
-    update: [tokens, width], new minus old weights.
-    sent: [tokens, width], the old weights.
     """
     # A row of zeros, such as that of a padding token, has no share.
     share = ((update * sent).sum(1) / sent.square().sum(1)).nan_to_num(0.0).median()

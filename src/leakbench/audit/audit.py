@@ -12,18 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.attacks import attack, besides, catalogue
-from leakbench.audit.child import Tell, loaded, say, seconds_of
+from leakbench.audit.attacks import LONGEST, attack, catalogue
+from leakbench.audit.besides import besides, of_tokens
+from leakbench.audit.child import Json, Tell, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
 from leakbench.audit.findings import affected, in_all, merged, pictures
-from leakbench.audit.network import untrained
+from leakbench.audit.network import reads, untrained
 from leakbench.audit.predictions import look, unmoved
 from leakbench.audit.recorded import Options, one, recorded
 from leakbench.audit.remedies import Change, remedies
 from leakbench.audit.replay import Round, watched
 from leakbench.audit.report import Audit
-from leakbench.audit.tokens import of_tokens
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import Observation
 
@@ -61,50 +61,50 @@ def of_round(
     keep: Keep = lambda _: None,
 ) -> Audit:  # fmt: skip
     """Audit a round that was played already. Members are compared with `others`, inputs of other clients."""
+    begun, records = time.perf_counter(), len(played.inputs)
     if not played.inputs.is_floating_point():
-        return of_tokens(played, budget, tell, others)
-    begun = time.perf_counter()
-    observation, truth = view(played, others)
-    share = budget * (1 - HELP_SHARE)
-    about = facts(played, observation)
-
-    def sofar(audit: Audit) -> None:
-        keep(replace(audit, assumptions=assumptions(played, observation), budget=budget))
-
-    audit = of_observations([(observation, truth)], share, tell, about, keep=sofar)
-    audit.least = played.least() or "second derivatives" in audit.look.facts
-    if not audit.recognisable():
-        # No change can be measured without a leak, so the searches get the share of what would help.
-        _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
-    audit.assumptions = assumptions(played, observation)
-    if off := audit.look.facts.get("second derivatives"):
-        audit.assumptions.append(f"Second derivatives: {off}.")
-    audit.affected = affected(audit.found, truth, audit.look.alone)
-    if show:
-        audit.pictures = pictures(audit.found, truth)
-    audit.budget, audit.seconds = budget, round(time.perf_counter() - begun, 2)
+        embedding = reads(played.model, played.inputs)
+        layer: nn.Embedding = played.model.get_submodule(embedding)  # type: ignore[assignment]
+        audit = Audit(records, facts(played, None, layer.num_embeddings), budget=budget, least=played.least())
+        audit.assumptions = assumptions(played, None)
+        found, audit.besides = of_tokens(played, embedding, budget, others)
+        audit.found = [found]
+        for each in audit.besides:
+            tell(f"besides: {each.title}: {each.line}")
+    else:
+        observation, truth = view(played, others)
+        audit = Audit(records, facts(played, observation), budget=budget)
+        audit.assumptions = assumptions(played, observation)
+        _attacked(audit, [(observation, truth)], budget * (1 - HELP_SHARE), tell, keep)
+        off = audit.look.facts.get("second derivatives")
+        audit.least = played.least() or off is not None
+        if not audit.recognisable():
+            # No change can be measured without a leak, so the searches get the share of what would help.
+            _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
+        audit.assumptions += [f"Second derivatives: {off}."] if off else []
+        audit.affected = affected(audit.found, truth, audit.look.alone)
+        audit.pictures = pictures(audit.found, truth) if show else []
+    audit.seconds = round(time.perf_counter() - begun, 2)
     keep(audit)
     tell(audit.headline())
     return audit
 
 
-def of_observations(
-    parts: Sequence[Part], budget: float, tell: Tell, about: dict[str, Any], clients: int = 1,
-    repeats: bool = False, keep: Keep = lambda _: None,
-) -> Audit:  # fmt: skip
-    """Run the stages of an audit on the updates of clients.
+def _attacked(
+    audit: Audit, parts: Sequence[Part], budget: float, tell: Tell, keep: Keep, clients: int = 1,
+    repeats: bool = False,
+) -> None:  # fmt: skip
+    """Run the stages of an audit on the updates of clients, and write what they find into `audit`.
 
     `parts` has what each client sent in each round, rounds first, with its records or None if they are
     unknown. `repeats` says whether each client holds the same records in every round.
     """
     begun = time.perf_counter()
-    known = look(*parts[0])
-    records = sum(observation.clients[0] for observation, _ in parts[: clients if repeats else None])
-    for question, answer in known.facts.items():
+    audit.look = look(*parts[0])
+    for question, answer in audit.look.facts.items():
         tell(f"look: {question}: {answer}")
-    for name, number in known.predicted.items():
-        tell(f"look: {name} will read {number} {in_all(records)} (predicted)")
-    audit = Audit(records, about, known)
+    for name, number in audit.look.predicted.items():
+        tell(f"look: {name} will read {number} {in_all(audit.records)} (predicted)")
     keep(audit)
     audit.alarms = alarms(parts, budget, clients)
     for alarm in audit.alarms:
@@ -114,24 +114,23 @@ def of_observations(
             audit.besides.append(each)
             tell(f"besides: {each.title}: {each.line}")
     keep(audit)
-    entries = catalogue()
-    for name, entry in entries.items():
-        if entry["stage"] == "matching" and audit.exposed() == records:
-            continue
-        after = list(entries)[list(entries).index(name) :]
-        searches = sum(entries[other]["stage"] == "matching" for other in after)
-        # One search of sufficient length says more than two short ones.
-        share = EXACT_SHARE if entry["stage"] == "exact" else 1 / searches
+    searches = sum(each.stage == "matching" for each in catalogue().values())
+    for name, about in catalogue().items():
+        if about.stage == "exact":
+            share = EXACT_SHARE
+        else:
+            if audit.exposed() == audit.records:
+                continue
+            # One search of sufficient length says more than two short ones.
+            share, searches = 1 / searches, searches - 1
         found = []
         for number, part in enumerate(parts):
             left = (budget - (time.perf_counter() - begun)) / (len(parts) - number)
             found.append(attack(name, *part, left * share, left))
         whole = merged(found, clients if repeats else 0)
         audit.found.append(whole if parts[0][1] is not None else replace(whole, images=None))
-        tell(f"{entry['stage']}: {audit.found[-1].line()}")
+        tell(f"{about.stage}: {audit.found[-1].line()}")
         keep(audit)
-    audit.seconds = round(time.perf_counter() - begun, 2)
-    return audit
 
 
 def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, tell: Tell) -> None:
@@ -139,7 +138,7 @@ def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, 
     if not searches:
         return
     best = max(searches, key=lambda each: sum(each.quality))
-    if best.iterations >= catalogue()[best.attack]["longest"] or limit < LONGER * best.seconds:
+    if best.iterations >= LONGEST or limit < LONGER * best.seconds:
         return
     again = attack(best.attack, observation, truth, limit)
     if again.trials and again.iterations > best.iterations:
@@ -147,32 +146,54 @@ def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, 
         tell(f"matching, with the rest of the budget: {again.line()}")
 
 
-def assumptions(played: Round, observation: Observation) -> list[str]:
-    """Return what the audit takes for granted, one sentence each."""
+def assumptions(played: Round, observation: Observation | None) -> list[str]:
+    """Return what the audit takes for granted, one sentence each; of tokens, without an observation."""
     done, steps = played.replayed
-    again = f"{done} of {steps} local steps were computed again, with the recorded loss, modes and precision"
+    again = f"{done} of {steps} local steps were computed again"
+    differs = f"They differ from plain training: {'; '.join(played.differs.values())}."
+    optimiser = f"Clients train with {played.optimiser}."
     frozen = untrained(played.model, played.update)
-    sentences = [
-        (True, "The server sees each client's update by itself; with secure aggregation it sees sums."),
-        (True, "The attacker knows the network's code and the range of each input channel."),
-        (True, "A record counts as read if no value is off by more than half of one of 255 steps of its "
-         "range. It counts as recognisable if the reconstruction explains half of its variation and is "
-         "nearer than what the attack makes of noise, and than the batch's mean."),
-        (True, "One round of one client was audited, with one draw of the attacks' chance."),
-        (played.differs, f"{again}. They differ from plain training: {'; '.join(played.differs.values())}."),
-        (not played.differs, f"Checked: {again}, and give the client's update."),
-        (not played.plain_steps, f"Clients train with {played.optimiser}. Attacks take its steps for plain "
-         "SGD, so they may find less than an attacker who inverts the optimiser."),
-        (not played.plain_loss, f"The loss: {played.loss}. Exact attacks prove records by the network's "
-         "derivative, which needs no loss, and name no labels. Searches take it for the mean cross-entropy "
-         "and seek its labels. No label counts are read. An attacker who knows the loss may find more."),
-        (played.precision, f"Layers compute in {played.precision}, so the update is rounded. Searches "
-         "compute in float32. An attacker who knows the precision may find more."),
-        (frozen, f"{frozen} are not trained, so nothing is sent of them, and attacks leave them out."),
-        (still := unmoved(observation), f"{still}."),
-        (observation.dropout, "Dropout masks are the client's secret; attacks leave dropout out."),
-        (played.kind == "gradient", "One local step sends its gradient in float32 (FedSGD)."),
-    ]  # fmt: skip
+    unsent = f"{frozen} are not trained, so nothing is sent of them"
+    alone = "The server sees each client's update by itself; with secure aggregation it sees sums."
+    audited = "One round of one client was audited"
+    if observation is None:
+        sentences: list[tuple[Any, str]] = [
+            (True, alone),
+            (True, "The attacker knows the network's code and its vocabulary."),
+            (True, "The records are tokens. Their set and membership were tried. Whole sentences, searches, "
+             "detectors and what would help were not."),
+            (True, "A record counts as recognisable if every token of it that the loss depends on lies in "
+             "the span of one sent matrix, or if no matrix has a span and all its tokens are exposed."),
+            (True, f"{audited}."),
+            (played.differs, f"{again}. {differs}"),
+            (not played.plain_steps, f"{optimiser} The span takes its steps for plain SGD, so more may be "
+             "found."),
+            (frozen, f"{unsent}."),
+        ]  # fmt: skip
+    else:
+        still, again = unmoved(observation), f"{again}, with the recorded loss, modes and precision"
+        sentences = [
+            (True, alone),
+            (True, "The attacker knows the network's code and the range of each input channel."),
+            (True, "A record counts as read if no value is off by more than half of one of 255 steps of its "
+             "range. It counts as recognisable if the reconstruction explains half of its variation and is "
+             "nearer than what the attack makes of noise, and than the batch's mean."),
+            (True, f"{audited}, with one draw of the attacks' chance."),
+            (played.differs, f"{again}. {differs}"),
+            (not played.differs, f"Checked: {again}, and give the client's update."),
+            (not played.plain_steps, f"{optimiser} Attacks take its steps for plain SGD, so they may find "
+             "less than an attacker who inverts the optimiser."),
+            (not played.plain_loss, f"The loss: {played.loss}. Exact attacks prove records by the network's "
+             "derivative, which needs no loss, and name no labels. Searches take it for the mean "
+             "cross-entropy and seek its labels. No label counts are read. An attacker who knows the loss "
+             "may find more."),
+            (played.precision, f"Layers compute in {played.precision}, so the update is rounded. Searches "
+             "compute in float32. An attacker who knows the precision may find more."),
+            (frozen, f"{unsent}, and attacks leave them out."),
+            (still, f"{still}."),
+            (observation.dropout, "Dropout masks are the client's secret; attacks leave dropout out."),
+            (played.kind == "gradient", "One local step sends its gradient in float32 (FedSGD)."),
+        ]  # fmt: skip
     return [sentence for holds, sentence in sentences if holds]
 
 
@@ -207,47 +228,40 @@ def audit(
 FACES, EDGE, NEURONS = 100, 25, 1000
 
 
-def audited(name: str, options: Options, tell: Tell, keep: Callable[[Any], None]) -> dict[str, Any]:
+def audited(name: str, options: Json, tell: Tell, keep: Callable[[Any], None]) -> Json:
     """Return the audit of what a name stands for, or of the demo, and what its page shows, for JSON."""
+    given = Options(**options)
 
-    def told(found: Audit) -> dict[str, Any]:
-        found.source, found.declared = name if ":" in name else str(Path(name)), options["declared"]
+    def told(found: Audit) -> Json:
+        found.source, found.declared = name if ":" in name else str(Path(name)), given.declared
         return {"audit": found.to_dict(), "shown": found.shown()}
 
     def sofar(found: Audit) -> None:
         keep(told(found))
 
-    if options["demo"]:
-        found = _of_code(demo, options, tell, sofar)
-    elif ":" in name:
-        made = loaded(name)
-        if not callable(made):
-            raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
-        found = _of_code(made, options, tell, sofar)
-    else:
-        found = of_recorded(Path(name), options, tell, sofar)
-    return told(found)
+    if given.demo:
+        return told(_of_code(demo, given, tell, sofar))
+    if ":" not in name:
+        return told(of_recorded(Path(name), given, tell, sofar))
+    made = loaded(name)
+    if not callable(made):
+        raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
+    return told(_of_code(made, given, tell, sofar))
 
 
 def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) -> Audit:
-    own = _client(make, options)
-    defence = loaded(options["defence"]) if options["defence"] else None
-    if isinstance(own, Round):
-        return of_round(own, options["budget"], tell, show=options["show"], keep=keep)
-    return of_client(own, options["budget"], tell, show=options["show"], defence=defence, keep=keep)
-
-
-def _client(make: Callable[[], Any], options: Options) -> Client | Round:
     torch.manual_seed(0)
     returned, watch = watched(make)
+    defence = loaded(options.defence) if options.defence else None
     several = isinstance(returned, tuple | list) and len(returned) > 0
     # A function that trains may return several values too. Flower's clients return weights, a number of
     # records and metrics.
-    if several and (isinstance(returned[0], torch.nn.Module) or not watch.steps):
-        return client(returned, options["batch"], options["local_steps"], options["lr"])
-    if callable(returned) and not isinstance(returned, torch.nn.Module):
+    if several and (isinstance(returned[0], nn.Module) or not watch.steps):
+        own = client(returned, options.batch, options.local_steps, options.lr)
+        return of_client(own, options.budget, tell, show=options.show, defence=defence, keep=keep)
+    if callable(returned) and not isinstance(returned, nn.Module):
         returned, watch = watched(returned)
-    return watch.read(returned)
+    return of_round(watch.read(returned), options.budget, tell, show=options.show, keep=keep)
 
 
 def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
@@ -268,24 +282,23 @@ def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
 def of_recorded(path: Path, options: Options, tell: Tell, keep: Keep = lambda _: None) -> Audit:
     """Audit the updates of a capture, of recorded rounds, or of two files of weights."""
     observation, notes = recorded(path, options, tell)
-    number = len(observation.clients)
-    each = product(range(observation.rounds), range(number))
-    parts = [(one(observation, at, client), None) for at, client in each]
+    begun, clients = time.perf_counter(), len(observation.clients)
+    each = product(range(observation.rounds), range(clients))
+    parts: list[Part] = [(one(observation, at, client), None) for at, client in each]
     again = observation.knows.local_set_repeats
-    network = {"network": options["model"]} if options.get("model") and observation.own is not None else {}
-    about = network | {"rounds": observation.rounds, "clients": number, **observation.in_words()}
-    taken = [
+    network = {"network": options.model} if options.model and observation.own is not None else {}
+    records = sum(observation.clients) * (1 if again else observation.rounds)
+    audit = Audit(
+        records, network | {"rounds": observation.rounds, "clients": clients, **observation.in_words()},
+        budget=options.budget,
+    )  # fmt: skip
+    audit.assumptions = [
         "The records are unknown here, so only what an attack proves counts.",
         "Clients hold the same records in every round." if again else "Every round has records of its own.",
         f"Clients took {observation.local['epochs']} local steps at rate {observation.local['lr']:g}.",
         *notes,
     ]
-
-    def whole(audit: Audit) -> Audit:
-        return replace(audit, budget=options["budget"], assumptions=taken)
-
-    audit = whole(of_observations(
-        parts, options["budget"], tell, about, number, again, lambda audit: keep(whole(audit))
-    ))  # fmt: skip
+    _attacked(audit, parts, options.budget, tell, keep, clients, again)
+    audit.seconds = round(time.perf_counter() - begun, 2)
     tell(audit.headline())
     return audit

@@ -28,6 +28,8 @@ from leakbench.base.errors import UserError
 from leakbench.base.processes.process import end_with_parent
 
 Tell = Callable[[str], None]
+# Values for JSON, by their names.
+Json = dict[str, Any]
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 # The largest number of seconds that a timer of the system takes.
 _MOST = 1e9
@@ -97,9 +99,7 @@ def loaded(text: str) -> Any:
     return getattr(module, name)
 
 
-def supervised(
-    work: str, given: list[Any], tell: Tell, what: str, seconds: float, memory: float
-) -> dict[str, Any]:
+def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: float, memory: float) -> Json:
     """Run a function, whose lines go to `tell`, in a process of its own and return its result.
 
     `work` is MODULE:NAME; the function takes `given`, values for JSON, a function that tells a line, and one
@@ -111,7 +111,7 @@ def supervised(
     # Processes whose parent ended become children of this process, so none is lost.
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    ours, known = set(_children(os.getpid())), dict[str, Any]()
+    ours, known = set(_children(os.getpid())), Json()
     # The mark stands before each message. Anything else that the code writes into the pipe is no message.
     mark = secrets.token_hex(16)
     start = f"import sys; sys.path = {sys.path!r}; from leakbench.audit.child import run; run()"
@@ -156,12 +156,12 @@ def run() -> None:
     writing, own = os.dup(1), os.getpid()
     os.dup2(2, 1)
 
-    def say(message: dict[str, Any]) -> None:
+    def say(message: Json) -> None:
         data = mark.encode() + _encoded(message).encode() + b"\n"
         while data:
             data = data[os.write(writing, data) :]
 
-    said: dict[str, Any]
+    said: Json
     try:
         module, _, name = work.partition(":")
         tell, keep = (lambda value, kind=kind: say({kind: value}) for kind in ("line", "known"))
@@ -205,8 +205,8 @@ def _limits(seconds: float, memory: float, ours: set[int]) -> Callable[[], str]:
 
 def _heard(
     child: "subprocess.Popen[bytes]", mark: bytes, what: str, tell: Tell, exceeded: Callable[[], str],
-    known: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+    known: Json,
+) -> Json:  # fmt: skip
     """Pass on the lines that the child writes into the pipe, keep its results so far in `known`, and return
     its last message."""
     assert child.stdout is not None
@@ -233,11 +233,11 @@ def _heard(
             return {"problem": problem}
 
 
-def _message(line: bytes, mark: bytes) -> dict[str, Any] | None:
+def _message(line: bytes, mark: bytes) -> Json | None:
     """Return the message in a line of the pipe, or None for a line that leakbench did not write."""
     with suppress(ValueError):
         if line.startswith(mark):
-            found: dict[str, Any] = json.loads(line[len(mark) :])
+            found: Json = json.loads(line[len(mark) :])
             return found
     return None
 

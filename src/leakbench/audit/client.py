@@ -1,6 +1,6 @@
 """What somebody gives of a client: code, records, training; and what the server sees of its round."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -12,14 +12,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
-from leakbench.audit.child import is_rate
+from leakbench.audit.child import Json, is_rate
 from leakbench.audit.network import (
     batch_statistics,
     classes_in,
     drops,
     failing,
     finite,
-    numbers,
     of_batch,
     reads,
     scores,
@@ -47,9 +46,9 @@ class Client:
     targets: Tensor
     records: int
     # Each is on all the client's records.
-    local_steps: int = 5
-    lr: float = 0.01
-    validation: tuple[Tensor, Tensor] | None = None
+    local_steps: int
+    lr: float
+    validation: tuple[Tensor, Tensor] | None
 
     def play(self) -> Round:
         """Train the model, restore its weights and return the round."""
@@ -80,11 +79,10 @@ class Client:
                 self.model.load_state_dict(start)
                 for parameter, each in zip(parameters, before, strict=True):
                     parameter.grad = each
-        one = self.local_steps == 1
-        # The factor of the loss is in the rate. Weights that decay in the loss tell nothing of the records.
-        first = watch.steps[0].gradient if watch.steps[0] else None
         update, kind = played.update, "model"
-        if one:
+        if self.local_steps == 1:
+            # The factor of the loss is in the rate. What decays of the weights tells nothing of the records.
+            first = watch.steps[0].gradient if watch.steps[0] else None
             decay, rate = (first or {}).get("weights", 0.0), self.lr / played.lr
             slope = dict(watch.last[0])
             if decay:
@@ -92,8 +90,8 @@ class Client:
             slope = {n: v.float() if rate == 1 else v.float() * rate for n, v in slope.items()}
             update, kind = finite(slope), "gradient"
         return replace(
-            played, inputs=numbers(inputs), targets=targets, update=update, kind=kind, steps=self.local_steps,
-            batch_size=None,
+            played, inputs=inputs.float() if inputs.is_floating_point() else inputs, targets=targets,
+            update=update, kind=kind, steps=self.local_steps, batch_size=None,
         )  # fmt: skip
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> None:
@@ -153,11 +151,12 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:
     """Return inputs and targets of a batch. Raises UserError for a batch that cannot be audited."""
+    splits = "(put the model into a module that takes one tensor and splits it)"
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         size = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
         raise UserError(
             f"the batch is {type(batch).__name__}{size}, not (inputs, targets): models with several inputs "
-            "are not audited (put the model into a module that takes one tensor and splits it)"
+            f"are not audited {splits}"
         )
     with failing("the batch is no pair of tensors"):
         inputs, targets = (
@@ -165,10 +164,7 @@ def _records(batch: Any) -> tuple[Tensor, Tensor]:
             for part in batch
         )
     if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
-        raise UserError(
-            "the batch has several inputs or targets: such models are not audited (put the model into a "
-            "module that takes one tensor and splits it)"
-        )
+        raise UserError(f"the batch has several inputs or targets: such models are not audited {splits}")
     if not inputs.is_floating_point():
         if inputs.dtype == torch.bool or inputs.is_complex() or inputs.dim() != 2:
             raise UserError(
@@ -200,45 +196,54 @@ class Truth:
     others: Tensor | None = None
 
 
-def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Truth]:
-    """Return what the server sees of a round, and the truth, with inputs of other clients."""
-    mean, deviation, images = unit(played.inputs)
-    model = wrapped(played.model, played.inputs, mean, deviation, played.update, played.precision)
+def observed(
+    model: nn.Module, inputs: Tensor, sent: Collection[str], precision: str = "", **seen: Any
+) -> Observation:
+    """Return the observation of a client's network that reads such inputs, with what else is `seen` of it."""
+    mean, deviation, images = unit(inputs)
+    own = wrapped(model, inputs, mean, deviation, sent, precision)
     channels, rows, columns = images.shape[1:]
     with torch.no_grad():
-        one = model.eval()(images[:1])
-    classes, targets = one.shape[1], played.targets
-    labels = torch.full((len(images),), UNKNOWN)
-    if targets is not None and classes_in(targets, one.expand(len(images), -1)):
-        labels = targets.flatten().long()
-    # Nobody changes the network that is sent, so its weights are not copied.
-    weights = {name: value.detach().cpu().numpy()[None] for name, value in model.state_dict().items()}
-    observation = Observation(
+        classes = own.eval()(images[:1]).shape[1]
+    return Observation(
         network={"shape": [rows, columns, channels], "classes": classes},
-        weights=weights,
-        updates={f"network.{n}": v.float().cpu().numpy()[None, None] for n, v in played.update.items()},
-        origin=np.zeros(1, np.int64),
-        clients=[len(images)],
-        kind="gradient" if played.kind == "gradient" else "model",
-        mode="train" if batch_statistics(played.model) else "eval",
-        dropout=drops(played.model, played.inputs),
-        local={
-            "lr": played.lr,
-            "batch_size": played.batch_size,
-            "epochs": played.steps,
-            "loss": LOSS if played.plain_loss else "another",
-            **({"optimiser": "adam"} if "Adam" in played.optimiser else {}),
-            **({"precision": played.precision} if played.precision else {}),
-        },
-        own=model,
+        mode="train" if batch_statistics(model) else "eval",
+        dropout=drops(model, inputs),
+        own=own,
+        **seen,
     )
+
+
+def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Truth]:
+    """Return what the server sees of a round, and the truth, with inputs of other clients."""
+    local = {
+        "lr": played.lr,
+        "batch_size": played.batch_size,
+        "epochs": played.steps,
+        "loss": LOSS if played.plain_loss else "another",
+        **({"optimiser": "adam"} if "Adam" in played.optimiser else {}),
+        **({"precision": played.precision} if played.precision else {}),
+    }
+    # Nobody changes the network that is sent, so its weights are not copied.
+    weights = {f"network.{n}": v.detach().cpu().numpy()[None] for n, v in played.model.state_dict().items()}
+    updates = {f"network.{n}": v.float().cpu().numpy()[None, None] for n, v in played.update.items()}
+    observation = observed(
+        played.model, played.inputs, played.update, played.precision, weights=weights, updates=updates,
+        origin=np.zeros(1, np.int64), clients=[len(played.inputs)], kind=played.kind, local=local,
+    )  # fmt: skip
+    mean, deviation, images = unit(played.inputs)
+    labels = torch.full((len(images),), UNKNOWN)
+    scores = torch.empty(len(images), observation.network["classes"])
+    if played.targets is not None and classes_in(played.targets, scores):
+        labels = played.targets.flatten().long()
     if others is not None:
         others = others.reshape(-1, *images.shape[1:]) * deviation[:, None, None] + mean[:, None, None]
     return observation, Truth(images, labels, others)
 
 
-def facts(played: Round, observation: Observation) -> dict[str, Any]:
+def facts(played: Round, observation: Observation | None, vocabulary: int = 0) -> Json:
     """Return the facts of a round that were read off the client's code: name → words or number."""
+    # Records that are tokens have a vocabulary and no observation.
     shape = list(played.inputs.shape[1:])
     low, high = float(played.inputs.min()), float(played.inputs.max())
     norms = {n: of_batch(m) for n, m in played.model.named_modules() if isinstance(m, _BatchNorm)}
@@ -246,22 +251,25 @@ def facts(played: Round, observation: Observation) -> dict[str, Any]:
     norm = "none" if not norms else "the batch at hand" if not still else "sent statistics"
     if still and len(still) < len(norms):
         norm = f"mixed: sent statistics in {', '.join(still[:3])}{' …' if len(still) > 3 else ''}"
-    buffers = len(played.model.state_dict()) - len(list(played.model.named_parameters()))
-    frozen = untrained(played.model, played.update)
-    return {
+    dropout = drops(played.model, played.inputs) if observation is None else observation.dropout
+    found = {
         "network": type(played.model).__name__,
         "parameters": sum(p.numel() for p in played.model.parameters()),
-        **({"not trained": frozen} if frozen else {}),
+        "not trained": untrained(played.model, played.update),
         "input": f"{' × '.join(map(str, shape))}, from {low:.3g} to {high:.3g}",
-        "classes": observation.network["classes"],
+        "classes": None if observation is None else observation.network["classes"],
         "records": len(played.inputs),
         "local steps": played.steps,
         "optimiser": played.optimiser,
         "sends": "one gradient" if played.kind == "gradient" else "new weights",
         "batch norm by": norm,
-        "dropout": "yes" if observation.dropout else "no",
-        "buffers sent": buffers,
+        "dropout": "yes" if dropout else "no",
+        "buffers sent": len(played.model.state_dict()) - len(list(played.model.named_parameters())),
         "loss": played.loss,
         "computes in": f"{played.precision} (and float32)" if played.precision else "float32",
         "computed again": f"{played.replayed[0]} of {played.replayed[1]} steps",
     }
+    if observation is None:
+        found["input"] = f"{shape[0]} tokens, of a vocabulary of {vocabulary}"
+        found |= dict.fromkeys(("batch norm by", "buffers sent", "computes in"))
+    return {name: value for name, value in found.items() if value not in ("", None)}

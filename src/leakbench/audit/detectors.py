@@ -6,7 +6,7 @@ from math import isfinite
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from leakbench.audit.client import Truth
 from leakbench.audit.findings import timed
@@ -39,27 +39,25 @@ class Alarm:
 
 
 def alarms(parts: Sequence[Part], budget: float, clients: int = 1) -> list[Alarm]:
-    """Run every detector on each model that was sent, with SHARE of the budget for each."""
-    # A round has as many parts as `clients`, in order.
+    """Run every detector on each model that was sent; a round has as many parts as `clients`, in order."""
     # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
     # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
-    once = len(parts) == 1 and not _aliased(parts[0][0].model())
-    kept = list(_seen(parts, clients)) if once else None
+    model = parts[0][0].model()
+    aliased = len(list(model.named_parameters(remove_duplicate=False))) > len(list(model.parameters()))
+    kept = list(_seen(parts, clients)) if len(parts) == 1 and not aliased else None
     return [_alarm(name, kept or _seen(parts, clients), budget * SHARE) for name in detectors.names()]
 
 
 def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
-    alarm, far, reasons = Alarm(name, detectors.looks_for(name)), list[float](), dict[str, None]()
+    alarm, found = Alarm(name, detectors.looks_for(name)), list[detectors.Reading]()
 
     def read() -> None:
         for received in seen:
-            found = detectors.reading(name, received)
-            if found.why_not:
-                reasons[found.why_not] = None
-            else:
-                far.append(found.far)
+            found.append(detectors.reading(name, received))
 
     timed(alarm, limit, read)
+    reasons = dict.fromkeys(each.why_not for each in found)
+    far = [each.far for each in found if not each.why_not]
     if alarm.why_not:
         # Of a detector that did not end, only what sounds is known.
         reasons, far = {alarm.why_not: None}, [each for each in far if each > 1]
@@ -71,27 +69,22 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
     return alarm
 
 
-def _aliased(model: nn.Module) -> bool:
-    every = list(model.named_parameters(remove_duplicate=False))
-    return len(every) > len(list(model.parameters()))
-
-
 def _seen(parts: Sequence[Part], clients: int) -> Iterator[Received]:
     memories: list[list[Mapping[str, float]]] = [[] for _ in range(clients)]
     for place, (observation, truth) in enumerate(parts):
         memory = memories[place % clients]
         rows, columns, channels = observation.network["shape"]
-        none = torch.zeros(0, channels, rows, columns)
+        images, labels = torch.zeros(0, channels, rows, columns), torch.zeros(0, dtype=torch.long)
+        sent = None
+        if truth is not None:
+            images, labels = truth.images, truth.labels.clamp_min(0)
+        elif any(value.any() for value in observation.updates.values()):
+            sent = {name: observation.update(name)[0, 0] for name in observation.updates}
         for model in _models(observation, place % clients, clients):
             received = Received(
-                model,
-                none if truth is None else truth.images,
-                none.new_zeros(0).long() if truth is None else truth.labels.clamp_min(0),
-                lr=observation.local["lr"],
-                earlier=tuple(memory),
-                plain_loss=observation.plain,
-                sent=_sent(observation) if truth is None else None,
-            )
+                model, images, labels, lr=observation.local["lr"], earlier=tuple(memory),
+                plain_loss=observation.plain, sent=sent,
+            )  # fmt: skip
             yield received
         if received.sent is not None:
             memory.append(received.now)
@@ -109,8 +102,3 @@ def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.
     for place in [client] if number == clients else range(number):
         model.load_state_dict({name: value[place] for name, value in each.items()}, strict=False)
         yield model
-
-
-def _sent(observation: Observation) -> dict[str, Tensor] | None:
-    sent = {name: observation.update(name)[0, 0] for name in observation.updates}
-    return sent if any(value.any() for value in sent.values()) else None

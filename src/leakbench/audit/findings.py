@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leakbench.audit.child import Json
 from leakbench.audit.client import Truth
 from leakbench.audit.network import reason
 from leakbench.metrics.matching import match
@@ -68,6 +69,13 @@ class Found:
     # What makes records recognisable, for the headline.
     by: str = ""
 
+    def nearness(self) -> tuple[int, float]:
+        return sum(self.levels), sum(self.quality)
+
+    def take(self, scored: "Score") -> None:
+        self.levels, self.images = scored.levels, scored.images
+        self.quality = [round(float(r), 4) for r in scored.r]
+
     def count(self, least: int) -> int:
         return sum(level >= least for level in self.levels)
 
@@ -113,12 +121,10 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
     k = len(truth.images)
     private = truth.images.flatten(1).double().numpy()
     if not len(images):
-        nothing = np.full(k, np.inf)
-        return Score([NOTHING] * k, np.zeros(k), nothing, truth.images * 0)
+        return Score([NOTHING] * k, np.zeros(k), np.full(k, np.inf), truth.images * 0)
     guess = images.flatten(1).double().numpy()
-    cost = (
-        np.square(guess).sum(1)[:, None] + np.square(private).sum(1) - 2 * guess @ private.T
-    ) / private.shape[1]
+    cost = np.square(guess).sum(1)[:, None] + np.square(private).sum(1) - 2 * guess @ private.T
+    cost /= private.shape[1]
     index = _matched(cost, guess, private) if len(guess) <= 4 * k else cost.argmin(0)
     none = index < 0
     chosen = guess[np.maximum(index, 0)]
@@ -130,9 +136,7 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
         bar = np.minimum(bar, np.square(private - private.mean(0)).mean(1))
     # The reconstruction must be nearer by more than rounding.
     seen = ~none & (r >= HALF_OF_VARIATION) & (error < 0.999 * bar)
-    right = np.zeros(k, bool)
-    if labels is not None:
-        right = ~none & (labels.numpy()[np.maximum(index, 0)] == truth.labels.numpy())
+    right = labels is not None and labels.numpy()[np.maximum(index, 0)] == truth.labels.numpy()
     levels = np.where(read, np.where(right, LABELLED, READ), np.where(seen, RECOGNISABLE, NOTHING))
     return Score(levels.tolist(), r, error, images[np.maximum(index, 0)])
 
@@ -194,7 +198,7 @@ def combined(found: list[Found], letters: str) -> list[int]:
 BRIGHT, BATCH = 0.1, 10
 
 
-def affected(found: list[Found], truth: Truth, alone: list[bool]) -> list[dict[str, Any]]:
+def affected(found: list[Found], truth: Truth, alone: list[bool]) -> list[Json]:
     """Return the private records, the most exposed first, each with its level and what is special of it."""
     # `alone` says of each record whether a neuron is open for it alone; it is empty if nobody knows.
     records, rows = len(truth.images), truth.images.flatten(1)
@@ -220,14 +224,14 @@ def affected(found: list[Found], truth: Truth, alone: list[bool]) -> list[dict[s
 EDGE = 96
 
 
-def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
+def pictures(found: list[Found], truth: Truth) -> list[Json]:
     """Return pictures of the worst, median and best record of the attack that came furthest, as PNGs."""
     # Records that are no images have no pictures.
     channels, rows, columns = truth.images.shape[1:]
     made = [each for each in found if each.images is not None]
     if not made or rows * columns == 1 or channels not in (1, 3):
         return []
-    best = max(made, key=lambda each: (sum(each.levels), sum(each.quality)))
+    best = max(made, key=Found.nearness)
     assert best.images is not None
     order = sorted(range(len(best.levels)), key=lambda i: (best.levels[i], best.quality[i]))
     # Of one or two records, each is shown once.

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
-from leakbench.networks.layers import Normalise
+from leakbench.networks.layers import Normalise, hooked
 
 # The largest number of letters that are kept of a message that leakbench did not write.
 LONGEST = 200
@@ -33,7 +33,6 @@ def one_line(problem: BaseException) -> str:
 
 def reason(problem: Exception) -> str:
     """Return why something gave no result, in one line."""
-    # Any exception may come here, because the networks are somebody's own.
     if isinstance(problem, UserError):
         return _ADVICE.sub("", str(problem).removeprefix("attack: "))
     if isinstance(problem, KeyError) and (tensor := _TENSOR.fullmatch(str(problem.args[0]))):
@@ -92,12 +91,9 @@ def precisions_in(model: nn.Module, found: set[str]) -> Iterator[None]:
         low = {each.dtype for each in leaves(output)} - {torch.float32, torch.float64}
         found.update(str(each).removeprefix("torch.") for each in low)
 
-    handles = [layer.register_forward_hook(note) for layer in model.modules() if not list(layer.children())]
-    try:
+    layers = [layer for layer in model.modules() if not list(layer.children())]
+    with hooked(layer.register_forward_hook(note) for layer in layers):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
@@ -121,27 +117,19 @@ def finite(update: Tensors) -> Tensors:
     return update
 
 
-def numbers(inputs: Tensor) -> Tensor:
-    """Return inputs in float32, and tokens as they are."""
-    return inputs.float() if inputs.is_floating_point() else inputs
-
-
 def reads(model: nn.Module, tokens: Tensor) -> str:
-    """Return the name of the embedding that reads tokens int64 [n, places].
-
-    Raises UserError where no embedding reads them, or where it has too few rows for them.
-    """
+    """Return the name of the embedding that reads tokens int64 [n, places]."""
+    # Raises UserError where no embedding reads them, or where it has too few rows for them.
     found: list[str] = []
     own = deepcopy(model).eval()
 
     def note(name: str, layer: nn.Embedding, inputs: Any) -> None:
         same = isinstance(inputs[0], Tensor) and inputs[0].shape == tokens[:1].shape
         if same and torch.equal(inputs[0], tokens[:1]):
-            if (least := int(tokens.min())) < 0 or (most := int(tokens.max())) >= layer.num_embeddings:
-                which = least if least < 0 else most
-                raise UserError(
-                    f"token {which} is not in the vocabulary: {name} has {layer.num_embeddings} rows"
-                )
+            for token in (int(tokens.min()), int(tokens.max())):
+                if not 0 <= token < layer.num_embeddings:
+                    rows = f"{name} has {layer.num_embeddings} rows"
+                    raise UserError(f"token {token} is not in the vocabulary: {rows}")
             found.append(name)
 
     for name, layer in own.named_modules():
@@ -208,13 +196,9 @@ class Partial(nn.Sequential):
 class Still(nn.Module):
     """A batch norm that goes by the statistics that were sent, in a network whose others go by the batch."""
 
-    def __init__(self, norm: nn.Module) -> None:
+    def __init__(self, norm: _BatchNorm) -> None:
         super().__init__()
-        self.eps: float = norm.eps  # type: ignore[assignment]
-        for name, value in norm._parameters.items():
-            self.register_parameter(name, value)
-        for name, buffer in norm._buffers.items():
-            self.register_buffer(name, buffer)
+        self.eps, self._parameters, self._buffers = norm.eps, norm._parameters, norm._buffers
 
     def forward(self, x: Tensor) -> Tensor:
         mean, variance = (self.get_buffer(name) for name in ("running_mean", "running_var"))
@@ -277,21 +261,19 @@ def wrapped(
     # Weights are shared with the model, because several copies of a large network would fill the memory.
     parts["network"] = fixed(deepcopy(model, {id(p): p for p in model.parameters()}), sent)
     mixed = batch_statistics(model)
-    for name, layer in list(parts["network"].named_modules(remove_duplicate=False)):
-        other: nn.Module = layer
-        if mixed and isinstance(layer, _BatchNorm) and not of_batch(layer):
-            other = Still(layer)
-        elif isinstance(layer, nn.Hardswish | nn.Hardsigmoid):
-            other = Hard(isinstance(layer, nn.Hardswish))
-        if other is not layer and name:
-            parent, _, own = name.rpartition(".")
-            setattr(parts["network"].get_submodule(parent), own, other)
+    for parent in list(parts["network"].modules()):
+        for name, layer in list(parent._modules.items()):
+            if mixed and isinstance(layer, _BatchNorm) and not of_batch(layer):
+                setattr(parent, name, Still(layer))
+            elif isinstance(layer, nn.Hardswish | nn.Hardsigmoid):
+                setattr(parent, name, Hard(isinstance(layer, nn.Hardswish)))
     seen = inputs[:1].clone()
     with torch.no_grad(), failing("the model fails on one record alone, in evaluation"):
         output = deepcopy(model).eval()(seen)
     rows = scores(output, 1, "one record alone, in evaluation")
     if not torch.equal(seen, inputs[:1]):
-        parts["network"].register_forward_pre_hook(_copied)
+        # It changes its inputs in place, and attacks use them again.
+        parts["network"].register_forward_pre_hook(lambda _, given: tuple(each.clone() for each in given))
     if not isinstance(output, Tensor) or rows.dim() != 2 or rows.shape[1] == 1:
         parts["scores"] = Scores()
     whole = all(name in sent for name, _ in model.named_parameters())
@@ -314,26 +296,15 @@ def fixed(model: nn.Module, trained: Collection[str]) -> nn.Module:
     return model
 
 
-def _copied(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return copies of inputs, for a network that changes them in place: attacks use these inputs again."""
-    return tuple(each.clone() for each in inputs)
-
-
 def unit(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean and deviation by which values from 0 to 1 become inputs, and these values."""
     # Pixels from 0 to 1 or from 0 to 255 have that range. For other inputs, the range of each channel is
     # taken from the batch. Each number of a record without rows and columns is a channel.
-    images: Tensor = {
-        2: lambda: inputs[:, :, None, None], 3: lambda: inputs[:, None], 4: lambda: inputs
-    }[inputs.dim()]()  # fmt: skip
-    images = images.float()
-    channels = images.shape[1]
-    low, high = float(images.min()), float(images.max())
+    edges = (1, 1) if inputs.dim() == 2 else inputs.shape[-2:]
+    images = inputs.reshape(len(inputs), -1, *edges).float()
+    lows, highs = images.amin((0, 2, 3)), images.amax((0, 2, 3))
+    low, high = float(lows.min()), float(highs.max())
     if low >= 0 and (high <= 1 or (inputs.dim() > 2 and 2 < high <= 255)):
-        lows, widths = torch.zeros(channels), torch.full((channels,), 1.0 if high <= 1 else 255.0)
-    else:
-        lows = images.amin((0, 2, 3))
-        widths = images.amax((0, 2, 3)) - lows
-        widths = torch.where(widths > 0, widths, 1.0)
-    unit = (images - lows[:, None, None]) / widths[:, None, None]
-    return -lows / widths, 1 / widths, unit
+        lows, highs = torch.zeros_like(lows), torch.full_like(highs, 1.0 if high <= 1 else 255.0)
+    widths = torch.where(highs > lows, highs - lows, 1.0)
+    return -lows / widths, 1 / widths, (images - lows[:, None, None]) / widths[:, None, None]

@@ -40,10 +40,9 @@ def unsent(observation: Observation, layer: nn.Module, name: str, part: str) -> 
     return "is computed from other tensors"
 
 
-def check_sent(observation: Observation, layer: nn.Module, name: str, *parts: str) -> None:
-    for part in parts:
-        if why := unsent(observation, layer, name, part):
-            raise Unfit(f"the {part} of the first dense layer, {short(name)}, {why}")
+def _check_sent(observation: Observation, layer: nn.Module, name: str, part: str) -> None:
+    if why := unsent(observation, layer, name, part):
+        raise Unfit(f"the {part} of the first dense layer, {short(name)}, {why}")
 
 
 def noise(observation: Observation) -> Tensor:
@@ -59,7 +58,9 @@ def readable(observation: Observation, needs_bias: bool) -> Observation:
     model = observation.model()
     name, _ = first_dense(model, noise(observation)[:2])
     layer = model.get_submodule(name)
-    check_sent(observation, layer, name, "weight", *(["bias"] if needs_bias else []))
+    _check_sent(observation, layer, name, "weight")
+    if needs_bias:
+        _check_sent(observation, layer, name, "bias")
     if "bias" not in dict(layer.named_buffers(recurse=False)):
         return observation
     still = np.zeros(observation.updates[f"{name}.weight"].shape[:-1], np.float32)
@@ -70,11 +71,8 @@ def readable(observation: Observation, needs_bias: bool) -> Observation:
 def outputs(model: nn.Module, layer: nn.Module, images: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Return what a network makes of images, and what one of its layers returns at each use."""
     returned: list[Tensor] = []
-    hook = layer.register_forward_hook(lambda _, inputs, output: returned.append(output))
-    try:
+    with layer.register_forward_hook(lambda _, inputs, output: returned.append(output)):
         return model(images), returned
-    finally:
-        hook.remove()
 
 
 def uncountable(observation: Observation) -> str:
@@ -125,12 +123,10 @@ def sent_alone(observation: Observation, name: str, images: Tensor, slope: Tenso
 def hides_records(model: nn.Module, layer: nn.Module, images: Tensor, output: Tensor) -> bool:
     """Return whether the network behind a layer sees of the records only the layer's `output`."""
     # A connection that leads around the layer shows the rest of the network more.
-    other = noise_images((images.shape[1], images.shape[2], images.shape[3]))[:1].expand_as(images)
-    hook = layer.register_forward_hook(lambda *_: output.clone())
-    try:
+    channels, rows, columns = images.shape[1:]
+    other = noise_images((channels, rows, columns))[:1].expand_as(images)
+    with layer.register_forward_hook(lambda *_: output.clone()):
         through = model(other)
-    finally:
-        hook.remove()
     return _same(through, model(images))
 
 
@@ -194,14 +190,12 @@ class Look:
 
 def unmoved(observation: Observation) -> str:
     """Return in words that most tensors of an update are zero, or "" if they are not."""
-    updates = observation.updates
-    still = sum(not update.any() for update in updates.values())
-    if still <= len(updates) // 2:
-        return ""
-    return (
-        f"{still} of {len(updates)} tensors have an update of zero, which tells nothing (a last layer that "
-        "begins at zero lets no gradient pass)"
+    still = [not update.any() for update in observation.updates.values()]
+    told = (
+        f"{sum(still)} of {len(still)} tensors have an update of zero, which tells nothing (a last layer "
+        "that begins at zero lets no gradient pass)"
     )
+    return told if sum(still) > len(still) // 2 else ""
 
 
 def look(observation: Observation, truth: Truth | None) -> Look:
@@ -212,8 +206,8 @@ def look(observation: Observation, truth: Truth | None) -> Look:
     (records,) = observation.clients
     with _noting(found, "first layer"):
         _of_first(found, model, observation)
-    if found.layer:
-        with _noting(found, "prediction"):
+    with _noting(found, "prediction"):
+        if found.layer:
             _of_layer(found, model, observation, truth)
     with _noting(found, "labels"):
         found.facts["labels"] = _of_labels(model, observation)
@@ -233,8 +227,8 @@ def look(observation: Observation, truth: Truth | None) -> Look:
                 f"those of the network's own backward passes are off by {off:.0%}: searches go by them, and "
                 "may find less than is there"
             )
-    bins = max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)
-    trap = (1 - 1 / max(bins, 1)) ** (records - 1)
+    bins = max([1, *(m.out_features for m in model.modules() if isinstance(m, nn.Linear))])
+    trap = (1 - 1 / bins) ** (records - 1)
     found.facts["an active server"] = (
         f"one that may choose the weights can isolate {trap:.0%} of a batch of this size "
         f"(bins of {bins} neurons, expected)"
@@ -273,7 +267,7 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
         f"{short(found.layer)} is dense with {layer.out_features} neurons, {'has' if bias else 'has no'} "
         f"bias and reads {reads}"
     )
-    check_sent(observation, layer, found.layer, "weight")
+    _check_sent(observation, layer, found.layer, "weight")
     (records,) = observation.clients
     least = min(layer.out_features, layer.in_features)
     found.facts["rank"] = (
@@ -290,7 +284,7 @@ def _of_neurons(
     found: Look, model: nn.Module, layer: nn.Linear, observation: Observation, truth: Truth
 ) -> None:
     """Count the neurons that are open for each record, and predict where a closed form holds."""
-    check_sent(observation, layer, found.layer, "bias")
+    _check_sent(observation, layer, found.layer, "bias")
     records = len(truth.labels)
     # Which neurons answer hardly depends on the label, so any will do for records that have none.
     passed = one_pass(model, layer, truth.images, truth.labels.clamp_min(0))

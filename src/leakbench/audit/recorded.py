@@ -4,7 +4,7 @@ import re
 import zipfile
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.audit.child import Tell, loaded
-from leakbench.audit.network import batch_statistics, drops, finite, trainable, unit, untrained, wrapped
+from leakbench.audit.client import observed
+from leakbench.audit.network import finite, trainable, untrained
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
@@ -31,15 +32,30 @@ _MEND = (
 _WRAPPED = re.compile(r"^(?:(?:_orig_mod|_module|module)\.)+")
 # The largest edge, in pixels, of images with which a network is tried.
 LARGEST = 256
-# The options of the command (`jobs.audit`).
-Options = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of the command (`jobs.audit`)."""
+
+    budget: float
+    declared: dict[str, float]
+    demo: bool = False
+    batch: int | None = None
+    local_steps: int = 1
+    lr: float = 1.0
+    show: bool = False
+    model: str | None = None
+    defence: str | None = None
+    repeats: bool = False
+    # The file of weights that a client sent back, if the target is the one that it was sent.
+    returned: str | None = None
 
 
 def recorded(path: Path, options: Options, tell: Tell) -> tuple[Observation, list[str]]:
     """Return what the server saw, and sentences on what is left out of it."""
-    # `options["returned"]` is the file of weights that a client sent back, if `path` is what it was sent.
-    if options.get("returned"):
-        return _of_states(path, Path(options["returned"]), options), []
+    if options.returned:
+        return _of_states(path, Path(options.returned), options), []
     if path.is_dir():
         return _of_rounds(path, options, tell)
     try:
@@ -51,15 +67,15 @@ def recorded(path: Path, options: Options, tell: Tell) -> tuple[Observation, lis
 
 
 def _of_rounds(folder: Path, options: Options, tell: Tell) -> tuple[Observation, list[str]]:
-    if options["model"] is None:
+    if options.model is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
     rounds = read_rounds(folder)
     for why in rounds.left_out.values():
         tell(f"left out: {why}")
     try:
-        model, example = _network(loaded(options["model"]))
+        model, example = _network(loaded(options.model))
     except UserError as problem:
-        raise UserError(f"{options['model']}: {problem}") from problem
+        raise UserError(f"{options.model}: {problem}") from problem
     frozen = untrained(model, trainable(model))
     notes = [f"{frozen} are not trained in the network of --model, and are left out."] if frozen else []
     notes += [f"Left out: {why}." for why in rounds.left_out.values()]
@@ -67,17 +83,17 @@ def _of_rounds(folder: Path, options: Options, tell: Tell) -> tuple[Observation,
 
 
 def _of_states(before: Path, after: Path, options: Options) -> Observation:
-    if options["model"] is None or not options["batch"]:
+    if options.model is None or not options.batch:
         raise UserError(
             f"{before}: --model and --batch are missing (FILE.py:NAME, a function that returns the network; "
             "and the number of records behind the update)"
         )
-    model, example = _network(loaded(options["model"]))
+    model, example = _network(loaded(options.model))
     own = model.state_dict()
     sent, back = ({n: v[None].float() for n, v in _state(p, own).items()} for p in (before, after))
     moved = finite({n: (back[n] - v)[None] for n, v in sent.items() if own[n].is_floating_point()})
     weights, updates = ({n: v.numpy() for n, v in each.items()} for each in (sent, moved))
-    rounds = Rounds(weights, updates, [0], [options["batch"]], {}, {})
+    rounds = Rounds(weights, updates, [0], [options.batch], {}, {})
     return _observed(rounds, after, model, example, options)
 
 
@@ -111,11 +127,17 @@ def _state(path: Path, own: Tensors) -> Tensors:
     if list(found) == [f"arr_{place}" for place in range(len(own))]:
         found = dict(zip(own, found.values(), strict=True))
     found = {_WRAPPED.sub("", str(name)): value for name, value in found.items()}
-    for name, value in own.items():
-        if name not in found or found[name].shape != value.shape:
-            there = tuple(found[name].shape) if name in found else "missing"
-            raise UserError(f"{path}: {name} is {there}, and {tuple(value.shape)} in the network (--model)")
+    _check({name: tuple(value.shape) for name, value in found.items()}, own, path)
     return {name: found[name].detach().to_dense() for name in own}
+
+
+def _check(shapes: dict[str, tuple[int, ...]], own: Tensors, where: Path) -> None:
+    for name, value in own.items():
+        if shapes.get(name) != tuple(value.shape):
+            raise UserError(
+                f"{where}: {name} is {shapes.get(name, 'missing')}, and {tuple(value.shape)} in the network "
+                "(--model)"
+            )
 
 
 def _observed(
@@ -123,32 +145,23 @@ def _observed(
 ) -> Observation:
     """Return the observation of recorded rounds."""
     # The network reads inputs such as `example`. Raises UserError if the rounds are not of this network.
-    mean, deviation, images = unit(example)
+    own = model.state_dict()
+    _check({name: value.shape[1:] for name, value in rounds.sent.items()}, own, folder)
     # Frozen parameters come back as they were sent, which tells nothing.
     trained = set(trainable(model))
-    whole = wrapped(model, example, mean, deviation, trained)
-    channels, rows, columns = images.shape[1:]
-    with torch.no_grad():
-        classes = whole.eval()(images[:1]).shape[1]
-    own = model.state_dict()
-    for name, value in own.items():
-        if name not in rounds.sent or rounds.sent[name].shape[1:] != tuple(value.shape):
-            there = rounds.sent[name].shape[1:] if name in rounds.sent else "missing"
-            raise UserError(f"{folder}: {name} is {there}, and {tuple(value.shape)} in the network (--model)")
     if odd := sorted(trained - set(rounds.updates)):
         raise UserError(f"{folder}: {odd[0]} is {rounds.sent[odd[0]].dtype}, no real numbers (record again)")
-    return Observation(
-        network={"shape": [rows, columns, channels], "classes": classes},
+    return observed(
+        model,
+        example,
+        trained,
         weights={f"network.{name}": rounds.sent[name] for name in own},
         updates={f"network.{name}": rounds.updates[name] for name in trained},
         origin=np.arange(len(next(iter(rounds.sent.values())))),
         clients=rounds.clients,
         kind="model",
-        mode="train" if batch_statistics(model) else "eval",
-        dropout=drops(model, example),
-        local={"lr": options["lr"], "batch_size": None, "epochs": options["local_steps"]},
-        knows=ThreatModel(source="a Flower app", local_set_repeats=options.get("repeats", False)),
-        own=whole,
+        local={"lr": options.lr, "batch_size": None, "epochs": options.local_steps},
+        knows=ThreatModel(source="a Flower app", local_set_repeats=options.repeats),
     )
 
 

@@ -74,18 +74,13 @@ class Remedy:
     def line(self) -> str:
         if self.why_not:
             return f"{self.what}: not measured, {self.why_not}"
-        cost = (
-            "" if self.accuracy is None else f", accuracy changes by {0.0 - 100 * self.accuracy:+.1f} points"
-        )
-        note = f"; {self.note}" if self.note else ""
         least = "at least " if self.unfinished else ""
-        seen = ""
+        line = f"{self.what}: {least}{self.read} {in_all(self.records)} read ({self.before} before)"
         if self.seen_before > self.before or self.seen > self.read:
-            seen = f", {least}{self.seen} read or recognisable ({self.seen_before} before)"
-        return (
-            f"{self.what}: {least}{self.read} {in_all(self.records)} read ({self.before} before)"
-            f"{seen}{cost}{note}"
-        )
+            line += f", {least}{self.seen} read or recognisable ({self.seen_before} before)"
+        if self.accuracy is not None:
+            line += f", accuracy changes by {0.0 - 100 * self.accuracy:+.1f} points"
+        return f"{line}; {self.note}" if self.note else line
 
     def rank(self) -> tuple[bool, bool, float, float]:
         """Return the key by which changes are sorted, the best first."""
@@ -97,13 +92,12 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Again:
-    """The attacks that run after each change."""
+    """The attacks that run after each change, and what they reach in the unchanged round."""
 
     exacts: list[str]
     # The search that found more of a record than the exact attacks, empty if none did.
     search: str
     iterations: int
-    # What these attacks reach in the unchanged round.
     levels: list[int]
     # Why the search cannot run again, empty if it can.
     missing: str = ""
@@ -128,16 +122,15 @@ def remedies(
         each = Remedy(what, own.records, before, seen_before, note=bound)
         # The time that one change leaves of its share goes to the next.
         share = (until - time.perf_counter()) / (len(plans) - number)
-        if share <= 0:
-            each.why_not = "the budget was spent"
-        else:
-            try:
-                after = make()
-                _measure(each, after, again, share)
-                if own.validation is not None:
-                    each.accuracy = _lost(played, after, own.validation)
-            except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
-                each.why_not = reason(problem)
+        try:
+            if share <= 0:
+                raise UserError("the budget was spent")
+            after = make()
+            _measure(each, after, again, share)
+            if own.validation is not None:
+                each.accuracy = _lost(played, after, own.validation)
+        except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+            each.why_not = reason(problem)
         out.append(each)
     return sorted(out, key=Remedy.rank)
 
@@ -246,10 +239,8 @@ def _larger(own: Client, times: int) -> Client:
 
 def _summed(own: Client, clients: int) -> Round:
     """Return the round with the mean update of several clients, which have the next records of the batch."""
-    whole = _larger(own, clients)
-    parts = zip(
-        *(value[: whole.records].split(own.records) for value in (own.inputs, own.targets)), strict=True
-    )
+    whole = _larger(own, clients).records
+    parts = zip(own.inputs[:whole].split(own.records), own.targets[:whole].split(own.records), strict=True)
     rounds = [replace(own, inputs=inputs, targets=targets).play() for inputs, targets in parts]
     mean = {n: torch.stack([each.update[n] for each in rounds]).mean(0) for n in rounds[0].update}
     inputs, targets = (torch.cat([getattr(each, name) for each in rounds]) for name in ("inputs", "targets"))
@@ -325,13 +316,10 @@ def _sent(played: Round, change: Change) -> Round:
 @torch.no_grad()
 def _lost(plain: Round, after: Round, validation: tuple[Tensor, Tensor]) -> float | None:
     """Return the accuracy that a changed update costs, or None if the network itself was changed."""
-    same = plain.model.state_dict()
-    if any(
-        not torch.equal(value, same.get(name, value * 0)) for name, value in after.model.state_dict().items()
-    ):
+    same, own = plain.model.state_dict(), after.model.state_dict()
+    if not all(torch.equal(value, same.get(name, value * 0)) for name, value in own.items()):
         return None
-    first, second = (_accuracy(each, validation) for each in (plain, after))
-    return first - second
+    return _accuracy(plain, validation) - _accuracy(after, validation)
 
 
 def _accuracy(played: Round, validation: tuple[Tensor, Tensor]) -> float:

@@ -143,9 +143,7 @@ class Watch(TorchFunctionMode):
             # A scheduler may change the rate later.
             self.optimiser, self.group = optimiser, dict(optimiser.param_groups[0])
         self.trained |= {n for n, p in own.items() if p.grad is not None}
-        large = sum(p.numel() for p in own.values()) > LARGEST
-        # What is not computed again is not compared either.
-        weights = {} if large else {n: p.detach().clone() for n, p in own.items()}
+        weights = _weights(own)
         self.edited |= any(not torch.equal(weights[n], v) for n, v in self.last[2].items() if n in weights)
         passes, self.passes = [each for each in self.passes if each.slopes], []
         self.batches.append(passes)
@@ -154,7 +152,7 @@ class Watch(TorchFunctionMode):
         with self._alone(), suppress(RuntimeError):
             if passes:
                 self.losses[-1] = self._losses(passes)
-            if passes and self.given and not large and self.spent <= SECONDS:
+            if passes and self.given and weights and self.spent <= SECONDS:
                 self.given = {n: slope.clone() for n, slope in self.given.items()}
                 weights = {n: weights[n] for n in self.given}
                 self.now = weights, self._again(passes, weights)
@@ -169,8 +167,7 @@ class Watch(TorchFunctionMode):
         closed, self.passes, given = bool(self.passes), [], self.given
         for each in self.batches[-1]:
             each.outputs.clear()
-        large = sum(p.numel() for p in own.values()) > LARGEST
-        after = {} if large else {n: p.detach().clone() for n, p in own.items()}
+        after = _weights(own)
         if self.now is None or closed:
             self.steps.append(None)
             self.last = given, {}, after
@@ -267,7 +264,9 @@ class Watch(TorchFunctionMode):
             raise UserError(
                 f"inputs {shape} of {inputs.dtype} are no batch of real numbers, images or tokens"
             )
-        first = _first(inputs.flatten(1))
+        # Each record counts once, at its first place.
+        rows = [(row.numpy().tobytes(), place) for place, row in enumerate(inputs)]
+        first = torch.tensor(sorted(dict(reversed(rows)).values()))
         records, size = len(first), sum(each.records() for each in self.batches[0])
         sent, own = (dict(each.named_parameters()) for each in (self.sent, uncompiled(self.model)))
         edited = self.edited or any(not torch.equal(own[n], v) for n, v in self.last[2].items())
@@ -363,6 +362,12 @@ def _copied(values: Any) -> Any:
     return tree_map(lambda each: each.detach().clone() if isinstance(each, Tensor) else each, values)
 
 
+def _weights(own: dict[str, nn.Parameter]) -> Tensors:
+    """Return copies of the weights, or none of a network that is too large to be computed again."""
+    large = sum(p.numel() for p in own.values()) > LARGEST
+    return {} if large else {n: p.detach().clone() for n, p in own.items()}
+
+
 def _add(slopes: dict[int, Tensor], place: int, slope: Tensor) -> None:
     slopes[place] = slopes[place] + slope.detach() if place in slopes else slope.detach().clone()
 
@@ -372,23 +377,11 @@ def watched(train: Callable[[], Any], targets: Tensor | None = None) -> tuple[An
     # The first network that it calls is the client's, that network's inputs are the private records, and the
     # targets of the losses are their labels.
     watch = Watch(targets)
-    handles = [
+    with (
+        watch,
         register_module_forward_pre_hook(watch.before),
         register_module_forward_hook(watch.after, with_kwargs=True, always_call=True),
         register_optimizer_step_pre_hook(watch.step),
         register_optimizer_step_post_hook(watch.stepped),
-    ]
-    try:
-        with watch:
-            returned = train()
-    finally:
-        for handle in handles:
-            handle.remove()
-    return returned, watch
-
-
-def _first(rows: Tensor) -> Tensor:
-    seen: dict[bytes, int] = {}
-    for number, row in enumerate(rows):
-        seen.setdefault(row.numpy().tobytes(), number)
-    return torch.tensor(list(seen.values()))
+    ):
+        return train(), watch

@@ -4,16 +4,25 @@ import html
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from leakbench import __version__
-from leakbench.audit.attacks import TOKENS, Beside
+from leakbench.audit.besides import TOKENS, Beside
+from leakbench.audit.child import Json
 from leakbench.audit.detectors import Alarm
-from leakbench.audit.findings import LABELLED, LEVELS, NOTHING, READ, RECOGNISABLE, Found, combined, in_all
+from leakbench.audit.findings import (
+    LABELLED,
+    LEVELS,
+    NOTHING,
+    READ,
+    RECOGNISABLE,
+    Found,
+    combined,
+    in_all,
+)
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
 from leakbench.base.artefacts import write_bytes
@@ -35,7 +44,7 @@ SOURCES = {
 }
 
 
-def page(audit: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
+def page(audit: Json, shown: Json) -> str:
     """Return the report of `Audit.to_dict()` and `Audit.shown()` as one HTML page."""
     # The page loads nothing from the network and runs no script. Everything is escaped.
     templates = environment("leakbench.audit")
@@ -55,7 +64,7 @@ def page(audit: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: ascii(found[0])[1:-1], text)
 
 
-def sarif(audit: dict[str, Any]) -> dict[str, Any]:
+def sarif(audit: Json) -> Json:
     """Return `Audit.to_dict()` as SARIF 2.1.0, which continuous integration reads: a result for each leak."""
     place = audit["source"].partition(":")[0]
     results, rules = [], []
@@ -106,7 +115,7 @@ def probe(folder: Path) -> None:
                 each.rmdir()
 
 
-def write(folder: Path, audit: dict[str, Any], shown: Mapping[str, Any]) -> Path:
+def write(folder: Path, audit: Json, shown: Json) -> Path:
     """Write the files of an audit to `folder`, and return the report's path. The page alone has `shown`."""
     both = (json.dumps(each, indent=1) + "\n" for each in (audit, sarif(audit)))
     texts = (*both, page(audit, shown))
@@ -147,8 +156,8 @@ class Audit:
     """
 
     records: int
-    about: dict[str, Any]
-    look: Look
+    about: Json
+    look: Look = field(default_factory=Look)
     alarms: list[Alarm] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
     besides: list[Beside] = field(default_factory=list)
@@ -157,8 +166,8 @@ class Audit:
     budget: float = 0.0
     seconds: float = 0.0
     # For the page alone: pictures, and the private records with what is special about each.
-    pictures: list[dict[str, Any]] = field(default_factory=list)
-    affected: list[dict[str, Any]] = field(default_factory=list)
+    pictures: list[Json] = field(default_factory=list)
+    affected: list[Json] = field(default_factory=list)
     source: str = "leakbench.audit(model, loss, batch)"
     command: str = ""
     least: bool = False
@@ -188,10 +197,9 @@ class Audit:
         least = " (at least)" if self.least else ""
         server = "a server that follows the protocol"
         if tokens := next((each for each in self.besides if each.title == TOKENS and each.ran), None):
-            members = "".join(f"; recognisable: {seen} {of}{least}{each.by}" for each in self.found if seen)
-            return (
-                f"Exposed: {tokens.line}, by anyone who sees the update, in {tokens.seconds:.1f} s{members}"
-            )
+            told = f"Exposed: {tokens.line}, by anyone who sees the update, in {tokens.seconds:.1f} s"
+            members = (f"; recognisable: {seen} {of}{least}{each.by}" for each in self.found if seen)
+            return told + "".join(members)
         if read:
             by = [each for each in self.found if each.count(READ)]
             quickest = min(by, key=lambda each: (-each.count(READ), not each.certified(), each.seconds))
@@ -204,10 +212,9 @@ class Audit:
             return f"Recognisable: {seen} {of}{least}{how}, by {server}; none was read"
         if self.found and not self.ran():
             beside = "; ".join(f"{each.title}: {each.line}" for each in self.besides if each.ran)
-            why = beside or "; ".join(dict.fromkeys(each.why_not for each in self.found))
-            return (
-                f"No attack on records gave a result; {why}" if beside else f"No attack gave a result: {why}"
-            )
+            if beside:
+                return f"No attack on records gave a result; {beside}"
+            return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
         longest = max((each.iterations for each in self.found), default=0)
         searched = f", and no search had more than {longest:,} iterations" if longest else ""
         return (
@@ -230,13 +237,12 @@ class Audit:
         value = TOKENS if TOKENS in told else "label counts"
         for question, title in {"Linkability": "membership", "Inference": value}.items():
             line = told[title].line if title in told else "no such attack fits this client"
-            line = (
-                line if title in told and told[title].ran else f"not tested: {line.removeprefix('not run: ')}"
-            )
+            if title not in told or not told[title].ran:
+                line = f"not tested: {line.removeprefix('not run: ')}"
             found[question] = f"{line[:1].upper()}{line[1:]}."
         return found
 
-    def by_attacker(self) -> list[dict[str, Any]]:
+    def by_attacker(self) -> list[Json]:
         """Return what each attacker finds, who also runs the attacks of those before."""
         rows = []
         for letter, what in ATTACKERS.items():
@@ -247,7 +253,7 @@ class Audit:
             rows.append({"letter": letter, "knows": what, "tried": tried, "counts": counts})
         return rows
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return everything but what the page alone shows, as values for JSON."""
         own = replace(self, found=[replace(each, images=None) for each in self.found], pictures=[])
         value = {key: item for key, item in asdict(own).items() if key not in ("pictures", "affected")}
@@ -263,7 +269,7 @@ class Audit:
         }  # fmt: skip
         return summary | value
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> Json:
         """Return what the page alone shows, as values for JSON."""
         return {"pictures": self.pictures, "affected": self.affected}
 

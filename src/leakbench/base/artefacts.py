@@ -13,7 +13,7 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import index
 from pathlib import Path
@@ -21,11 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from leakbench.base.errors import Altered, raise_unless_file
+from leakbench.base.errors import Altered, UserError, raise_unless_file
 from leakbench.base.whole import AT_ONCE, SEAL, UNSEALED, beside, listing, replacing, sealing, whole
 
 Facts = dict[str, Any]
 _KEY = "leakbench"
+# The options with which pandas reads every cell of a CSV as text.
+AS_TEXT: Mapping[str, Any] = {"dtype": str, "keep_default_na": False}
 # The digests of spec and code in facts as `to_json` writes them, where they stand outermost. A tensor file
 # holds the facts as a string within JSON, hence the optional backslashes.
 _MADE = re.compile(rb'(?:\n|\\n) \\?"(spec|code)\\?": \\?"([0-9a-f]{64})')
@@ -63,7 +65,7 @@ def to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
 
 
-def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _finite(pairs: list[tuple[str, Any]]) -> Facts:
     for key, value in pairs:
         listed = [value]
         while listed:
@@ -75,7 +77,7 @@ def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
+def read_json(path: Path, what: str, mend: str) -> Facts:
     """Read a JSON file that holds a mapping."""
     path = Path(path)
     raise_unless_file(path, what.rpartition(" ")[2], mend)
@@ -161,7 +163,7 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
             out[name][...] = value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct(pairs: list[tuple[str, Any]]) -> Facts:
     """Return the pairs of a JSON mapping as a dict. Raises ValueError for a name that is given twice."""
     if len(value := dict(pairs)) != len(pairs):
         raise ValueError("a name is given twice")
@@ -254,10 +256,7 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
     table = table.replace_schema_metadata(
         {**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()}
     )
-    with (
-        sealing(path) as temporary,
-        pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer,
-    ):
+    with sealing(path) as temporary, pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({SEAL: UNSEALED})
 
@@ -292,19 +291,28 @@ def read_table(path: Path) -> tuple[Any, Facts]:
         return table.to_pandas(), _facts(table.schema.metadata)
 
 
-def read_csv(path: Path, **options: Any) -> Any:
-    """Read a CSV that `write_text` or `write_listed` wrote, as a pandas frame."""
+def read_csv(path: Path, needs: Iterable[str] = (), mend: str = "", **options: Any) -> Any:
+    """Read a CSV that `write_text` or `write_listed` wrote, as a pandas frame with the columns `needs`."""
     import pandas as pd
 
-    raise_unless_file(Path(path))
     try:
-        whole(Path(path))
-        text = Path(path).read_text(encoding="utf-8")
-        if text.endswith("\n"):
-            return pd.read_csv(io.StringIO(text), **options)
+        whole(path)
+        text = path.read_text(encoding="utf-8")
+        if not text.endswith("\n"):
+            raise Altered(path, "not a whole table")
+        rows = pd.read_csv(io.StringIO(text), **options)
     except ValueError as problem:
         raise Altered(path, f"no table: {problem}") from problem
-    raise Altered(path, "not a whole table")
+    if missing := next((name for name in needs if name not in rows), None):
+        raise UserError(f"{path}: column '{missing}' is missing ({mend})")
+    return rows
+
+
+def as_text(frame: Any) -> Any:
+    """Return a pandas frame as a reader of its CSV sees it, all as text."""
+    import pandas as pd
+
+    return pd.read_csv(io.StringIO(frame.to_csv(index=False, float_format="%.6g")), **AS_TEXT)
 
 
 def told(path: Path) -> tuple[str, str]:

@@ -55,9 +55,7 @@ class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
 
 # To YAML 1.1, 1e-4 is a word, for it has no dot. Everybody who writes it means the number.
 _Loader.add_implicit_resolver(
-    FLOAT,
-    re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"),
-    list("-+.0123456789"),
+    FLOAT, re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"), list("-+.0123456789")
 )
 
 

@@ -74,9 +74,6 @@ class _Purse:
     specs: Mapping[str, Spec]
     there: Mapping[str, int]  # data set → images of its train split
 
-    def adapts(self, ask: Ask) -> bool:
-        return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
-
     def fair(
         self, group: list[_Fitted], asked: Mapping[tuple[str, str], Sequence[Ask]], out: Sizes
     ) -> list[_Fitted]:
@@ -84,7 +81,8 @@ class _Purse:
 
         The others are added to what `out` leaves out.
         """
-        knowing = [ask for ask in asked[group[0].ask.group] if self.adapts(ask)]
+        cells = [ask for ask in asked[group[0].ask.group] if ask.attack]
+        knowing = [ask for ask in cells if self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]]
         lost = {ask.attack for ask in knowing if ask.name in out.left_out}
         for it in group:
             if lost and (len(lost) == len(knowing) or any(twin.startswith(it.ask.attack) for twin in lost)):
@@ -92,7 +90,10 @@ class _Purse:
         return [it for it in group if it.ask.name not in out.left_out]
 
     def fitted(self, ask: Ask, paper: Paper | None) -> _Fitted:
-        """Return what a job gets. Raises _Dear if the budget pays for too little to reach a verdict."""
+        """Return what a job gets. Raises _Dear if the budget pays for too little to reach a verdict.
+
+        A job of nobody's paper gets the fewest trials and the length of the scale, whatever it takes.
+        """
         found = _Fitted(ask, paper)
         for name in ask.networks:
             self._train(name, found)
@@ -110,9 +111,9 @@ class _Purse:
         if not (training and training["epochs"]):
             return
         once = with_values(spec, part, "training", epochs=1)
-        each = costs.of_training(once, part, costs.images_of(spec, self.there)).seconds()
+        each = costs.of_training(once, costs.images_of(spec, self.there)).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
-        self._check_training(wanted * each, f"training its {part} takes")
+        self._check_training(found, wanted * each, f"training its {part} takes")
         found.sizes[name], found.seconds[name] = wanted, JOB + wanted * each
 
     def _study(self, study: Study, found: _Fitted) -> None:
@@ -121,11 +122,11 @@ class _Purse:
         rounds = self._length(spec["training"]["rounds"], published, study.training)
         shorter = with_values(spec, "training", rounds=rounds)
         took = costs.of_study(shorter, costs.images_of(spec, self.there)).seconds()
-        self._check_training(took, "takes")
+        self._check_training(found, took, "takes")
         found.sizes[name], found.seconds[name] = rounds, JOB + took
 
-    def _check_training(self, took: float, what: str) -> None:
-        if took > self.budget.training:
+    def _check_training(self, found: _Fitted, took: float, what: str) -> None:
+        if took > self.budget.training and found.paper:
             given = f"scale {self.scale} gives a training {in_words(self.budget.training)}"
             raise _Dear("training", f"{what} about {in_words(took)}; {given}")
 
@@ -146,7 +147,7 @@ class _Purse:
             found.trials = int(rounds // federation["passes"])
             if sum(took) <= limit:
                 break
-        else:
+        if sum(took) > limit and found.paper:
             given = f"scale {self.scale} gives a cell {in_words(limit)}"
             took_all = f"takes about {in_words(sum(took))} for {found.trials} trials"
             raise _Dear("trials", f"{took_all}; {given}")
@@ -164,7 +165,10 @@ def paid(
     scale: str, budget: Budget, asks: Sequence[Ask], specs: Mapping[str, Spec],
     papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str],
 ) -> Sizes:  # fmt: skip
-    """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order)."""
+    """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order).
+
+    An experiment of one's own, which has no paper, comes last, and takes nothing from the others.
+    """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
     asked: dict[tuple[str, str], list[Ask]] = {}
@@ -180,7 +184,9 @@ def paid(
     left = [kept for group in groups.values() if (kept := purse.fair(group, asked, out))]
     wanted = Counter(ask.job for ask in asks)
     # An experiment that is left out whole still has its table and its page.
-    spent = EXPERIMENT * len(({ask.experiment for ask in asks} | papers.keys()) - budget.beside.keys())
+    own_values: dict[str, int] = {}
+    own_minutes = dict.fromkeys({ask.experiment for ask in asks} - papers.keys(), math.inf) | budget.beside
+    spent = EXPERIMENT * len(({ask.experiment for ask in asks} | papers.keys()) - own_minutes.keys())
     made: dict[str, float] = {}
     by_experiment: dict[str, float] = {}
     share = 60 * (budget.experiment or budget.total)
@@ -193,12 +199,12 @@ def paid(
     def cost(jobs: Mapping[str, float]) -> float:
         return sum(each - made.get(name, 0.0) for name, each in jobs.items())
 
-    def rank(group: list[_Fitted]) -> tuple[bool, bool, float, str]:
+    def rank(group: list[_Fitted]) -> tuple[bool, bool, bool, float, str]:
         """Return the place of a group in the order in which groups are paid."""
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
         late = budget.common_first and group[0].ask.job.dataset in rare
         other = group[0].ask.experiment not in budget.first
-        return other, late, cost(more(group)) / gets, group[0].ask.name
+        return not group[0].paper, other, late, cost(more(group)) / gets, group[0].ask.name
 
     left.sort(key=rank)
     while left:
@@ -206,7 +212,7 @@ def paid(
         jobs, asking = more(group), group[0].ask.experiment
         took = cost(jobs)
         own = by_experiment.get(asking, 0.0) + took
-        apart = budget.beside.get(asking)
+        apart = own_minutes.get(asking)
         limits = [("experiment", share if apart is None else 60 * apart, own, "one experiment")]
         if apart is None:
             limits.insert(0, ("total", 60 * budget.total, spent + took, f"scale {scale}"))
@@ -222,10 +228,13 @@ def paid(
             # The attacks on a capture share its rounds, so the least number holds. Of anything else that is
             # shared, the longest holds.
             least = min if name.startswith("capture/") else max
-            out.values[name] = least(size, out.values.get(name, size))
+            values = out.values if group[0].paper else own_values
+            values[name] = least(size, values.get(name, size))
         if any(name.startswith(("train/", "generator/")) for name in jobs):
             # Other groups that need the same network are cheaper now.
             left.sort(key=rank)
+    # What others have chosen holds for an experiment of one's own.
+    out.values = own_values | out.values
     return out
 
 

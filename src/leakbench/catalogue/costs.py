@@ -8,12 +8,17 @@ REFERENCE, so that the same cells run everywhere. `leakbench plan` also measures
 import itertools
 import json
 import math
+import operator
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from leakbench.base.code import PACKAGE
 from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.signature import constant, module_file
 
@@ -31,11 +36,11 @@ class Work(NamedTuple):
         return Work(*(factor * each for each in self))
 
     def plus(self, other: "Work") -> "Work":
-        return Work(*(a + b for a, b in zip(self, other, strict=True)))
+        return Work(*map(operator.add, self, other))
 
     def seconds(self, speed: "Work | None" = None) -> float:
         """Return the core-seconds that the work takes if a core does `speed` (or REFERENCE) in a second."""
-        return sum(each / rate for each, rate in zip(self, speed or REFERENCE, strict=True))
+        return sum(map(operator.truediv, self, speed or REFERENCE))
 
 
 # What one core of an Intel Xeon with AVX-512 does in a second (`jobs/plan.py` measures it). Wide convolutions
@@ -55,7 +60,7 @@ class Network(NamedTuple):
     dense: bool = False  # whether all of its layers are dense
 
 
-# A network whose file states no COST is taken for a large one.
+# A network whose file states no COST, and whose operations cannot be counted, is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
 # The number of different tokens that a transformer is taken to know.
 VOCABULARY = 2048
@@ -117,12 +122,27 @@ def sizes(module: str) -> dict[str, Network]:
     return {key: Network(**size) for key, size in ({"": said} if "weights" in said else said).items()}
 
 
+@cache
+def _counted(victim: str, shape: tuple[int, ...]) -> Network:
+    """Return the size of a victim, given in JSON, as a process with torch counts it."""
+    told = [sys.executable, "-m", "leakbench.jobs.size"]
+    asked = f"[{victim}, {json.dumps(shape)}]"
+    within = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "CUDA_VISIBLE_DEVICES": ""}
+    try:
+        done = subprocess.run(
+            told, input=asked, env=within, capture_output=True, text=True, timeout=120, check=False
+        )
+        return Network(**json.loads(done.stdout)) if done.returncode == 0 else UNKNOWN
+    except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
+        return UNKNOWN
+
+
 def network(victim: Spec, shape: list[int]) -> Network:
     """Return the size of a network for images of `shape` (rows, columns, channels), by its resolved entry."""
     parameters, known = victim.get("parameters", {}), sizes(victim["module"])
     longer = [str(parameters[key]) for key in ("depth", "stem", "network") if key in parameters]
     names = ("-".join(longer[:count]) for count in range(len(longer), -1, -1))
-    found = next((known[name] for name in names if name in known), UNKNOWN)
+    found = next((known[name] for name in names if name in known), None)
     if victim["module"] in ("mlp", "peeling"):
         widths = [math.prod(shape), *parameters.get("hidden", [1000])]
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
@@ -133,12 +153,6 @@ def network(victim: Spec, shape: list[int]) -> Network:
         # The rows of the embedding are looked up, not multiplied.
         return Network(2 * weights * shape[1], weights + VOCABULARY * wide / 1e6, 8 * blocks + 2, dense=True)
     larger = shape[0] * shape[1] / 1024
-    if victim["module"] == "fedavg-cnn":
-        # Its weights are those of its second convolution, which has most operations, and first dense layer.
-        wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)
-        weights = (18 * wide**2 + 128 * larger * wide * dense) / 1e6
-        operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
-        return found._replace(operations=operations, weights=weights)
     if victim["module"] == "imprinted":
         behind, clients = sizes("lenet-dlg")[""], parameters.get("clients", 0)
         weights = (1 + max(clients, 1)) * math.prod(shape) * parameters["bins"] / 1e6
@@ -147,6 +161,15 @@ def network(victim: Spec, shape: list[int]) -> Network:
         return Network(
             behind.operations * larger + 2 * weights + kernels, behind.weights + weights, behind.layers + 2
         )
+    if found is None:
+        asked = {"module": victim["module"], "parameters": parameters}
+        return _counted(json.dumps(asked, sort_keys=True), tuple(shape))
+    if victim["module"] == "fedavg-cnn":
+        # Its weights are those of its second convolution, which has most operations, and first dense layer.
+        wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)
+        weights = (18 * wide**2 + 128 * larger * wide * dense) / 1e6
+        operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
+        return found._replace(operations=operations, weights=weights)
     if victim["module"] == "fcnn":
         # Nearly all of its weights are in the first layer, which has some for each value of an image.
         larger *= shape[2] / 3
@@ -158,10 +181,9 @@ def _passes(
     victim: Spec, shape: list[int], images: float, passes: float, calls: float, moved: float = 0
 ) -> Work:
     own = network(victim, shape)
-    if own.dense:
-        return Work(0, images * passes * own.operations, own.layers * calls)
-    passed, called = images * passes * (own.operations + moved), own.layers * calls
-    return Work(0, 0, called, passed) if own.operations >= WIDE else Work(passed, 0, called)
+    kind = "products" if own.dense else "wide" if own.operations >= WIDE else "convolutions"
+    passed = images * passes * (own.operations + (0 if own.dense else moved))
+    return Work(calls=own.layers * calls, **{kind: passed})
 
 
 def starts(federation: Spec) -> int:
@@ -175,9 +197,9 @@ def images_of(spec: Spec, there: Mapping[str, int]) -> int:
     return sum(there.get(name, IMAGES) for name in (spec["dataset"]["name"], *beside))
 
 
-def of_training(spec: Spec, part: str = "victim", there: int = IMAGES) -> Work:
-    entry, auxiliary = spec[part], spec[part].get("auxiliary")
-    training = entry["training"]
+def of_training(spec: Spec, there: int = IMAGES) -> Work:
+    entry = spec.get("generator") or spec["victim"]
+    training, auxiliary = entry["training"], entry.get("auxiliary")
     if training is None:
         return Work()
     there = auxiliary["stop"] - auxiliary["start"] if auxiliary else there
@@ -227,21 +249,10 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
         probed = updates * asked if several else 0
         return _passes(victim, shape, probed, 1, 0).plus(Work(calls=updates * LABELLED))
     if attack["module"] == "learned-inverter":
-        return _of_inverter(victim, capture["dataset"]["shape"], images / updates, starts(federation), chosen)
+        return _of_inverter(victim, shape, images / updates, starts(federation), chosen)
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
-        batch, module = images / updates, attack["module"]
-        exact = SPANNED * (1 + weights) if module in ("membership", "peel", "spear") else 0.0
-        if module in ("token-span", "sentences", "sentence-membership"):
-            held = federation.get("candidates", 0) + images if module == "sentence-membership" else 0.0
-            grown = GROWN * (shape[1] * batch) ** 2 if module == "sentences" else 0.0
-            exact = TESTED * shape[1] * batch + weights * (HELD * held * shape[1] + grown)
-        if module == "spear":
-            exact += weights * (PROOF * batch**2 + SEARCH * batch**3)
-            exact += SETTLED * min(_width(weights, shape), ROWS) / 1000
-        elif module == "peel":
-            published = attack["parameters"].get("rule") == "published"
-            exact += _of_peeling(weights, shape, capture["dataset"]["classes"], batch, columns=not published)
+        exact = _exact(attack, capture, weights, images / updates, federation.get("candidates", 0) + images)
         return Work(updates * neurons * IMAGINED, updates * (weights * DIVIDED + exact), updates * STEPPED)
     steps, batches = chosen["iterations"] * chosen["restarts"], 1
     if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
@@ -264,19 +275,30 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     # Trials with weights of their own go through the network one after another, and so do mini-batches.
     alone = updates if chained or any(name.startswith("surrogate") for name in attack["unknowns"]) else 1
     besides = Work(images * times * made * shape[0] * shape[1] / 1024, updates * times * weights * GRADIENT)
-    return _passes(victim, shape, images * times, passes, MATCHED * (steps * alone * batches + updates)).plus(
-        besides
-    )
+    calls = MATCHED * (steps * alone * batches + updates)
+    return _passes(victim, shape, images * times, passes, calls).plus(besides)
 
 
-def _width(weights: float, shape: list[int]) -> float:
-    """Return the width of a first layer that has nearly all of a network's millions of weights."""
-    return weights * 1e6 / math.prod(shape)
-
-
-def _of_peeling(weights: float, shape: list[int], classes: int, batch: float, *, columns: bool) -> float:
-    solved = batch * (_width(weights, shape) * batch**2 + EIGEN * batch**3) if columns else 0.0
-    return weights * (LABELS * classes * batch + PAIRS * batch**2) + DOUBLE * solved / 1e6
+def _exact(attack: Spec, capture: Spec, weights: float, batch: float, held: float) -> float:
+    """Return the millions of operations of an exact attack on one update of `batch` samples."""
+    module, shape = attack["module"], capture["dataset"]["shape"]
+    found = SPANNED * (1 + weights) if module in ("membership", "peel", "spear") else 0.0
+    # The width of a first layer that has nearly all of the weights.
+    width = weights * 1e6 / math.prod(shape)
+    match module:
+        case "token-span" | "sentences" | "sentence-membership":
+            candidates = HELD * (held if module == "sentence-membership" else 0.0) * shape[1]
+            grown = GROWN * (shape[1] * batch) ** 2 if module == "sentences" else 0.0
+            return TESTED * shape[1] * batch + weights * (candidates + grown)
+        case "spear":
+            found += weights * (PROOF * batch**2 + SEARCH * batch**3)
+            found += SETTLED * min(width, ROWS) / 1000
+        case "peel":
+            published = attack["parameters"].get("rule") == "published"
+            solved = 0.0 if published else batch * (width * batch**2 + EIGEN * batch**3)
+            pairs = LABELS * capture["dataset"]["classes"] * batch + PAIRS * batch**2
+            found += weights * pairs + DOUBLE * solved / 1e6
+    return found
 
 
 def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:
@@ -286,14 +308,11 @@ def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chos
     the defence works on the gradients of single samples.
     """
     hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
-    inputs, defence = (
-        network(victim, shape).weights * 1e6,
-        (chosen["defence"] or {"module": "none"})["module"],
-    )
+    inputs = network(victim, shape).weights * 1e6
     inputs = min(inputs, chosen["bins"] or inputs)
     weights = (inputs + hidden + batch * math.prod(shape)) * hidden / 1e6
     fit = Work(products=pairs * epochs * weights * (2 * STEP + ADAM / chosen["batch"]))
-    calls = constant("defences", defence, "COST", 0)
+    calls = constant("defences", (chosen["defence"] or {"module": "none"})["module"], "COST", 0)
     drawn = 1 if calls else epochs
     played = _passes(victim, shape, pairs * drawn * batch, ALONE, 0).plus(Work(calls=pairs * calls))
     return fit.plus(played).times(models)
@@ -308,7 +327,7 @@ def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = IMAGES
             return of_capture(spec)
         case "study":
             return of_study(spec, there)
-    return of_training(spec, "victim" if kind == "train" else kind, there)
+    return of_training(spec, there)
 
 
 def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:
@@ -316,10 +335,9 @@ def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work
     found = {}
     for name, spec in specs.items():
         kind, _, stem = name.partition("/")
-        if kind in ("attack", "capture"):
-            capture = specs[Cell.parse(stem).path("capture")] if kind == "attack" else None
-            found[name] = work(kind, spec, capture)
-        elif kind in ("train", "generator", "study"):
+        if kind == "attack":
+            found[name] = of_attack(spec, specs[Cell.parse(stem).path("capture")])
+        elif kind in ("train", "generator", "study", "capture"):
             found[name] = work(kind, spec, there=images_of(spec, there))
     return found
 

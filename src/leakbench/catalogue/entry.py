@@ -17,12 +17,9 @@ from leakbench.catalogue.schema import Scale
 FOR_PEOPLE = {"summary", "title"}
 # The kinds of entries that a scale may cap → the key that a budget sets.
 SIZED = {
-    "victims": "training.epochs",
-    "generators": "training.epochs",
-    "federations": "rounds",
-    "attacks": "parameters.iterations",
-    "trainings": "rounds",
-}
+    "victims": "training.epochs", "generators": "training.epochs", "federations": "rounds",
+    "attacks": "parameters.iterations", "trainings": "rounds",
+}  # fmt: skip
 
 
 @dataclass
@@ -84,6 +81,7 @@ class Sized:
     scale: Scale
     file: str
     salt: str  # the salt of the clients' random streams
+    seed: int = 0  # what all seeds are raised by
     sizes: Sizes = field(default_factory=Sizes)  # what the scale's budget pays for
     only: frozenset[str] = frozenset()  # the experiments that run; empty if all run
     # A cache, because many cells name the same few entries.
@@ -133,9 +131,8 @@ class Sized:
                 for glob, why in self.scale.left_out.items()
                 if fnmatch.fnmatchcase(experiment, glob.partition("/")[0])
             ]
-        dear = self.sizes.left_out.get(name, "")
-        globs = self._left_out[experiment]
-        return next((why for glob, why in globs if fnmatch.fnmatchcase(name, glob)), dear)
+        told = (why for glob, why in self._left_out[experiment] if fnmatch.fnmatchcase(name, glob))
+        return next(told, self.sizes.left_out.get(name, ""))
 
 
 def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
@@ -143,11 +140,9 @@ def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
 
     A star may stand for several parts; then only the last part's kind is known.
     """
-    kinds = (
-        ("datasets", "victims", "federations", "defences", kind) if kind == "attacks" else ("datasets", kind)
-    )
-    globs = pattern.split("/")
-    named = list(zip(kinds, globs, strict=False)) if len(globs) == len(kinds) else [(kind, globs[-1])]
+    above = ["datasets", "victims", "federations", "defences"] if kind == "attacks" else ["datasets"]
+    kinds, globs = [*above, kind], pattern.split("/")
+    named = zip(kinds, globs, strict=True) if len(globs) == len(kinds) else [(kind, globs[-1])]
     return [(of, glob) for of, glob in named if glob != "*"]
 
 

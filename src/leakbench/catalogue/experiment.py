@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from leakbench.base.yamls import Described, Distinct, Name, Names, Positive, Seed
+from leakbench.catalogue.regime import Entry
 
 Seconds = Annotated[float, Field(gt=0)]
 # A key, which is text in JSON, and JSON is YAML.
@@ -143,10 +144,9 @@ class Budget(Described):
     others."""
 
 
-class Scale(Described):
+class Scale(Entry):
     """How much of each experiment a run does. `--config scale=<name>` chooses it (default: `quick`)."""
 
-    summary: str = Field(description="One sentence for people. It changes no result.")
     order: Annotated[int, Field(ge=0)] = 0
     """Rank among the scales, the longest run highest. The scorecard takes the longest evidence there is."""
     budget: Budget | None = None

@@ -1,6 +1,6 @@
 """The resolved specs of jobs, and the checks that their parts fit each other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -29,16 +29,14 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
             "classes, not of words)"
         )
     trained, served = cell.path("train"), ""
+    sized = {"victim": trained, "federation": cell.path("capture"), "defence": ""}
     entries = {
-        kind: at.entry(f"{kind}s", place, getattr(cell, kind), where, spec)
-        for kind, place, spec in (
-            ("victim", cell.dataset, trained),
-            ("federation", cell.dataset, cell.path("capture")),
-            ("defence", cell.dataset, ""),
-            # The time that an attack takes depends on all parts of the capture.
-            ("attack", cell.name.rpartition("/")[0], cell.path("attack")),
-        )
+        kind: at.entry(f"{kind}s", cell.dataset, getattr(cell, kind), where, spec)
+        for kind, spec in sized.items()
     }
+    # The time that an attack takes depends on all parts of the capture.
+    place = cell.name.rpartition("/")[0]
+    entries["attack"] = at.entry("attacks", place, cell.attack, where, cell.path("attack"))
     if constant("victims", entries["victim"]["module"], "READS", "classes") != dataset.labels:
         raise UserError(
             f"{where}: dataset '{cell.dataset}' is of {dataset.labels}, which victim '{cell.victim}' does "
@@ -51,6 +49,11 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
             f"{where}: federation '{cell.federation}' chooses samples by their classes, which sentences have "
             "not (drop distinct_labels and alpha)"
         )
+    private = entries["federation"]["private"]
+    there = dataset.counts.get(private["split"], private["stop"])
+    # A data set of one's own may be smaller than the range, which then ends with the set.
+    if private["start"] < there < private["stop"] and not entries["federation"].get("drawn"):
+        entries["federation"]["private"] = private | {"stop": there}
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
         named = f"{file_of(config, 'attacks', cell.attack)}: generator.{cell.dataset}"
@@ -71,7 +74,8 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
     if cheats := entries["federation"].pop("malicious", ""):
         named = f"{file_of(config, 'federations', cell.federation)}: malicious"
         entries["malicious"] = at.entry("servers", cell.dataset, cheats, named, "")
-    _check_cell(cell, at, where, entries, dataset)
+    if wrong := next(_misfits(cell, at, where, entries, dataset), ""):
+        raise UserError(wrong)
     images = {"name": cell.dataset, "shape": list(dataset.shape), "classes": dataset.classes}
     network = {key: entries["victim"][key] for key in ("module", "parameters")}
     out: dict[str, Spec] = {}
@@ -207,18 +211,18 @@ def further(study: Spec) -> list[str]:
     return [*study["training"]["beside"], *study["training"]["tested_on"]]
 
 
-def _check_cell(cell: Cell, at: Sized, where: str, entries: Mapping[str, Spec], dataset: Dataset) -> None:
-    """Raise UserError that names file and key if the entries of a cell do not fit each other."""
+def _misfits(
+    cell: Cell, at: Sized, where: str, entries: Mapping[str, Spec], dataset: Dataset
+) -> Iterator[str]:
+    """Yield, with file and key, what of the entries of a cell does not fit each other."""
     federation, attack, counts = entries["federation"], entries["attack"], dataset.counts
     private, named = federation["private"], f"{where}: federation '{cell.federation}'"
     split, room = private["split"], private["stop"] - private["start"]
     file = file_of(at.config, "federations", cell.federation)
     if counts and split not in counts:
-        raise UserError(
-            f"{named}: private.split '{split}' is no split of {cell.dataset} ({suggest(split, counts)})"
-        )
+        yield f"{named}: private.split '{split}' is no split of {cell.dataset} ({suggest(split, counts)})"
     if private["stop"] > counts.get(split, private["stop"]) and not federation.get("drawn"):
-        raise UserError(
+        yield (
             f"{named}: private.stop {private['stop']} is beyond the {counts[split]} images of "
             f"{cell.dataset}/{split} (lower it)"
         )
@@ -226,57 +230,55 @@ def _check_cell(cell: Cell, at: Sized, where: str, entries: Mapping[str, Spec], 
     updates = federation["rounds"] // federation["passes"] if federation["passes"] > 1 else 1
     samples = max(federation["clients"]) * updates
     if samples > room:
-        raise UserError(
-            f"{file}: clients: {samples} samples do not fit the {room} private images (widen private)"
-        )
+        yield f"{file}: clients: {samples} samples do not fit the {room} private images (widen private)"
     others = federation.get("candidates", 0)
     most = federation["rounds"] * sum(federation["clients"]) + others
     if others and most > room:
-        raise UserError(
+        yield (
             f"{file}: candidates: {others} and up to {most - others} private images do not fit the {room} of "
             "private (lower it, or widen private)"
         )
     asked, free = federation["evaluate"], counts.get("test", 0) - (room if split == "test" else 0)
     if asked and counts and asked > free:
-        raise UserError(
+        yield (
             f"{file}: evaluate: {asked} images are not there: {cell.dataset} has {free} test images that are "
             "not private (lower it, or narrow private)"
         )
     if attack["generator"] and cell.dataset not in attack["generator"]:
-        raise UserError(
+        yield (
             f"{where}: attack '{cell.attack}' has no generator for data set '{cell.dataset}' "
             f"({suggest(cell.dataset, attack['generator'])})"
         )
     if auxiliary := entries.get("generator", {}).get("auxiliary"):
         generator = attack["generator"][cell.dataset]
         if auxiliary["dataset"] == cell.dataset and _overlap(auxiliary, private):
-            raise UserError(
+            yield (
                 f"{where}: generator '{generator}': auxiliary images overlap the private ones of federation "
                 f"'{cell.federation}' (make the two ranges disjoint)"
             )
         images = at.whole("datasets", auxiliary["dataset"], f"{at.config}/generators: {generator}")
         if auxiliary["stop"] > images.counts.get(auxiliary["split"], 0):
-            raise UserError(
+            yield (
                 f"{where}: generator '{generator}': auxiliary.stop {auxiliary['stop']} is beyond the images "
                 f"of {auxiliary['dataset']}/{auxiliary['split']} (lower it)"
             )
     if own := entries.get("malicious", {}).get("auxiliary"):
         of_server = f"{file}: malicious: the server's auxiliary images"
         if own["stop"] > counts.get(own["split"], own["stop"]):
-            raise UserError(
+            yield (
                 f"{of_server} end at {own['stop']}, beyond the {counts[own['split']]} of "
                 f"{cell.dataset}/{own['split']} (lower auxiliary.stop in config/servers)"
             )
         if _overlap(own, private):
-            raise UserError(f"{of_server} overlap the private ones (make the two ranges disjoint)")
+            yield f"{of_server} overlap the private ones (make the two ranges disjoint)"
     checkpoints = federation["checkpoints"]
     kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
     if checkpoints != "last" and (beyond := [each for each in checkpoints if each not in kept]):
-        raise UserError(
+        yield (
             f"{named}: checkpoints: victim '{cell.victim}' keeps none at epoch {beyond[0]} (it keeps {kept})"
         )
     if checkpoints != "last" and federation["server"] == "fedavg":
-        raise UserError(f"{file}: checkpoints: a moving server starts from 'last' alone (drop the list)")
+        yield f"{file}: checkpoints: a moving server starts from 'last' alone (drop the list)"
 
 
 def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

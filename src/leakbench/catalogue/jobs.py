@@ -13,7 +13,7 @@ from leakbench.catalogue.cell import Spec as Values
 from leakbench.catalogue.entry import FOR_PEOPLE, Salt
 from leakbench.catalogue.experiment import Exhibit
 from leakbench.catalogue.regime import Regime, Rule
-from leakbench.catalogue.schema import Attack, Auxiliary, Federation, Generator, Server, Training, Victim
+from leakbench.catalogue.schema import Attack, Auxiliary, Federation, Generator, Server, Victim
 from leakbench.catalogue.signature import declared_metrics
 
 
@@ -53,13 +53,12 @@ class Named(Strict):
 
 
 class Spec(Strict):
-    """The spec of a job, as the job takes it."""
+    """The spec of a job, as the job takes it. Messages call it by `where`, its file."""
 
     _where: str = PrivateAttr("")
 
     @property
     def where(self) -> str:
-        """What messages call the spec: its file."""
         return self._where
 
     def plain(self) -> Values:
@@ -77,7 +76,6 @@ class TrainedVictim(Victim):
     """A victim's entry, without its words for people."""
 
     summary: str = ""
-    training: Training | None = None
 
 
 class VictimSpec(Job):
@@ -96,7 +94,6 @@ class TrainedGenerator(Generator):
 
     summary: str = ""
     auxiliary: OwnImages | None = None
-    training: Training | None = None
 
 
 class GeneratorSpec(Job):

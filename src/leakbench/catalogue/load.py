@@ -26,11 +26,10 @@ RULES = ("aggregation", "encryption")
 
 def merge(base: Spec, over: Spec) -> Spec:
     """Return `base` with the keys of `over` in place of its own. Mappings are merged."""
-    out = dict(base)
-    for key, value in over.items():
-        out[key] = (
-            merge(out[key], value) if isinstance(value, dict) and isinstance(out.get(key), dict) else value
-        )
+    out = base | over
+    for key in base.keys() & over.keys():
+        if isinstance(base[key], dict) and isinstance(over[key], dict):
+            out[key] = merge(base[key], over[key])
     return out
 
 
@@ -97,14 +96,12 @@ def too_large(value: Any, *keys: str) -> Iterator[str]:
 
 def _drawn(part: Drawing, where: str) -> Drawing:
     """Return a part of a figure with every argument of its drawing."""
-    given = dict(part.model_extra or {})
-    known = part_names("drawing")
-    if part.drawing not in known:
+    if part.drawing not in (known := part_names("drawing")):
         raise UserError(
             f"{where}drawing: '{part.drawing}' is no drawing of src/leakbench/results/figures "
             f"({suggest(part.drawing, known)})"
         )
-    arguments = _parameters("drawing", part.drawing, given, where, key="")
+    arguments = _parameters("drawing", part.drawing, dict(part.model_extra or {}), where, key="")
     return Drawing.model_validate({"drawing": part.drawing, **arguments})
 
 
@@ -152,11 +149,10 @@ def _written(value: Spec, path: Path) -> Iterator[tuple[str, str, list[Spec]]]:
             f"change (see {KEYS})"
         )
     yield path.stem, str(path), []
-    for name, changes in variants.items():
-        yield f"{path.stem}-{name}", f"{path}: variants.{name}", [changes or {}]
-    for point in itertools.chain.from_iterable(itertools.product(*map(dict.items, axes)) for axes in grid):
-        name = "-".join(str(word) for word, _ in point if word != "")
-        yield f"{path.stem}-{name}", f"{path}: grid: {name}", [changes or {} for _, changes in point]
+    for where, axes in [("variants.", [variants]), *(("grid: ", axes) for axes in grid)]:
+        for point in itertools.product(*map(dict.items, axes)):
+            name = "-".join(str(word) for word, _ in point if word != "")
+            yield f"{path.stem}-{name}", f"{path}: {where}{name}", [changes or {} for _, changes in point]
 
 
 def _mapping_of_changes(value: Any) -> bool:

@@ -11,6 +11,18 @@ from leakbench.catalogue.cell import Arguments
 _AtLeast0 = Annotated[float, Field(ge=0)]
 
 
+class Entry(Described):
+    """What every entry has that says something to people alone."""
+
+    summary: str = Field(description="One sentence for people. It changes no result.")
+
+
+class Titled(Entry):
+    title: str = ""
+    """What figures and tables call it. `{variant}` stands for the name of the variant, and every key and
+    parameter can stand in braces too. Without it figures show the name."""
+
+
 class _Options(Strict):
     """The options of every optimiser besides the learning rate. `true` is no number here."""
 
@@ -88,7 +100,7 @@ class Fault(Described):
     encrypts under another key pair."""
 
 
-class Regime(Described):
+class Regime(Titled):
     """How a training study trains a network and measures its accuracy. No attack is run.
 
     In a round each client goes `local_epochs` times over its share of the train split, and then the server
@@ -96,10 +108,6 @@ class Regime(Described):
     one key pair, which is drawn when the study starts and is stored nowhere.
     """
 
-    summary: str = Field(description="One sentence for people. It changes no result.")
-    title: str = ""
-    """What figures and tables call it. `{variant}` stands for the name of the variant, and every key and
-    parameter can stand in braces too. Without it figures show the name."""
     optimiser: Literal["sgd", "adam", "adadelta"]
     """The optimiser. A client keeps its state (such as momentum) from round to round."""
     lr: float = Field(gt=0, description="The learning rate.")

@@ -21,6 +21,7 @@ from leakbench.catalogue.jobs import TableSpec
 from leakbench.catalogue.load import every, file_of, find, load_kind, stems
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.shown import described, fact_files, figure_spec
+from leakbench.catalogue.signature import declared_metrics
 from leakbench.papers.work import read_paper
 
 
@@ -31,10 +32,9 @@ class Plan:
     run: str  # the scale's name, followed by the seed if the run has other seeds than the experiments name
     experiments: dict[str, list[Cell]]  # experiment → its cells that run
     definitions: dict[str, Experiment]
-    # Path below results/<run>/specs, without suffix → content of the spec.
+    # Path below results/<run>/specs, without suffix, such as train/mnist/fcnn-relu/0 → the spec.
     specs: dict[str, Spec] = field(default_factory=dict)
-    # Experiment → its training studies that run.
-    studies: dict[str, list[Study]] = field(default_factory=dict)
+    studies: dict[str, list[Study]] = field(default_factory=dict)  # experiment → its studies that run
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -47,13 +47,9 @@ class Plan:
         own = {cell.dataset for cell in self.cells} | {study.dataset for study in studies}
         return sorted(own | beside)
 
-    def spec(self, name: str) -> Spec:
-        """Return one spec. Its name is a path such as train/mnist/fcnn-relu/0."""
-        return self.specs[name]
-
     def generator(self, stem: str) -> str:
         """Return the name of the spec of the generator that a cell's attack takes, or ""."""
-        name = self.spec(f"attack/{stem}")["attack"]["generator"]
+        name = self.specs[f"attack/{stem}"]["attack"]["generator"]
         return next((path for path in Cell.parse(stem).served(name) if path in self.specs), "")
 
     def cells_of(self, experiment: str) -> list[Cell]:
@@ -64,9 +60,7 @@ class Plan:
 
     @property
     def unmeasured(self) -> list[str]:
-        return sorted(
-            name for name, cells in self.experiments.items() if not cells and not self.studies[name]
-        )
+        return sorted(name for name, cells in self.experiments.items() if not (cells or self.studies[name]))
 
     def needed(self, experiment: str) -> set[str]:
         """Return the specs of all jobs that an experiment needs, without its tables and figures."""
@@ -100,26 +94,32 @@ class Plan:
 
 
 def plan(
-    root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset(),
-    seed: int | None = None, only: Sequence[str] = (),
+    root: Path, scale: str, local: frozenset[str] = frozenset(), seed: int | None = None,
+    only: Sequence[str] = (),
 ) -> Plan:  # fmt: skip
-    """Validate the whole catalogue and resolve every experiment at one scale."""
+    """Validate the whole catalogue and resolve every experiment at one scale.
+
+    local: the data sets that are taken from folders of LEAKBENCH_DATA.
+    seed: what every seed is raised by.
+    only: the experiments that run; all without one.
+    """
     config = root / "config"
     _check_readable(root / "papers")
-    at = sized(config, scale_name)
+    at = replace(sized(config, scale), seed=seed or 0)
     known = load_kind(config, "experiments")
     if unknown := next((name for name in only if name not in known), ""):
         raise UserError(f"--config only: no experiment '{unknown}' ({suggest(unknown, known)})")
     _check_left_out(at, known)
     if at.scale.budget:
-        at = replace(at, sizes=_bought(at, at.scale.budget, metrics, seed or 0))
-    out, wanted = Plan(run_name(scale_name, seed), {}, {}), dict[Cell, set[str]]()
+        at = replace(at, sizes=_bought(at, at.scale.budget))
+    at = replace(at, only=frozenset(only))
+    out, wanted = Plan(run_name(scale, seed), {}, {}), dict[Cell, set[str]]()
     for name, experiment in known.items():
-        _plan(name, experiment, replace(at, only=frozenset(only)), metrics, seed or 0, out, wanted)
+        _plan(name, experiment, at, out, wanted)
     for cell in out.cells:
         own = {name: value for name, value in vars(cell).items() if name != "attack"}
         spec = out.specs.setdefault(cell.path("score"), {"cell": own, "attacks": {}, "judges": []})
-        judges = _judges(wanted[cell], metrics)
+        judges = _judges(wanted[cell])
         attack = out.specs[cell.path("attack")]["attack"]
         spec["judges"] = sorted({*spec["judges"], *judges})
         spec["attacks"][cell.attack] = {
@@ -130,21 +130,19 @@ def plan(
         entry = dataset.model_dump(mode="json", exclude=FOR_PEOPLE | {"licence", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     tables = {name: TableSpec.model_construct(**out.specs[f"table/{name}"]) for name in out.unmeasured}
-    out.specs["scorecard/catalogue"] = {
-        **described(config),
-        "run": {"scale": at.name},
-        "files": fact_files(out.run, out.specs, root / "papers"),
+    out.specs["scorecard/catalogue"] = described(config) | {
+        "run": {"scale": at.name}, "files": fact_files(out.run, out.specs, root / "papers"),
         "left_out": {name: table.reasons for name, table in tables.items()},
-    }
+    }  # fmt: skip
     return out
 
 
-def _bought(at: Sized, budget: Budget, metrics: Mapping[str, Sequence[str]], seed: int) -> Sizes:
+def _bought(at: Sized, budget: Budget) -> Sizes:
     """Return what the budget of a scale pays for, of all that experiments ask for at its published size."""
     config, specs, asks = at.config, dict[str, Spec](), list[Ask]()
     experiments = load_kind(config, "experiments")
     for name, experiment in experiments.items():
-        for job, own, networks, reason in _asked(name, experiment, at, metrics, seed):
+        for job, own, networks, reason in _asked(name, experiment, at):
             if not reason:
                 specs |= own
                 asks.append(Ask(name, job, networks))
@@ -160,22 +158,22 @@ def _bought(at: Sized, budget: Budget, metrics: Mapping[str, Sequence[str]], see
     return sizes
 
 
-def _judges(asked: Iterable[str], metrics: Mapping[str, Sequence[str]]) -> list[str]:
-    return sorted({judge for metric in asked for judge in metrics[metric]})
+def _judges(metrics: Iterable[str]) -> list[str]:
+    return sorted({judge for metric in metrics for judge in declared_metrics()[metric].judges})
 
 
 def _asked(
-    name: str, experiment: Experiment, at: Sized, metrics: Mapping[str, Sequence[str]], seed: int
+    name: str, experiment: Experiment, at: Sized
 ) -> Iterator[tuple[Cell | Study, dict[str, Spec], tuple[str, ...], str]]:
     """Yield each job of an experiment: its specs, the networks among them, and why it is left out, or ""."""
-    where, asked = str(file_of(at.config, "experiments", name)), experiment.metrics or []
-    if (raised := max(experiment.seeds) + seed) > LARGEST_SEED:
-        raise UserError(f"{where}: seeds: raised by {seed}, {raised} is beyond {LARGEST_SEED} (lower it)")
-    for metric in asked:
-        if metric not in metrics:
-            raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, metrics)})")
-    judges, whole = _judges(asked, metrics), at.left_out(name)
-    for job in dict.fromkeys(_jobs(experiment, at.config, where, seed)):
+    where, metrics = str(file_of(at.config, "experiments", name)), experiment.metrics or []
+    if (raised := max(experiment.seeds) + at.seed) > LARGEST_SEED:
+        raise UserError(f"{where}: seeds: raised by {at.seed}, {raised} is beyond {LARGEST_SEED} (lower it)")
+    for metric in metrics:
+        if metric not in (known := declared_metrics()):
+            raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, known)})")
+    judges, whole = _judges(metrics), at.left_out(name)
+    for job in dict.fromkeys(_jobs(experiment, at.config, where, at.seed)):
         reason = whole or at.left_out(f"{name}/{job.stem}")
         # A job that is left out is checked too.
         if isinstance(job, Study):
@@ -189,13 +187,10 @@ def _asked(
         yield job, specs, networks, reason
 
 
-def _plan(
-    name: str, experiment: Experiment, at: Sized, metrics: Mapping[str, Sequence[str]], seed: int, out: Plan,
-    wanted: dict[Cell, set[str]],
-) -> None:  # fmt: skip
+def _plan(name: str, experiment: Experiment, at: Sized, out: Plan, wanted: dict[Cell, set[str]]) -> None:
     """Add the jobs, the table and the figure of an experiment to a plan, and its metrics to `wanted`."""
     cells, studies, apart = list[Cell](), list[Study](), dict[str, str]()
-    for job, specs, _, reason in _asked(name, experiment, at, metrics, seed):
+    for job, specs, _, reason in _asked(name, experiment, at):
         if reason:
             apart[job.stem] = reason
             continue
@@ -211,14 +206,12 @@ def _plan(
     out.studies[name], out.experiments[name], out.definitions[name] = studies, cells, experiment
     shown = experiment.model_dump(mode="json", include={"metrics", "success", "client", "exhibit"})
     out.specs[f"table/{name}"] = {
-        "experiment": shown | {"seeds": [each + seed for each in experiment.seeds]},
-        "cells": [cell.stem for cell in cells],
-        "scale": at.name,
-        "left_out": whole,
-        "cells_left_out": {} if whole else apart,
+        "experiment": shown | {"seeds": [each + at.seed for each in experiment.seeds]},
+        "cells": [cell.stem for cell in cells], "scale": at.name,
+        "left_out": whole, "cells_left_out": {} if whole else apart,
         "shares": shares_of(config, out.specs, cells, studies),
         **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
-    }
+    }  # fmt: skip
     for part in experiment.figure:
         for other in (part.model_extra or {}).get("beside", ()):
             find(config, "experiments", other, f"{where}: figure.beside")

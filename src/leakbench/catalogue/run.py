@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
 
@@ -67,12 +68,10 @@ def check(words: Iterable[str], plan: Plan, root: Path, home: Path) -> None:
         if folder.exists() and not os.access(folder, os.W_OK):
             mend = "make the folder writable, then run the same command again"
             raise UserError(f"{folder}: may not be written ({mend})")
-    before = ""
-    for word in words:
+    for before, word in pairwise(["", *words]):
         # The file that an option of Snakemake writes is no target.
         if not (word.startswith("-") or before.startswith("--report") or os.path.exists(home / word)):
             _check_target(Path(os.path.normpath(word)), plan, root, own=home == root)
-        before = word
 
 
 def _check_target(path: Path, plan: Plan, root: Path, own: bool) -> None:
@@ -105,15 +104,7 @@ def _refuse_unless(path: Path, name: str, known: Iterable[str]) -> None:
         raise UserError(f"{path}: no rule makes '{name}' ({suggest(name, names)})")
 
 
-_LOCK = ".lock"
-
-
-def write(plan: Plan, root: Path) -> IO[str] | None:
-    """Write each spec of a plan whose content changed, and return the lock on them (`write_locked`)."""
-    return write_locked(root, f"results/{plan.run}/specs", plan.texts)
-
-
-def write_locked(root: Path, folder: str, texts: Mapping[str, str]) -> IO[str] | None:
+def write(root: Path, folder: str, texts: Mapping[str, str]) -> IO[str] | None:
     """Write the files of `texts` that changed, and lock the specs of the run in `folder` against other plans.
 
     Returns the lock, which lasts until it is closed or the process ends, or None if the folder may not be
@@ -142,7 +133,7 @@ def _locked(folder: Path) -> tuple[IO[str] | None, bool]:
     """Return a folder's lock, if it can have one, and whether no other process holds it."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / _LOCK).open("a+")
+        lock = (folder / ".lock").open("a+")
         lock.seek(0)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,13 +147,13 @@ def _locked(folder: Path) -> tuple[IO[str] | None, bool]:
 
 # Kind of spec → the verb that follows the spec, and its results. `*` stands for the spec's name.
 _RESULTS = {
-    "train": ("train", "victims/*.safetensors"),
-    "generator": ("train", "generators/*.safetensors"),
-    "study": ("train", "studies/*.parquet"),
-    "capture": ("capture", "captures/*.safetensors", "oracle/*.safetensors", "truth/*.safetensors"),
-    "attack": ("attack", "guesses/*.safetensors"),
-    "score": ("score", "scores/*.parquet"),
-    "table": ("table", "trials/*.parquet", "exhibits/*.safetensors"),
+    "train": ["train", "victims/*.safetensors"],
+    "generator": ["train", "generators/*.safetensors"],
+    "study": ["train", "studies/*.parquet"],
+    "capture": ["capture", "captures/*.safetensors", "oracle/*.safetensors", "truth/*.safetensors"],
+    "attack": ["attack", "guesses/*.safetensors"],
+    "score": ["score", "scores/*.parquet"],
+    "table": ["table", "trials/*.parquet", "exhibits/*.safetensors"],
 }
 # A clock that went back, a copy from another checkout or `snakemake --touch` hides results of another spec or
 # other code from Snakemake. Each start finds them by their digests.
@@ -171,17 +162,17 @@ Specs = Mapping[str, Mapping[str, Any]]
 
 
 class _Stray(NamedTuple):
-    """A result of another spec, or of other code: then `code` has the digests of its code and of today's."""
-
     path: str
     spec: Path
+    # The digests of its code and of today's; empty for a result of another spec.
     code: tuple[str, ...]
 
 
 def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:
+    """Yield each result of another spec or of other code."""
     for name, spec in specs.items():
         kind, _, stem = name.partition("/")
-        verb, *made = _RESULTS.get(kind, ("",))
+        verb, *made = _RESULTS.get(kind, [""])
         for path in (f"{results}/{each.replace('*', stem)}" for each in made):
             if not (home / path).is_file():
                 continue
@@ -195,11 +186,11 @@ def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:
 
 
 def dated(home: Path, results: str, now: float) -> tuple[int, list[str]]:
-    """Date files that are dated after now to now, in their order, and find what a damaged file stood for.
+    """Date files that are dated after now to now, in their order, as Snakemake would take them for newer.
 
-    A clock that was set back leaves such dates, and Snakemake would take for newer what is older. Returns the
-    number of files that were dated anew, and the paths below `home` of damaged files that were set aside and
-    not made again. Raises UserError for a link in the place of a result.
+    A clock that was set back leaves such dates. Returns the number of files that were dated anew, and the
+    paths below `home` of damaged files that were set aside and not made again. Raises UserError for a link in
+    the place of a result.
     """
     later, lost = [], []
     for top in (home / results, home / "data"):
@@ -227,14 +218,12 @@ def dated(home: Path, results: str, now: float) -> tuple[int, list[str]]:
 
 def planned(results: str, specs: Specs, paths: Iterable[str]) -> list[str]:
     """Return those of `paths`, below the run's home, that the plan has a rule for."""
-    more = {"table": ("tables/*.csv",), "figure": ("figures/*.png", "notebooks/*.ipynb")}
+    more = {"table": ["tables/*.csv"], "figure": ["figures/*.png", "notebooks/*.ipynb"]}
     made = {f"{results}/{name}" for name in _PAGES}
-    for name in specs:
-        kind, _, stem = name.partition("/")
-        for each in (*_RESULTS.get(kind, ("",))[1:], *more.get(kind, ()), f"records/{kind}/*.json"):
-            made.add(f"{results}/{each.replace('*', stem)}")
-        if kind == "fetch":
-            made.add(f"data/{stem}.safetensors")
+    for kind, _, stem in (name.partition("/") for name in specs):
+        each = [*_RESULTS.get(kind, [""])[1:], *more.get(kind, []), f"records/{kind}/*.json"]
+        made |= {f"{results}/{path.replace('*', stem)}" for path in each}
+        made |= {f"data/{stem}.safetensors"} if kind == "fetch" else set()
     return sorted(made & {*paths})
 
 
@@ -248,11 +237,9 @@ def accept(home: Path, results: str, specs: Specs) -> None:
 def renew(home: Path, results: str, specs: Specs) -> list[str]:
     """Make Snakemake repeat every result of another spec than planned, or of other code that is not accepted.
 
-    The spec of such a result gets one more line break, because Snakemake remembers the bytes of inputs. The
-    result is dated before its spec.
-
-    Returns lines that say what is made again and what was accepted. A result that is older than its spec is
-    not named, because Snakemake makes it again in any case.
+    The spec of such a result gets one more line break, because Snakemake remembers the bytes of inputs, and
+    the result is dated before it. Returns lines that say what is made again and what was accepted, without
+    results that are older than their specs: Snakemake makes those again in any case.
     """
     record = home / results / _ACCEPTED
     accepted = read_json(record, "a list of accepted results", "delete it") if record.is_file() else {}

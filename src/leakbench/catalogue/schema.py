@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_va
 from leakbench.base.yamls import Described, Name, Positive, Shape
 from leakbench.catalogue.cell import Arguments
 from leakbench.catalogue.experiment import Experiment, Scale
-from leakbench.catalogue.regime import Options, Regime
+from leakbench.catalogue.regime import Entry, Options, Regime, Titled
 from leakbench.catalogue.sections import FORMS, named
 
 
@@ -55,13 +55,9 @@ class Training(Described):
         return self
 
 
-class Part(Described):
+class Part(Titled):
     """A catalogue entry that names one Python file and gives values to its function's keyword arguments."""
 
-    summary: str = Field(description="One sentence for people. It changes no result.")
-    title: str = ""
-    """What figures and tables call it. `{variant}` stands for the name of the variant, and every key and
-    parameter can stand in braces too. Without it figures show the name."""
     module: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = ""
     """The Python file of the part, in the folder of src/leakbench/ named after this one. Without it the part
     is the file of the same name as the YAML."""
@@ -208,10 +204,9 @@ class Drawn(Described):
     """Number of images that are drawn without replacement. The update has the first of them."""
 
 
-class Federation(Described):
+class Federation(Entry):
     """Who trains on what in each round, and what is sent to the server."""
 
-    summary: str = Field(description="One sentence for people. It changes no result.")
     clients: Annotated[list[Positive], Field(min_length=1)]
     """Number of private images of each client in each round. The list has one entry for each client."""
     rounds: Positive = Field(description="Number of rounds. Each round is one measurement of each client.")
@@ -365,14 +360,7 @@ class Attack(Part):
 
 
 KINDS: dict[str, type[BaseModel]] = {
-    "datasets": Dataset,
-    "victims": Victim,
-    "generators": Generator,
-    "trainings": Regime,
-    "federations": Federation,
-    "servers": Server,
-    "defences": Defence,
-    "attacks": Attack,
-    "experiments": Experiment,
-    "scales": Scale,
-}
+    "datasets": Dataset, "victims": Victim, "generators": Generator, "trainings": Regime,
+    "federations": Federation, "servers": Server, "defences": Defence, "attacks": Attack,
+    "experiments": Experiment, "scales": Scale,
+}  # fmt: skip

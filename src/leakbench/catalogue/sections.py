@@ -21,14 +21,8 @@ from leakbench.catalogue.signature import (
 Named = dict[str, Arguments]
 
 # What an editor allows for a section: a name, a list, or a mapping of names to arguments.
-_MAPPING = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
-FORMS = {
-    "anyOf": [
-        {"type": "string"},
-        {"type": "array", "items": {"anyOf": [{"type": "string"}, _MAPPING]}},
-        _MAPPING,
-    ]
-}
+_NAME, _MAPPING = {"type": "string"}, {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
+FORMS = {"anyOf": [_NAME, {"type": "array", "items": {"anyOf": [_NAME, _MAPPING]}}, _MAPPING]}
 
 
 def named(value: Any) -> Named:
@@ -86,8 +80,7 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
         for name in given:
             check_part(room, name, f"{where}{section}")
     kinds = [_kind(term) for term in entry["objective"]]
-    twice = max(kinds.count("Weights"), kinds.count("Entries")) > 1
-    if kinds and ("Distance" not in kinds or twice):
+    if kinds and ("Distance" not in kinds or kinds.count("Weights") > 1 or kinds.count("Entries") > 1):
         raise UserError(
             f"{where}objective: needs a distance of gradients, and weights of layers at most once, and a "
             "choice of entries alike (add squares or cosine)"

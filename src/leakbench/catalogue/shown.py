@@ -35,33 +35,25 @@ def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> di
         kind = f"{column}s"
         entries = load_kind(config, kind)
         # All that `all` stands for, because a recorded table may have more than this scale runs.
-        names: dict[str, None] = {}
-        for product in experiment.cells or experiment.trainings or []:
-            asked = every(config, kind, getattr(product, column), getattr(product, "but", ()))
-            names |= dict.fromkeys(asked)
-        names |= dict.fromkeys(further if column == "dataset" else [])
+        names = dict.fromkeys(
+            name
+            for product in experiment.cells or experiment.trainings or []
+            for name in every(config, kind, getattr(product, column), getattr(product, "but", ()))
+        ) | dict.fromkeys(further if column == "dataset" else [])
         out[column] = [
-            {
-                "name": name,
-                "title": _title(config, kind, name),
-                "summary": getattr(entries[name], "summary", ""),
-                "parameters": _values(entries[name]),
-            }
+            {"name": name, "title": _title(config, kind, name), "summary": entries[name].summary,
+             "parameters": _values(entries[name])}
             for name in names
-        ]
+        ]  # fmt: skip
     return out
 
 
 def _values(entry: BaseModel) -> Spec:
     """Return the parameters of a part and of those that it is composed of, or else all values of an entry."""
-    composed = {name: getattr(entry, name) for name in SECTIONS if hasattr(entry, name)}
     if parameters := getattr(entry, "parameters", None):
-        return parameters | composed
-    return entry.model_dump(
-        mode="json",
-        exclude=FOR_PEOPLE | {"module", "parameters", "sources", "sha256", "licence"},
-        exclude_none=True,
-    )
+        return parameters | {name: getattr(entry, name) for name in SECTIONS if hasattr(entry, name)}
+    apart = FOR_PEOPLE | {"module", "parameters", "sources", "sha256", "licence"}
+    return entry.model_dump(mode="json", exclude=apart, exclude_none=True)
 
 
 def _title(config: Path, kind: str, name: str) -> str:

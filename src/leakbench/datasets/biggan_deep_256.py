@@ -1,8 +1,7 @@
 """The published weights of BigGAN-deep at 256×256 (Brock et al. 2019), as converted from TF Hub to torch.
 
-The file is never downloaded; a user puts it there by hand. The reader divides the spectral norm out of the
-weights. The file holds the statistics of batch norm for 51 truncations; the reader keeps the last, which are
-those without truncation. The tensors then have the names of `generators.biggan_deep`.
+The reader divides the spectral norm out of the weights. Of the statistics of batch norm for 51 truncations
+it keeps the last, which are those without truncation.
 """
 
 from pathlib import Path
@@ -16,7 +15,7 @@ _STATISTICS = {"running_means": "running_mean", "running_vars": "running_var"}
 
 
 def folded(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the weights that a generator uses when it is not trained, under the generator's own names.
+    """Return the weights that a generator uses when it is not trained, under its own names.
 
     The spectral norm of a matrix W [out, …] is u·Wv, with the vectors u and v that the training left. Raises
     KeyError if the vectors are missing.
@@ -37,7 +36,10 @@ def folded(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def biggan_deep_256(folder: Path) -> Found:
-    """Read the weights, float32 under the generator's own names. Raises Damaged if the file is malformed."""
+    """Read the weights, float32 under the names of `generators.biggan_deep`.
+
+    Raises Damaged if the file is malformed.
+    """
     import torch
 
     file = next(folder / name for name in _NAMES if (folder / name).is_file())

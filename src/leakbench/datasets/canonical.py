@@ -18,11 +18,11 @@ from leakbench.base.whole import file_digest
 class Found:
     """What a reader found in a folder.
 
-    tensors: name → array. `train/images`, `test/images` are uint8 [N, H, W, C] (0..255), and `train/labels`,
-        `test/labels` are int64 [N], for the splits that the data set has. Data that are no pictures, such as
-        points and records, are float32 images. `train/clients`, `test/clients` int64 [N] give the client of
-        each sample, where the data set names clients. Sets of words have labels [N, 25] and two more kinds of
-        tensors (`words.arrays`). Third-party weights are float32 under their own names.
+    tensors: name → array. For each split that the data set has, `<split>/images` are uint8 [N, H, W, C]
+        (0..255), and `<split>/labels` are int64 [N]. Data that are no pictures, such as points and records,
+        are float32 images. `<split>/clients` int64 [N] give the client of each sample, where the data set
+        names clients. Sets of words have labels [N, 25] and two more kinds of tensors (`words.arrays`).
+        Third-party weights are float32 under their own names.
     files: tensor name → the file (or folder) it was read from, for messages.
     classes: class names in the order of the labels; empty if there are none.
     note: what was read, if that is not simply the whole official set.
@@ -52,26 +52,25 @@ def of_splits(found: Splits, classes: list[str], note: str = "") -> Found:
 class Damaged(Exception):
     """A file or folder of a data set is missing, cut short or altered.
 
-    `what` says what was found in place of a whole file, `tensor` which tensor was being read, if one is
-    known, and `expected` what was expected; if it is empty, `refusal` finds words for it.
+    file: the file or folder.
+    what: what was found in place of a whole file.
+    tensor: the tensor that was being read, if one is known.
+    expected: what was expected; if it is empty, `refusal` finds words for it.
     """
 
     def __init__(self, file: Path, what: str, tensor: str = "", expected: str = "") -> None:
-        self.file, self.what = Path(file), what.replace("\n", " ")
+        self.file, self.what, self.tensor, self.expected = file, what.replace("\n", " "), tensor, expected
         super().__init__(f"{file}: {self.what}")
-        self.tensor, self.expected = tensor, expected
 
 
 @contextmanager
 def parsing(file: Path, kind: str) -> Iterator[None]:
-    """Raise Damaged for `file`, which should be `kind` (such as "a picture"), if the block cannot read it.
-
-    A library may raise any exception while it reads a file that was cut short, altered or forged.
-    """
+    """Raise Damaged for `file`, which should be `kind` (such as "a picture"), if the block cannot read it."""
     try:
         yield
     except (Damaged, UserError):
         raise
+    # A library may raise any exception while it reads a file that was cut short, altered or forged.
     except Exception as problem:
         raise Damaged(file, f"{kind} that is cut short or altered: {problem}") from problem
 
@@ -87,7 +86,7 @@ def reading(tensor: str) -> Iterator[None]:
 
 
 def present(file: Path) -> Path:
-    """Return `file`. Raises Damaged if there is no such file."""
+    """Return `file`, or raise Damaged if there is no such file."""
     if not file.is_file():
         raise Damaged(file, "no such file")
     return file
@@ -145,11 +144,10 @@ def verify(found: Found, pinned: Mapping[str, str]) -> dict[str, str]:
     """
     _check(found)
     digests = {name: digest(array) for name, array in sorted(found.tensors.items())}
-    for name, value in digests.items():
-        if name in pinned and value != pinned[name]:
+    for name, value in digests.items() if pinned else ():
+        if name not in pinned:
+            pinned_alone = "only the tensors pinned in the catalogue"
+            raise Damaged(found.files[name], f"the tensor {name}", expected=pinned_alone)
+        if value != pinned[name]:
             raise Damaged(found.files[name], f"sha256 {value}", name)
-        if pinned and name not in pinned:
-            raise Damaged(
-                found.files[name], f"the tensor {name}", expected="only the tensors pinned in the catalogue"
-            )
     return digests

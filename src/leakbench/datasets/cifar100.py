@@ -1,8 +1,8 @@
 """CIFAR-100 (Krizhevsky 2009): colour images of 32 x 32, a hundred fine classes.
 
 The reader knows the official Python version (with the md5 that torchvision knows), the official binary
-version, and the sample files `cifar100_aux10k.npz` and `cifar100_eval10k.npz`. The samples are not the
-official splits; the note says so.
+version, and the sample files `cifar100_aux10k.npz` and `cifar100_eval10k.npz`, which are not the official
+splits.
 """
 
 from pathlib import Path
@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from leakbench.base.whole import file_digest
-from leakbench.datasets import cifar_files
 from leakbench.datasets.canonical import Damaged, Found, Splits, of_splits, parsing, present, reading
+from leakbench.datasets.cifar10 import read_binary, read_python
 from leakbench.datasets.unpickle import read_pickle
 
 _MD5 = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
@@ -29,11 +29,11 @@ def cifar100(folder: Path) -> Found:
         with reading(f"{split}/images"):
             file = present(folder / (f"{split}.bin" if binary else split))
             if binary:
-                images, labels = cifar_files.read_binary(file, label_bytes=2)
+                images, labels = read_binary(file, label_bytes=2)
             elif (own := file_digest(file, "md5")) != md5:
                 raise Damaged(file, f"md5 {own}", expected=f"md5 {md5}")
             else:
-                images, labels = cifar_files.read_python(file, "fine_labels")
+                images, labels = read_python(file, "fine_labels")
         found[split] = images, labels, file
     note = "official binary version" if binary else "official Python version"
     return of_splits(found, _names(folder, binary), note)

@@ -1,12 +1,10 @@
 """Sets of faces that have one folder per person and no split of their own.
 
-torchvision no longer downloads Labeled Faces in the Wild (Huang et al. 2007, deep-funneled). VGG-Face (Parkhi
-et al. 2015) is a list of addresses, many of them dead. VGGFace2 (Cao et al. 2018) is no longer offered.
+Such are Labeled Faces in the Wild (Huang et al. 2007, deep-funneled), VGG-Face (Parkhi et al. 2015) and
+VGGFace2 (Cao et al. 2018).
 """
 
 from pathlib import Path
-
-import numpy as np
 
 from leakbench.datasets.canonical import Damaged, Found, Splits, of_splits, within
 from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
@@ -14,12 +12,11 @@ from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
 def people_in(folder: Path) -> dict[str, list[Path]]:
     """Return person → pictures, sorted by name."""
+    if not (folder / "labels.tsv").is_file():
+        return {p.name: pictures_in(p) for p in folder.iterdir() if p.is_dir()}
     pictures: dict[str, list[Path]] = {}
-    if (folder / "labels.tsv").is_file():
-        for row in read_list(folder / "labels.tsv", {"file", "identity"}):
-            pictures.setdefault(row["identity"], []).append(within(folder, folder / row["file"]))
-    else:
-        pictures = {p.name: pictures_in(p) for p in folder.iterdir() if p.is_dir()}
+    for row in read_list(folder / "labels.tsv", {"file", "identity"}):
+        pictures.setdefault(row["identity"], []).append(within(folder, folder / row["file"]))
     return {name: sorted(files) for name, files in pictures.items()}
 
 
@@ -55,8 +52,7 @@ def faces(
     held = per_person - test
     for split, kept in {"train": slice(None, held), "test": slice(held, per_person)}.items():
         chosen = [(file, label) for label, name in enumerate(names) for file in found[name][kept]]
-        labels = np.array([label for _, label in chosen], np.int64)
-        splits[split] = read_pictures([file for file, _ in chosen], size), labels, folder
+        splits[split] = *read_pictures(chosen, size), folder
     note = f"{len(names)} people with at least {minimum} pictures"
     if people:
         note = f"the {people} people with most pictures of {len(found)}"

@@ -1,13 +1,10 @@
 """ImageNet, ILSVRC 2012 (Russakovsky et al. 2015), from folders named by synset or from a sample with a list.
 
-The set is never downloaded, because a download needs an account. Only the first pictures of each class are
-kept, since a whole split at this size would not fit in memory. The note says how many are kept.
+A whole split at this size would not fit in memory, so only the first pictures of each class are kept.
 """
 
 import re
 from pathlib import Path
-
-import numpy as np
 
 from leakbench.datasets.canonical import Damaged, Found, Splits, of_splits, within
 from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
@@ -38,8 +35,7 @@ def imagenet(folder: Path, *, resize: int = 256, size: int = 224, per_class: int
         if not synsets:
             continue
         chosen = [(file, label) for label, s in enumerate(synsets) for file in pictures_in(s)[:per_class]]
-        labels = np.array([label for _, label in chosen], np.int64)
-        found[split] = read_pictures([file for file, _ in chosen], resize, size), labels, folder / name
+        found[split] = *read_pictures(chosen, resize, size), folder / name
         classes = _official_names() if len(synsets) == _ALL else [s.name for s in synsets]
         notes.append(f"{split}: the first {per_class} by name of each of {len(synsets)} classes")
     return of_splits(found, classes, "; ".join(notes))
@@ -47,15 +43,14 @@ def imagenet(folder: Path, *, resize: int = 256, size: int = 224, per_class: int
 
 def _listed(folder: Path, resize: int, size: int) -> Found:
     rows = read_list(folder / "labels.tsv", {"file", "class_index", "class_name"})
-    names = [""] * _ALL
+    names, chosen = [""] * _ALL, []
     for row in rows:
         if not row["class_index"].isdigit() or int(row["class_index"]) >= _ALL:
             raise Damaged(folder / "labels.tsv", f"class_index '{row['class_index']}'", "test/labels")
         names[int(row["class_index"])] = row["class_name"]
-    images = read_pictures([within(folder, folder / row["file"]) for row in rows], resize, size)
-    labels = np.array([int(row["class_index"]) for row in rows], np.int64)
+        chosen.append((within(folder, folder / row["file"]), int(row["class_index"])))
     note = f"sample of {len(rows)} pictures of {sum(map(bool, names))} classes, official split unknown"
-    return of_splits({"test": (images, labels, folder)}, names, note)
+    return of_splits({"test": (*read_pictures(chosen, resize, size), folder)}, names, note)
 
 
 def _synsets(folder: Path) -> list[Path]:

@@ -28,10 +28,8 @@ def check(sources: Sequence[Source], where: str = "") -> None:
     for source in sources:
         for folder in source["folders"]:
             if Path(folder).is_absolute() or ".." in Path(folder).parts:
-                raise UserError(
-                    f"{where}sources: folders: {folder!r} is not below a directory of LEAKBENCH_DATA (give a "
-                    "folder in it)"
-                )
+                outside = f"{folder!r} is not below a directory of LEAKBENCH_DATA (give a folder in it)"
+                raise UserError(f"{where}sources: folders: {outside}")
         for key in ("folders", "holding"):
             for text in source[key]:
                 if len(os.fsencode(text)) > LONGEST or "\0" in text:

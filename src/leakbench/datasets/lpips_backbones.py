@@ -14,10 +14,7 @@ from leakbench.datasets.canonical import Damaged, Found, parsing, reading
 from leakbench.datasets.unpickle import read_pickle
 
 # The package holds only these layers; the official files hold the same bytes and are twelve times its size.
-_CONVOLUTIONS = {
-    "alex": (0, 3, 6, 8, 10),
-    "vgg": (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28),
-}
+_CONVOLUTIONS = {"alex": (0, 3, 6, 8, 10), "vgg": (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)}
 _PICKLED = {"alex": "AlexNet_0", "vgg": "VGG16_0"}
 _PATTERNS = {
     "alex": ("alexnet_features*.npz", "alexnet.ckpt", "alexnet-owt-7be5be79.pth"),
@@ -25,22 +22,20 @@ _PATTERNS = {
 }
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    found = {
-        net: [p for pattern in patterns for p in folder.glob(pattern)] for net, patterns in _PATTERNS.items()
-    }
-    return {net: files[0] for net, files in found.items() if files}
-
-
 def lpips_backbones(folder: Path) -> Found:
-    """Read the networks that `folder` holds, both or one; the note says if there is only one.
+    """Read the networks that `folder` holds, both or one.
 
     Raises Damaged if a file is malformed or lacks a layer.
     """
     tensors: dict[str, np.ndarray] = {}
     files: dict[str, Path] = {}
     read = {".npz": _from_npz, ".ckpt": _from_pickle, ".pth": _from_torch}
-    for net, file in _files(folder).items():
+    nets = []
+    for net, patterns in _PATTERNS.items():
+        file = next((file for pattern in patterns for file in folder.glob(pattern)), None)
+        if file is None:
+            continue
+        nets.append(net)
         with reading(f"{net}/features.0.weight"):
             arrays = read[file.suffix](file, net)
         for layer, part in product(_CONVOLUTIONS[net], ("weight", "bias")):
@@ -49,7 +44,6 @@ def lpips_backbones(folder: Path) -> Found:
             if not isinstance(array, np.ndarray) or array.dtype != np.float32:
                 raise Damaged(file, f"no float32 array {name}", f"{net}/{name}")
             tensors[f"{net}/{name}"], files[f"{net}/{name}"] = np.ascontiguousarray(array), file
-    nets = list(_files(folder))
     return Found(tensors, files, [], "" if len(nets) == len(_CONVOLUTIONS) else f"only {nets[0]}")
 
 

@@ -35,13 +35,11 @@ def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> P
         try:
             with urllib.request.urlopen(request, timeout=SECONDS) as answer, file.open("wb") as out:
                 shutil.copyfileobj(answer, out)
-        except urllib.error.HTTPError as problem:
-            reasons.append(f"{url}: {problem}")
-        except urllib.error.URLError as problem:
-            reasons.append(f"{url}: {problem.reason}")
         except (OSError, http.client.HTTPException) as problem:
             raise_if_unwritable(problem, file)
-            reasons.append(f"{url}: {problem}")
+            # An HTTPError has a reason too, without its number.
+            told = problem.reason if type(problem) is urllib.error.URLError else problem
+            reasons.append(f"{url}: {told}")
         else:
             if md5 and (found := file_digest(file, "md5")) != md5:
                 raise Damaged(file, f"md5 {found}", expected=f"md5 {md5}")
@@ -74,9 +72,10 @@ def from_addresses(urls: Sequence[str], folder: Path) -> None:
 def unpack(archive: Path, folder: Path) -> None:
     """Write the plain files of a tar archive below `folder`.
 
-    This function itself refuses links, and names that lead out of the folder: the Python 3.11.2 of Debian 12
-    does not have tarfile's filter. Raises Damaged for such an archive, and for one that cannot be read.
+    Raises Damaged for an archive with links or with names that lead out of the folder, and for one that
+    cannot be read.
     """
+    # The Python 3.11.2 of Debian 12 does not have tarfile's filter.
     folder = folder.resolve()
     try:
         with tarfile.open(archive) as tar:
@@ -86,9 +85,7 @@ def unpack(archive: Path, folder: Path) -> None:
                     continue
                 stream = tar.extractfile(member) if member.isreg() else None
                 if stream is None or not target.is_relative_to(folder):
-                    raise Damaged(
-                        archive, f"an archive that cannot be unpacked: '{member.name}' is not a file in it"
-                    )
+                    raise tarfile.TarError(f"'{member.name}' is not a file in it")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with stream, target.open("wb") as out:
                     shutil.copyfileobj(stream, out)

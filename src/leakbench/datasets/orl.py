@@ -1,8 +1,7 @@
 """ORL faces (Samaria and Harter 1994, AT&T Laboratories Cambridge): 40 people, ten grey images of 112 x 92
 each.
 
-The set has no official split. Here images 1 to 8 of each person are `train`, 9 and 10 are `test`, both
-ordered by person, then image.
+The set has no official split. Here images 1 to 8 of each person are `train`, 9 and 10 are `test`.
 """
 
 import re
@@ -19,11 +18,10 @@ _HEADER = re.compile(rb"P5\s+(\d+)\s+(\d+)\s+255\n")
 def orl(folder: Path) -> Found:
     """Read the 400 files of `folder`: images uint8 [N, 112, 92, 1], labels int64 [N] in 0..39."""
     faces = np.empty((PEOPLE, IMAGES, ROWS, COLUMNS, 1), np.uint8)
-    for person in range(PEOPLE):
-        for image in range(IMAGES):
-            file = folder / f"s{person + 1}" / f"{image + 1}.pgm"
-            with reading("train/images" if image < TRAIN else "test/images"):
-                faces[person, image, ..., 0] = read_face(present(file))
+    for person, image in np.ndindex(PEOPLE, IMAGES):
+        with reading("train/images" if image < TRAIN else "test/images"):
+            file = present(folder / f"s{person + 1}" / f"{image + 1}.pgm")
+            faces[person, image, ..., 0] = read_face(file)
     labels = np.repeat(np.arange(PEOPLE, dtype=np.int64)[:, None], IMAGES, 1)
     found: Splits = {
         split: (faces[:, part].reshape(-1, ROWS, COLUMNS, 1), labels[:, part].reshape(-1), folder)
@@ -36,10 +34,9 @@ def read_face(file: Path) -> np.ndarray:
     """Read one PGM, uint8 [112, 92], and undo a line-end conversion if the file went through one.
 
     In 152 of the 400 files that the package holds, a carriage return was put before every line feed, both in
-    the header and among the pixels. Without a correction the rows of these images would be shifted. The
-    surplus length says how many carriage returns were put in. Two of the images had a pair of carriage return
-    and line feed of their own. Smoothness then decides which pair is kept: any wrong choice displaces a part
-    of the image by a pixel, which raises the differences between rows.
+    the header and among the pixels. The surplus length says how many were put in. Two of the images had a
+    pair of carriage return and line feed of their own. Smoothness then decides which pair is kept: any wrong
+    choice displaces a part of the image by a pixel, which raises the differences between rows.
 
     Raises Damaged for a file of another size or length, or one whose line ends cannot be restored.
     """

@@ -27,16 +27,10 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | N
     name = Path(command[0]).name
     try:
         process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            command, cwd=folder, env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             start_new_session=True,
-        )
+        )  # fmt: skip
     except OSError as problem:
         raise Unavailable(f"{name} cannot be run: {problem.strerror}") from problem
     try:
@@ -93,10 +87,8 @@ def npm(package: str, folder: Path) -> None:
 
 
 def _pip() -> str:
-    """Return a Python interpreter that has pip. Raises Unavailable if there is none.
-
-    An environment made by uv has no pip, but the interpreter that it is based on has.
-    """
+    """Return a Python interpreter that has pip. Raises Unavailable if there is none."""
+    # An environment made by uv has no pip, but the interpreter that it is based on has.
     base = getattr(sys, "_base_executable", None)
     for python in dict.fromkeys(filter(None, [sys.executable, base, shutil.which("python3")])):
         probe = [python, "-c", "import pip"]
@@ -121,12 +113,11 @@ def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platfor
         if got is None:
             raise
         raise Damaged(folder / package, f"sha256 {got[1]}", expected=f"sha256 {sha256}") from problem
-    for file in folder.glob("*"):
-        if file.suffix == ".whl":
-            with zipfile.ZipFile(file) as archive:
-                archive.extractall(folder)
-        elif file.name.endswith(".tar.gz"):
-            unpack(file, folder)
+    for file in folder.glob("*.whl"):
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(folder)
+    for file in folder.glob("*.tar.gz"):
+        unpack(file, folder)
 
 
 def apt(package: str, folder: Path) -> None:
@@ -135,8 +126,8 @@ def apt(package: str, folder: Path) -> None:
         if not shutil.which(client):
             raise Unavailable(f"{client} is not installed")
     state, cache = folder / "apt-state", folder / "apt-cache"
-    (state / "lists" / "partial").mkdir(parents=True)
-    (cache / "archives" / "partial").mkdir(parents=True)
+    for partial in (state / "lists/partial", cache / "archives/partial"):
+        partial.mkdir(parents=True)
     options = [f"Dir::State={state}", f"Dir::State::lists={state / 'lists'}", f"Dir::Cache={cache}"]
     options += ["Debug::NoLocking=true", "APT::Sandbox::User=root", "Acquire::Retries=1"]
     options += ["Acquire::http::Timeout=15", "Acquire::https::Timeout=15", "Acquire::Languages=none"]

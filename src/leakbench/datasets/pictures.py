@@ -1,6 +1,7 @@
 """Folders of JPEG or PNG files, one picture each, and the lists that say what they show."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,12 @@ MOST = 1 << 26
 def opened(file: Path) -> "Image.Image":
     """Return the picture in a JPEG or PNG file, read whole.
 
-    Other formats are refused whatever the file's name is, because Pillow hands some to other programs. Raises
-    Damaged for such a file, for one that is cut short or altered, and for a picture that is too large.
+    Raises Damaged for a file of another format, for one that is cut short or altered, and for a picture that
+    is too large.
     """
     from PIL import Image
 
+    # Whatever the file's name is, other formats are refused, because Pillow hands some to other programs.
     with parsing(file, "a picture"), Image.open(file, formats=("JPEG", "PNG")) as picture:
         if picture.width * picture.height > MOST:
             raise Damaged(file, f"a picture of {picture.width}×{picture.height} pixels")
@@ -47,13 +49,15 @@ def read_picture(file: Path, resize: int, crop: int | None = None) -> np.ndarray
     return np.asarray(image.crop((left, top, left + crop, top + crop)))
 
 
-def read_pictures(files: list[Path], resize: int, crop: int | None = None) -> np.ndarray:
-    """Read many pictures as uint8 [N, size, size, 3], each as `read_picture` does."""
-    size = resize if crop is None else crop
-    out = np.empty((len(files), size, size, 3), np.uint8)
-    for number, file in enumerate(files):
-        out[number] = read_picture(file, resize, crop)
-    return out
+def read_pictures(
+    labelled: Sequence[tuple[Path, int]], resize: int, crop: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return pictures uint8 [N, size, size, 3], each as `read_picture` reads it, and labels int64 [N]."""
+    size = crop or resize
+    images, labels = np.empty((len(labelled), size, size, 3), np.uint8), np.empty(len(labelled), np.int64)
+    for number, (file, label) in enumerate(labelled):
+        images[number], labels[number] = read_picture(file, resize, crop), label
+    return images, labels
 
 
 def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:

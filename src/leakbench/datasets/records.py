@@ -56,7 +56,7 @@ def records(
 def _read(
     file: Path, columns: list[Column], words: dict[str, int], header: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a file's records as images and labels. Raises Damaged for a record that does not fit."""
+    """Return a file's records as images and labels."""
     if file.stat().st_size > MOST:
         raise Damaged(file, f"a table of more than {MOST} bytes")
     names = [*(column.name for column in columns), ""]

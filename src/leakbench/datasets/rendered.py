@@ -10,8 +10,6 @@ given to it. The drawn pictures depend on the seed, on numpy's generator and on 
 """
 
 import importlib.util
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,8 +26,8 @@ from leakbench.datasets.words import CHARACTERS, COLUMNS, ROWS, arrays
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
 
-# Some fifteen hundred common English words, put together for this project. The digest of the list stands in
-# the code because results are made anew when code changes.
+# Some fifteen hundred common English words. Their digest stands in the code because results are made anew
+# when code changes.
 _LIST = Path(__file__).with_name("common_words.txt")
 _SHA256 = "e1b4e93d21c52d703173da943a76a5cd0e8897b97c67a2d704e0d31e8a7888b7"
 PHOTOGRAPHS = (
@@ -81,11 +79,10 @@ def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Ima
     from PIL import Image, ImageDraw
 
     drawn = _font(font)
-    left, top, right, bottom = (round(side) for side in drawn.getbbox(text))
-    margins = rng.integers(2, 9, 4)
-    size = (right - left + int(margins[0] + margins[1]), bottom - top + int(margins[2] + margins[3]))
-    image = Image.new("L", size)
-    ImageDraw.Draw(image).text((int(margins[0]) - left, int(margins[2]) - top), text, fill=255, font=drawn)
+    left, top, right, bottom = map(round, drawn.getbbox(text))
+    west, east, north, south = rng.integers(2, 9, 4).tolist()
+    image = Image.new("L", (right - left + west + east, bottom - top + north + south))
+    ImageDraw.Draw(image).text((west - left, north - top), text, fill=255, font=drawn)
     if degrees:
         turn = float(rng.uniform(-degrees, degrees))
         image = image.rotate(turn, Image.Resampling.BILINEAR, expand=True)
@@ -123,8 +120,7 @@ def over_photograph(mask: "Image.Image", rng: np.random.Generator) -> "Image.Ima
     while True:
         ink = rng.integers(0, 256, 3)
         if np.abs(ink - mean).sum() >= COLOUR_CONTRAST:
-            colour = tuple(int(level) for level in ink)
-            return Image.composite(Image.new("RGB", mask.size, colour), behind, mask)
+            return Image.composite(Image.new("RGB", mask.size, tuple(ink.tolist())), behind, mask)
 
 
 def on_plain(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
@@ -132,25 +128,16 @@ def on_plain(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
     from PIL import Image
 
     while True:
-        ink, ground = (int(level) for level in rng.integers(0, 256, 2))
+        ink, ground = rng.integers(0, 256, 2).tolist()
         if abs(ink - ground) >= GREY_CONTRAST:
             return Image.composite(Image.new("L", mask.size, ink), Image.new("L", mask.size, ground), mask)
 
 
-@dataclass(frozen=True)
-class Style:
-    """How words are drawn."""
-
-    fonts: tuple[str, ...]
-    paint: Callable[["Image.Image", np.random.Generator], "Image.Image"]
-    degrees: float = 0.0
-
-
 BOLD = ("DejaVuSans-Bold", "DejaVuSerif-Bold", "DejaVuSans-BoldOblique", "DejaVuSansMono-Bold")
-# The ground behind the words → how the words are drawn.
+# The ground behind the words → the fonts, the painter and the greatest angle in degrees.
 LOOKS = {
-    "plain": Style(("DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif"), on_plain),
-    "photographs": Style((*BOLD, "STIXGeneralBol"), over_photograph, 6.0),
+    "plain": (("DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif"), on_plain, 0.0),
+    "photographs": ((*BOLD, "STIXGeneralBol"), over_photograph, 6.0),
 }
 
 
@@ -158,13 +145,13 @@ def split_of(count: int, rng: np.random.Generator, ground: str) -> dict[str, np.
     """Draw `count` words, each in one of the fonts, and paint their masks."""
     from PIL import Image
 
-    look = LOOKS[ground]
+    fonts, paint, degrees = LOOKS[ground]
     images = np.empty((count, ROWS, COLUMNS, 3), np.uint8)
     widths, texts = [], []
     for number in range(count):
         text = draw_text(rng)
-        font = look.fonts[rng.integers(len(look.fonts))]
-        image = look.paint(mask(text, font, rng, look.degrees), rng)
+        font = fonts[rng.integers(len(fonts))]
+        image = paint(mask(text, font, rng, degrees), rng)
         wide, high = image.size
         small = image.convert("RGB").resize((COLUMNS, ROWS), Image.Resampling.BILINEAR)
         images[number] = np.asarray(small)

@@ -1,9 +1,9 @@
 """SCUT-FORU, English2k: words on pictures from Flickr (Zhang et al. 2016), cut out by their boxes.
 
-The set is never downloaded. The reader takes the official layout: word_img/<name>.jpg and
-word_annotation/<name>.txt, with a line `x, y, width, height, "word"` for each word. The lists name no split.
-As in code of the thesis' authors, the first 1,000 pictures by name are `train` and the others `test`; the
-set's own description has 1,200 and 515 instead.
+The official layout has word_img/<name>.jpg and word_annotation/<name>.txt, with a line
+`x, y, width, height, "word"` for each word. The lists name no split. As in code of the thesis' authors, the
+first 1,000 pictures by name are `train` and the others `test`; the set's own description has 1,200 and 515
+instead.
 """
 
 from pathlib import Path
@@ -12,9 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.words import Word, read_words
-
-_SUFFIXES = (".jpg", ".JPG")
+from leakbench.datasets.words import Word, boxed, read_words, written
 
 
 def scut_foru(folder: Path, *, train: Annotated[int, Field(gt=0)] = 1000) -> Found:
@@ -34,16 +32,13 @@ def scut_foru(folder: Path, *, train: Annotated[int, Field(gt=0)] = 1000) -> Fou
 
 
 def _annotated(file: Path) -> list[Word]:
-    names = [file.parents[1] / "word_img" / f"{file.stem}{suffix}" for suffix in _SUFFIXES]
-    picture = next(filter(Path.is_file, names), names[0])
-    words = []
-    for line in file.read_text(encoding="utf-8-sig", errors="replace").splitlines():
-        if not line.strip():
-            continue
+    names = [file.parents[1] / "word_img" / f"{file.stem}{suffix}" for suffix in (".jpg", ".JPG")]
+    picture, words = next(filter(Path.is_file, names), names[0]), []
+    for line in written(file, errors="replace"):
         *numbers, text = line.split(",", 4)
         try:
-            left, top, wide, high = (float(number) for number in numbers)
+            left, top, wide, high = map(float, numbers)
         except ValueError as problem:
             raise Damaged(file, f"the line '{line}', which is not x, y, width, height, word") from problem
-        words.append(Word(picture, text.strip().strip('"'), (left, top, left + wide, top + high)))
+        words.append(boxed(picture, text.strip().strip('"'), left, top, wide, high))
     return words

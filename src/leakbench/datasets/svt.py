@@ -1,23 +1,19 @@
 """Street View Text: signs in Google Street View (Wang et al. 2011), 257 words for training and 647 for tests.
 
-The set is never downloaded. The reader takes the official layout: train.xml and test.xml beside the folder
-img. They list the words of each picture as `taggedRectangle`s (x, y, width, height, and a `tag`), which the
-reader cuts out.
+The official layout has train.xml and test.xml beside the folder img. They list the words of each picture as
+`taggedRectangle`s, which the reader cuts out. The sample is the whole split `test`.
 """
 
 from pathlib import Path
 from xml.etree import ElementTree
 
 from leakbench.datasets.canonical import Found, parsing
-from leakbench.datasets.words import Word, listed, read_words
+from leakbench.datasets.words import LIST, Word, boxed, listed, read_words
 
 
 def svt(folder: Path) -> Found:
-    """Read the words into the tensors that `words.arrays` describes.
-
-    The sample is the whole split `test`.
-    """
-    if (folder / "labels.tsv").is_file():
+    """Read the words into the tensors that `words.arrays` describes."""
+    if (folder / LIST).is_file():
         return read_words(folder, {"test": listed(folder)}, "sample")
     files = {split: folder / f"{split}.xml" for split in ("train", "test")}
     return read_words(folder, {split: _tagged(file) for split, file in files.items() if file.is_file()})
@@ -29,7 +25,6 @@ def _tagged(file: Path) -> list[Word]:
         for image in ElementTree.parse(file).getroot().iter("image"):
             picture = file.parent / image.findtext("imageName", "").strip()
             for each in image.iter("taggedRectangle"):
-                left, top, wide, high = (float(each.attrib[key]) for key in ("x", "y", "width", "height"))
-                box = (left, top, left + wide, top + high)
-                words.append(Word(picture, each.findtext("tag", "").strip(), box))
+                sides = (float(each.attrib[key]) for key in ("x", "y", "width", "height"))
+                words.append(boxed(picture, each.findtext("tag", "").strip(), *sides))
     return words

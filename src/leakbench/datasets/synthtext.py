@@ -1,9 +1,9 @@
-"""SynthText in the wild: words drawn into photographs (Gupta et al. 2016), the thesis' second training set.
+"""SynthText in the wild: words drawn into photographs (Gupta et al. 2016), the thesis' second training set,
+of 41 gigabytes.
 
-The set is never downloaded, because it has 41 gigabytes. The reader takes the official layout, gt.mat beside
-the folders of pictures. gt.mat holds the names `imnames` of the pictures, the corners `wordBB` [2, 4, words]
-of each picture's words, and the texts `txt` of the words, several to a string. A word is cut out by the
-upright box around its corners, as in the thesis.
+The official layout has gt.mat beside the folders of pictures. It holds the names `imnames` of the pictures,
+the corners `wordBB` [2, 4, words] of each picture's words, and the texts `txt` of the words, several to a
+string. A word is cut out by the upright box around its corners, as in the thesis.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from leakbench.datasets.canonical import Damaged, Found, parsing
-from leakbench.datasets.words import Word, listed, read_words, spread
+from leakbench.datasets.words import LIST, Word, listed, read_words, spread
 
 
 def synthtext(
@@ -30,7 +30,7 @@ def synthtext(
     Words that cannot be cut out are left out and counted in the note.
     """
     most = train if train is None else round(train / (1 - test))
-    if (folder / "labels.tsv").is_file():
+    if (folder / LIST).is_file():
         every = listed(folder)
         chosen, count = spread(every, most), len(every)
     else:

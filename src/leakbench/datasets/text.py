@@ -67,9 +67,7 @@ def words(line: str) -> list[str]:
 
 
 def tokenizer(texts: Iterable[Sequence[str]], signs: Iterable[str], most: int) -> list[str]:
-    """Return a vocabulary: all signs, and the most frequent words (of equally frequent ones the first in the
-    alphabet), `most` tokens in all.
-    """
+    """Return all signs and the most frequent words, of equals the first by name, `most` tokens in all."""
     single = sorted(signs)
     counts = Counter(word for each in texts for word in each if len(word) > 1)
     frequent = sorted(counts, key=lambda word: (-counts[word], word))

@@ -29,10 +29,7 @@ class _Dtype:
 
 
 class _Array:
-    """The stand-in for numpy's _reconstruct, which keeps the state.
-
-    The state is (version, shape, dtype, column-major, bytes).
-    """
+    """The stand-in for numpy's _reconstruct; its state is (version, shape, dtype, column-major, bytes)."""
 
     def __init__(self, *_: Any) -> None:
         self.state: Any = None

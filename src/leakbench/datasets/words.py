@@ -24,6 +24,8 @@ LONGEST = 25
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Fills the places of a label behind its last character.
 NONE = -1
+# The list of a sample, tab-separated, with a header row.
+LIST = "labels.tsv"
 _CODES = {character: code for code, character in enumerate(CHARACTERS)}
 T = TypeVar("T")
 
@@ -34,6 +36,15 @@ class Word(NamedTuple):
     file: Path
     text: str
     box: tuple[float, float, float, float] | None = None
+
+
+def boxed(file: Path, text: str, left: float, top: float, wide: float, high: float) -> Word:
+    return Word(file, text, (left, top, left + wide, top + high))
+
+
+def written(file: Path, errors: str = "strict") -> list[str]:
+    """Return the lines of a list that are not empty."""
+    return [line for line in file.read_text("utf-8-sig", errors).splitlines() if line.strip()]
 
 
 def codes(text: str) -> list[int]:
@@ -130,11 +141,9 @@ def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
 
 
 def listed(folder: Path, chosen: Callable[[dict[str, str]], bool] = lambda row: True) -> list[Word]:
-    """Return the words of a tab-separated `labels.tsv` (columns file, word) in `folder`, whose rows are
-    `chosen`.
-    """
+    """Return the words of the `chosen` rows of the LIST (columns file, word) in `folder`."""
     # A word may be a quotation mark, so quotation marks have no meaning in the list.
-    rows = read_list(folder / "labels.tsv", {"file", "word"}, csv.QUOTE_NONE)
+    rows = read_list(folder / LIST, {"file", "word"}, csv.QUOTE_NONE)
     return [Word(folder / row["file"], row["word"]) for row in rows if chosen(row)]
 
 

@@ -33,10 +33,7 @@ def no_names(model: nn.Module) -> frozenset[str]:
 
 
 def unchanged(value: Any, *_: Any) -> Any:
-    """Return `value` itself.
-
-    A place of `Defence` that holds this function does nothing. Callers compare with it by identity.
-    """
+    """Return `value` itself, as a place of `Defence` that does nothing; callers compare by identity."""
     return value
 
 
@@ -194,13 +191,9 @@ def sent_bytes(defence: Defence, update: Update) -> Tensor:
 
 
 def protected(
-    defence: Defence,
-    update: Update,
-    memory: Update,
-    rng: torch.Generator,
-    sent: Update | None = None,
+    defence: Defence, update: Update, memory: Update, rng: torch.Generator, sent: Update | None = None,
     samples: int = 0,
-) -> Update:
+) -> Update:  # fmt: skip
     """Return what a client with so many samples sends in place of `update`, its difference from `sent`.
 
     Rounds are protected one after the other, so that playing them in chunks changes nothing. Raises UserError
@@ -236,8 +229,7 @@ def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits =
     bits: the bits that a changed tensor takes, as in `Defence`.
     """
     return Defence(
-        update=lambda update, rng: {name: change(value, rng) for name, value in update.items()},
-        bits=bits,
+        update=lambda update, rng: {name: change(value, rng) for name, value in update.items()}, bits=bits
     )
 
 

@@ -1,7 +1,4 @@
-"""Secure aggregation: only the sum of a round's updates is seen.
-
-A client that decrypts the sum of an encrypted round sees the same.
-"""
+"""Secure aggregation: only the sum of a round's updates is seen, as by a client that decrypts it."""
 
 from collections.abc import Sequence
 from typing import Literal

@@ -49,8 +49,7 @@ class Transform(NamedTuple):
 def transformed(images: Tensor, step: Transform) -> Tensor:
     """Return images after one transform, in the same shape.
 
-    The authors' code shears by bicubic interpolation; this function shears by bilinear interpolation. Images
-    with one channel have no colour to change.
+    The shear is bilinear, where the authors' is bicubic. Images with one channel have no colour to change.
     """
     from torchvision.transforms import InterpolationMode
     from torchvision.transforms import functional as f

@@ -27,8 +27,8 @@ SLACK = 2 * EPSILON_ERROR
 def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
     """Return in how many local steps that an attacker sees a private sample takes part at most.
 
-    Each local epoch is one step for a sample. The rounds that count are those that hold the sample by design:
-    all rounds of a fixed local set, and one round of each pass.
+    A local epoch is one step of a sample. All rounds of a fixed local set hold it, else one round of each
+    pass.
     """
     epochs = federation["local"]["epochs"] if federation["update"] == "model" else 1
     fixed = federation["local_set"] == "fixed"
@@ -65,13 +65,11 @@ def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
 
 
 def of_normal_noise(noise: float, steps: int, delta: float) -> Facts:
-    """Return what normal noise on a bounded vector certifies, as `certificate` does at full participation.
+    """Return what normal noise on a bounded vector, sent `steps` times, certifies, as `certificate` does.
 
     noise: the noise's deviation, in units of the most that the vector can change (its sensitivity).
-    steps: how often the vector is sent.
-    delta: the δ at which ε is reported.
 
-    ε is exact (Balle and Wang, arXiv:1805.06530, theorem 8).
+    ε at `delta` is exact (Balle and Wang, arXiv:1805.06530, theorem 8).
     """
     epsilon = epsilon_of(math.sqrt(steps) / noise, delta)
     given = {"noise_multiplier": noise, "sample_rate": 1.0, "steps": steps, "delta": delta}
@@ -106,9 +104,8 @@ def _curve(accountant: Any, steps: int, epsilon: float) -> list[list[float]]:
 def gamma(certified: Mapping[str, Any], blind: float) -> float:
     """Return γ, the largest probability with which any attacker is right.
 
-    Two bounds hold, and the smaller is returned. The first averages over the number of steps t in which the
-    sample took part: Φ(Φ⁻¹(κ) + √t / noise). The second is the least e^ε κ + δ over the accountant's curve,
-    which also counts that nobody knows in which steps the sample took part.
+    It is the smaller of two bounds: the mean over the number of steps t in which the sample took part of
+    Φ(Φ⁻¹(κ) + √t / noise), and the least e^ε κ + δ over the accountant's curve.
     """
     from scipy.special import ndtr, ndtri
     from scipy.stats import binom

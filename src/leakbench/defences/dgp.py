@@ -1,8 +1,4 @@
-"""DGP, dual gradient pruning (Xue et al., AAAI 2024).
-
-The client sends neither the largest nor the smallest coordinates of a round, and adds what it dropped to the
-next round.
-"""
+"""DGP, dual gradient pruning (Xue et al., AAAI 2024): neither the largest nor the smallest coordinates."""
 
 from typing import Annotated
 

@@ -11,9 +11,9 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from leakbench.base.tensors import over
 from leakbench.defences import Defence, Update
 from leakbench.defences.certification import Facts, of_normal_noise
+from leakbench.defences.clip import shortened
 
 
 def flower_local_dp(
@@ -38,11 +38,9 @@ def flower_local_dp(
     deviation = sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
     def noisy(update: Update, sent: Update, samples: int, rng: torch.Generator) -> Update:
-        length = torch.stack([value.flatten(1).square().sum(1) for value in update.values()]).sum(0).sqrt()
-        factor = (clipping_norm / length.clamp_min(1e-30)).clamp_max(1)
         out = {}
-        for name, value in update.items():
-            weights = sent[name] + value * over(factor, value)
+        for name, value in shortened(update, clipping_norm).items():
+            weights = sent[name] + value
             weights = weights + deviation * torch.randn(value.shape, generator=rng).to(value.device)
             out[name] = weights - sent[name]
         return out

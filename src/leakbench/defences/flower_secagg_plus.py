@@ -25,10 +25,7 @@ def share(samples: int, max_weight: float) -> float:
 
 
 def quantised(values: Tensor, rng: torch.Generator) -> Tensor:
-    """Return the levels, float64 whole numbers, to which float32 values are rounded by chance.
-
-    A value between two levels goes up with the probability of how far it is from the lower one.
-    """
+    """Return the levels, float64 whole numbers, to which values are rounded by chance, up or down."""
     places = (values.clamp(-CLIPPING, CLIPPING) + CLIPPING) * (LEVELS / (2 * CLIPPING))
     upper = places.ceil().double()
     drawn = torch.rand(values.shape, generator=rng, dtype=torch.float64).to(values.device)

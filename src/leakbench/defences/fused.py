@@ -1,7 +1,4 @@
-"""Fused updates: clients receive mixtures of each other's updates for cross-validation.
-
-The source is FedBoosting (thesis, section 4.2.3).
-"""
+"""Fused updates: clients receive mixtures of updates for cross-validation (FedBoosting, section 4.2.3)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -17,10 +14,10 @@ _OBSERVER = 0
 
 
 def _drawn(count: int, rng: torch.Generator) -> Tensor:
-    """Draw shares of each client's update in each mixture, [count, count].
+    """Draw the shares of each client's update in each mixture, [count, count].
 
-    Each row is uniform among the shares that add up to 1. It is then sorted in descending order and rotated,
-    so that a row's own share is its largest.
+    A row is uniform among shares that add up to 1, sorted in descending order and rotated: its own is
+    largest.
     """
     drawn = -torch.rand(count, count, generator=rng, dtype=torch.float64).clamp_min(1e-12).log()
     rows = (drawn / drawn.sum(1, keepdim=True)).sort(1, descending=True).values

@@ -21,10 +21,8 @@ ACTIVATIONS = {"none": lambda value: value, "relu": torch.relu, "sigmoid": torch
 class KeyLock(nn.BatchNorm2d):
     """Batch norm whose scale γ and shift β are act(W·key + b) of two lock layers, `scale` and `shift`.
 
-    The other tensors keep the names that they have in the batch norm that the lock replaces. `key` [key
-    length] is a buffer. A chained lock has no key and reads γ and β of the lock `before` it. Source: thesis,
-    section 5.2.3. The text has no activation; the authors' code has ReLU, or a sigmoid in the tests of
-    leakage.
+    `key` [key length] is a buffer; a chained lock reads γ and β of the lock `before` it instead. All other
+    names are those of batch norm. Source: thesis, section 5.2.3; the activation is that of the authors' code.
     """
 
     key: Tensor
@@ -85,13 +83,9 @@ def first_norms(model: nn.Module) -> list[str]:
 
 
 def lock(
-    model: nn.Module,
-    rng: torch.Generator,
-    *,
-    key_length: int = 1024,
-    activation: str = "relu",
+    model: nn.Module, rng: torch.Generator, *, key_length: int = 1024, activation: str = "relu",
     blocks: str = "first",
-) -> nn.Module:
+) -> nn.Module:  # fmt: skip
     """Return a copy of `model` behind a lock."""
     locked = copy.deepcopy(model)
     names = first_norms(locked)

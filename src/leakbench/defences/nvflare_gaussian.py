@@ -14,9 +14,7 @@ from leakbench.defences import Defence, Update
 
 
 def nvflare_gaussian(
-    *,
-    sigma0: Annotated[float, Field(ge=0)] = 0.1,
-    percentile: Annotated[float, Field(ge=0, le=100)] = 95,
+    *, sigma0: Annotated[float, Field(ge=0)] = 0.1, percentile: Annotated[float, Field(ge=0, le=100)] = 95
 ) -> Defence:
     """Add normal noise whose deviation is a share of a percentile of the update's own magnitudes.
 

@@ -14,10 +14,7 @@ from leakbench.defences import Defence, Update, sparse
 
 
 def spent(coordinates: int, fraction: float = 0.1, epsilon: float = 0.1, noise_var: float = 0.1) -> float:
-    """Return the ε that NVFlare's own ledger counts for one update of so many coordinates.
-
-    `epsilon` pays for the choice of coordinates alone. Every coordinate that is sent adds `noise_var`.
-    """
+    """Return the ε that NVFlare's ledger counts for an update: of the choice, and of each coordinate sent."""
     return epsilon + math.ceil(coordinates * fraction) * noise_var
 
 

@@ -1,7 +1,4 @@
-"""Outpost (Wang, Hugg and Li, INFOCOM 2023): perturb gradients where they are most sensitive.
-
-Steps are protected less and less often as training goes on.
-"""
+"""Outpost (Wang, Hugg and Li, INFOCOM 2023): perturb sensitive gradients, less often as training goes on."""
 
 from typing import Annotated
 

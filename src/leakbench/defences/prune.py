@@ -1,7 +1,4 @@
-"""Share only the largest coordinates of the update.
-
-DLG proposes this gradient compression as a defence.
-"""
+"""Share only the largest coordinates of the update (gradient compression, which DLG proposes)."""
 
 from typing import Annotated
 

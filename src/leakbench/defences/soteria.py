@@ -38,10 +38,9 @@ def representation(batch: Batch, images: Tensor) -> Tensor:
 
 
 def sensitivity(batch: Batch, offset: float) -> Tensor:
-    """Return the score of each feature [features].
+    """Return the score of each feature [features], a sum over the batch.
 
-    For each image the norm of the feature's derivative by the image is divided by the feature plus `offset`;
-    the score is the sum over the batch.
+    For each image the norm of the feature's derivative by the image is divided by the feature plus `offset`.
     """
     convolves = any(isinstance(layer, nn.Conv2d) for layer in batch.model.modules())
     with torch.enable_grad():
@@ -66,8 +65,7 @@ def _of_vectors(batch: Batch) -> tuple[Tensor, Tensor]:
 def _of_copies(batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the same as `_of_vectors`, from one large batch with a copy of the images for each feature.
 
-    Torch takes the derivatives of a convolution for several vectors one after another. For a single image
-    copies are twice as fast, although each copy also goes through the network forward.
+    For a single image copies are twice as fast: torch takes a convolution's vectors one after another.
     """
     images, n = batch.images.detach(), len(batch.images)
     features = representation(batch, images)
@@ -83,9 +81,7 @@ def _of_copies(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def soteria(
-    *,
-    share: Annotated[float, Field(gt=0, lt=1)] = 0.6,
-    offset: Annotated[float, Field(gt=0)] = 0.1,
+    *, share: Annotated[float, Field(gt=0, lt=1)] = 0.6, offset: Annotated[float, Field(gt=0)] = 0.1
 ) -> Defence:
     """Set those columns of the last dense layer's gradient to zero that belong to features with low scores.
 

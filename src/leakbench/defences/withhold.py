@@ -14,6 +14,5 @@ def withhold(*, share: Annotated[float, Field(gt=0, le=1)] = 0.5) -> Defence:
     share: the probability, in (0, 1]. Only the client knows which coordinates it chose.
     """
     return per_tensor(
-        lambda value, rng: value * torch.bernoulli(torch.full_like(value, share), generator=rng),
-        sparse,
+        lambda value, rng: value * torch.bernoulli(torch.full_like(value, share), generator=rng), sparse
     )

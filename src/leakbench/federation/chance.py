@@ -12,8 +12,8 @@ _WORDS, _FIRST = 624, 24
 def generator(*names: str | int) -> torch.Generator:
     """Return a generator whose whole state the given names determine.
 
-    `manual_seed` keeps only the last 32 bits of a seed, so an attacker who has some of the noise would find
-    its seed by trying them all.
+    `manual_seed` keeps only 32 bits of a seed, which an attacker who has some of the noise could find by
+    trying.
     """
     text = "\0".join(map(str, names)).encode()
     words = np.frombuffer(hashlib.shake_256(text).digest(4 * _WORDS), "<u4")

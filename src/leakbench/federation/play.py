@@ -25,11 +25,7 @@ Moved = Callable[[nn.Module, Tensors], None]
 
 @dataclass
 class Private:
-    """What the server must not know.
-
-    images: for each client, the indices of its images in the private split, [rounds, k].
-    labels: for each client, the labels of these images, [rounds, k].
-    """
+    """What the server must not know: the indices and labels of each client's images, [rounds, k] each."""
 
     images: list[np.ndarray]
     labels: list[np.ndarray]
@@ -68,9 +64,8 @@ def _skewed(
 
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Private:
     """Draw each client's samples of each round from the private range, none twice within an update."""
-    private, rounds = federation["private"], federation["rounds"]
+    private, rounds, passes = (federation[name] for name in ("private", "rounds", "passes"))
     truth = Private([], [])
-    passes = federation["passes"]
     stop = min(private["stop"], len(labels))
     needed = max(federation["clients"]) * (rounds // passes if passes > 1 else 1)
     if needed > stop - private["start"]:
@@ -107,6 +102,25 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
     return truth
 
 
+def candidates(
+    federation: dict[str, Any], private: Private, images: int, names: tuple[str | int, ...]
+) -> np.ndarray:
+    """Return the indices [n] of the images that the server holds, in random order; n may be 0."""
+    others = federation.get("candidates", 0)
+    if not others:
+        return np.zeros(0, np.int64)
+    rng = np.random.Generator(np.random.PCG64(stream("candidates", *names)))
+    own = np.unique(np.concatenate([index.reshape(-1) for index in private.images]))
+    start, stop = (federation["private"][key] for key in ("start", "stop"))
+    free = np.setdiff1d(np.arange(start, min(stop, images)), own)
+    if len(free) < others:
+        raise Unfit(
+            f"the copy of {names[0]} that is here has {len(free)} images beside the private ones, the "
+            f"federation needs {others} as candidates (put the whole set into a directory of LEAKBENCH_DATA)"
+        )
+    return rng.permutation(np.concatenate([own, rng.choice(free, others, replace=False)]))
+
+
 def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensors:
     """Draw dropout masks [epochs, rounds, k, width] round by round."""
     drawn = [draw_masks(model, (epochs, 1, k), rng) for _ in range(rounds)]
@@ -127,30 +141,21 @@ def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> It
 
 
 def play(
-    model: nn.Module,
-    origins: list[Tensors],
-    images: Tensor,
-    truth: Private,
-    federation: dict[str, Any],
-    defence: Defence,
-    seed: int,
-    sink: Sink,
+    model: nn.Module, origins: list[Tensors], images: Tensor, truth: Private, federation: dict[str, Any],
+    defence: Defence, seed: int, sink: Sink,
     moved: Moved = lambda model, weights: None,
     show: Sink = lambda rounds, client, values: None,
     trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
     each: Sequence[Tensors] = (),
-) -> list[Tensors]:
-    """Play all rounds and hand every update to `sink`.
+) -> list[Tensors]:  # fmt: skip
+    """Play all rounds, hand every update to `sink`, and return the models that were sent out.
 
-    With the server `frozen` all rounds are played from each model in `origins`, and each round starts from
-    the same weights (the demonstration code restores them). With `fedavg` rounds are played from the first
-    origin. The server adds the mean update, weighted by the number of samples, and the next round starts from
-    there. Over several `passes` the server moves after each pass, by all of its rounds. Where
-    `local.reshuffled` is set, each local epoch takes the samples in a new order.
+    A `frozen` server plays all rounds from each model in `origins`, each from the same weights (as the
+    demonstration code restores them). With `fedavg` the server adds the mean update, weighted by samples,
+    after each round, or after each of several `passes`, from the first origin on.
 
-    Under a defence with secrets each client has its own secrets, which only its own updates move. No model
-    that the server sees contains them. An update contains them only as far as the defence's `sent` says. What
-    the defence shows of them goes to `show`, as it was before the round.
+    Under a defence with secrets each client has its own, which only its own updates move and no model of the
+    server holds. `show` gets what the defence shows of them, as it was before the round.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng, shuffle = generator("local", seed), generator("order", seed)
@@ -178,25 +183,19 @@ def play(
         if defence.inputs is not None:
             x, y = (each[None] for each in defence.inputs(x[0], y[0], guard))
             trained_on(where, client, x)
-        masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
-        update = local_update(
-            model,
-            {name: value for name, value in weights.items() if name in trained},
-            x,
-            y,
-            masks,
-            local["lr"],
-            local["batch_size"],
-            local["epochs"],
-            federation["update"],
-            {name: value for name, value in weights.items() if name not in trained},
-            local.get("weight_decay", 0.0),
-            None
-            if of_examples is None
-            else lambda batch: of_examples(replace(batch, memory=memories[client]), guard),
-            _orders(local["epochs"], len(index), len(y[0]), shuffle) if local.get("reshuffled") else None,
-            local.get("optimiser", "sgd"),
+        drawn = local["epochs"], len(index), len(y[0])
+        masks = _masks(model, *drawn, rng)
+        orders = _orders(*drawn, shuffle) if local.get("reshuffled") else None
+        moving, fixed = (
+            {name: value for name, value in weights.items() if (name in trained) == moves}
+            for moves in (True, False)
         )
+        update = local_update(
+            model, moving, x, y, masks, local, federation["update"], fixed,
+            None if of_examples is None
+            else lambda batch: of_examples(replace(batch, memory=memories[client]), guard),
+            orders,
+        )  # fmt: skip
         begun = weights if federation["update"] == "model" else None
         update = protected(defence, update, memories[client], guard, begun, len(y[0]))
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})

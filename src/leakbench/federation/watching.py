@@ -18,14 +18,9 @@ Memory = Sequence[Mapping[str, float]]
 
 
 def _received(
-    model: nn.Module,
-    images: Tensor,
-    hidden: Private,
-    client: int,
-    number: int,
-    lr: float,
+    model: nn.Module, images: Tensor, hidden: Private, client: int, number: int, lr: float,
     earlier: Memory = (),
-) -> detectors.Received:
+) -> detectors.Received:  # fmt: skip
     """Return what a client holds in the round `number` of `hidden`, in which it was sent `model`."""
     index, labels = hidden.images[client][number], hidden.labels[client][number]
     own = pixels(images[torch.from_numpy(index)])
@@ -33,12 +28,9 @@ def _received(
 
 
 def begun(
-    model: nn.Module,
-    federation: dict[str, Any],
-    images: Tensor,
-    labels: np.ndarray,
+    model: nn.Module, federation: dict[str, Any], images: Tensor, labels: np.ndarray,
     names: tuple[str | int, ...],
-) -> list[Memory]:
+) -> list[Memory]:  # fmt: skip
     """Play the honest rounds with which a federation `begins`; return what each client remembers of them."""
     memories: list[list[Mapping[str, float]]] = [[] for _ in federation["clients"]]
     if not federation.get("begins"):
@@ -59,15 +51,9 @@ def begun(
 
 
 def alarms(
-    model: nn.Module,
-    origins: list[Tensors],
-    each: list[Tensors],
-    images: Tensor,
-    hidden: Private,
-    groups: list[list[int]],
-    lr: float,
-    earlier: list[list[Memory]],
-) -> dict[str, np.ndarray]:
+    model: nn.Module, origins: list[Tensors], each: list[Tensors], images: Tensor, hidden: Private,
+    groups: list[list[int]], lr: float, earlier: list[list[Memory]],
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Return for each detector and group of clients in which rounds a client of the group had an alarm."""
     found: dict[str, list[float]] = {}
 

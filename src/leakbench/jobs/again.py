@@ -1,11 +1,12 @@
 """Cells or studies of a recorded experiment that are measured again, alone: from what, and the results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from leakbench.base.artefacts import Facts
+from leakbench.base.errors import UserError
 from leakbench.base.needs import BACKBONES
 from leakbench.base.numerics import numerics
 from leakbench.catalogue.cell import PICTURED, Cell, capture_of
@@ -24,40 +25,43 @@ from leakbench.results.tables.pictures import Files
 def affected(asked: Plan, experiment: str, names: Mapping[str, int]) -> list[str]:
     """Return the path stems of an experiment's cells or studies that follow from files with numerics."""
 
-    def behind(stem: str) -> list[str]:
-        return [Cell.parse(stem).path(kind) for kind in ("attack", "capture", "train")]
-
-    spec = asked.spec(f"table/{experiment}")
-    specs = {stem: behind(stem) for stem in spec.get("cells", [])}
+    spec, verbs = asked.specs[f"table/{experiment}"], ("attack", "capture", "train")
+    specs = {stem: list(map(Cell.parse(stem).path, verbs)) for stem in spec.get("cells", [])}
     specs |= {stem: [f"study/{stem}"] for stem in spec.get("studies", [])}
     return [stem for stem, own in specs.items() if names.keys() & numerics(modules_of(asked, own))]
 
 
 def files_behind(asked: Plan, experiment: str, stems: list[str]) -> list[str]:
     """Return the files, relative to the checkout, from which the results of cells or studies follow."""
-    if asked.studies[experiment]:
-        return [str(path) for paths in _of_studies(asked, stems) for path in paths]
-    every = (path for capture in _captures(stems) for path in _files(asked, capture, stems).values())
+    every: Iterable[list[Path]] = _of_studies(asked, stems)
+    if not asked.studies[experiment]:
+        every = (files for capture in _captures(stems) for files in _files(asked, capture, stems).values())
     return list(dict.fromkeys(str(path) for paths in every for path in paths))
+
+
+def held(root: Path, files: list[str], mend: str) -> None:
+    """Raise UserError where one of these files is missing."""
+    if missing := [root / name for name in files if not (root / name).is_file()]:
+        raise UserError(f"{missing[0]}: missing (run `{mend}`, which makes it first)")
 
 
 def measured(
     root: Path, asked: Plan, experiment: str, stems: list[str], scores: Path, pictures: bool = False
 ) -> Found:
     """Return the results of cells or studies alone. `scores` is an empty folder for those of captures."""
-    table = asked.spec(f"table/{experiment}")
+    table = asked.specs[f"table/{experiment}"]
     if asked.studies[experiment]:
         files, costs = ([root / path for path in paths] for paths in _of_studies(asked, stems))
         return of_studies(TableSpec.model_validate(table | {"studies": stems}), files, costs)
     made = [_scores(root, asked, capture, stems, scores) for capture in _captures(stems)]
     bare = {"cells": stems, "experiment": table["experiment"] | ({} if pictures else {"exhibit": None})}
-    shown = [_pictured(root, asked, stem) for stem in stems] if pictures else []
+    shown = [_pictured(root, asked.run, Cell.parse(stem)) for stem in stems if pictures]
     return of_attacks(TableSpec.model_validate(table | bare), made, shown)
 
 
 def _scores(root: Path, asked: Plan, capture: str, stems: list[str], scores: Path) -> Path:
     """Score the cells of one capture, below the folder `scores`, and return the file."""
-    spec, files = asked.spec(f"score/{capture}"), _files(asked, capture, stems)
+    spec, files = asked.specs[f"score/{capture}"], _files(asked, capture, stems)
     found = {kind: [root / path for path in paths] for kind, paths in files.items()}
     if "scores" in found:
         return found["scores"][0]
@@ -75,8 +79,8 @@ def _of_studies(asked: Plan, stems: list[str]) -> tuple[list[Path], list[Path]]:
     return [home / f"studies/{s}.parquet" for s in stems], [home / f"records/study/{s}.json" for s in stems]
 
 
-def _pictured(root: Path, asked: Plan, stem: str) -> Files:
-    home, cell = root / "results" / asked.run, Cell.parse(stem)
+def _pictured(root: Path, run: str, cell: Cell) -> Files:
+    home = root / "results" / run
     guesses, truth, victim, data = (Path(f"{cell.path(kind)}.safetensors") for kind in PICTURED)
     return Files(home / guesses, home / truth, home / victim, root / data)
 
@@ -88,7 +92,8 @@ def _captures(cells: list[str]) -> list[str]:
 def _attacks(asked: Plan, capture: str, stems: list[str]) -> Facts:
     """Return the entries of those attacks on a capture that are among cells, in the order of its spec."""
     own = {cell.attack for cell in map(Cell.parse, stems) if cell.capture == capture}
-    return {name: e for name, e in asked.spec(f"score/{capture}")["attacks"].items() if name in own}
+    attacks = asked.specs[f"score/{capture}"]["attacks"]
+    return {name: entry for name, entry in attacks.items() if name in own}
 
 
 def _judges(attacks: Mapping[str, Any]) -> list[str]:
@@ -98,7 +103,7 @@ def _judges(attacks: Mapping[str, Any]) -> list[str]:
 def _files(asked: Plan, capture: str, stems: list[str]) -> dict[str, list[Path]]:
     """Return kind → files behind the scores of one capture's cells; guesses in the order of its spec."""
     home, cell = Path("results") / asked.run, Cell.parse(capture)
-    if not asked.spec(f"capture/{capture}")["federation"]["keep"]:
+    if not asked.specs[f"capture/{capture}"]["federation"]["keep"]:
         # Guesses on updates that are not kept are deleted once they are scored.
         return {"scores": [home / f"scores/{capture}.parquet"]}
     attacks = _attacks(asked, capture, stems)

@@ -29,10 +29,9 @@ def _command(target: list[str], given: Mapping[str, Any], fail_if: list[str]) ->
     words = ["leakbench", "audit", *target]
     for name, value in given.items():
         if value is not None and value is not False:
-            words += [
-                f"--{name}",
-                *([] if value is True else [f"{value:g}" if isinstance(value, float) else str(value)]),
-            ]
+            words.append(f"--{name}")
+        if not isinstance(value, bool | None):
+            words.append(f"{value:g}" if isinstance(value, float) else str(value))
     for condition in fail_if:
         words += ["--fail-if", condition]
     return shlex.join(words)
@@ -127,12 +126,14 @@ def audit(
     failed = [condition for condition in conditions if met(condition, found["audit"])]
     for condition in failed:
         say(f"fails: {condition}")
-    if conditions and not failed and found["audit"]["least"]:
+    if failed or not conditions:
+        return FINDING if failed else 0
+    if found["audit"]["least"]:
         say("note: each number is a lower bound, and more may be found (see the report's assumptions)")
-    if conditions and not failed and not found["audit"]["ran"] and not allow_unmeasured:
-        say("fails: no attack gave a result, so no condition was measured (--allow-unmeasured)")
-        return UNMEASURED
-    return FINDING if failed else 0
+    if found["audit"]["ran"] or allow_unmeasured:
+        return 0
+    say("fails: no attack gave a result, so no condition was measured (--allow-unmeasured)")
+    return UNMEASURED
 
 
 def gigabytes(text: str) -> float:
@@ -147,22 +148,20 @@ _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operato
 _LEVEL = {"recognisable": 1, "exposed": 2, "labelled": 3}
 
 
-def check(condition: str) -> None:
-    """Raise UserError for a condition that cannot be read."""
-    if not _FORM.fullmatch(condition):
-        raise UserError(
-            f"--fail-if: {condition!r} is no condition (write 'exposed > 0 at A..D', with exposed, "
-            "recognisable or labelled, a number, and letters from A to D: E to H are not tried)"
-        )
+def check(condition: str) -> re.Match[str]:
+    """Return the parts of a condition. Raises UserError for one that cannot be read."""
+    if match := _FORM.fullmatch(condition):
+        return match
+    raise UserError(
+        f"--fail-if: {condition!r} is no condition (write 'exposed > 0 at A..D', with exposed, "
+        "recognisable or labelled, a number, and letters from A to D: E to H are not tried)"
+    )
 
 
 def met(condition: str, audit: Mapping[str, Any]) -> bool:
     """Return whether a condition such as "exposed > 0 at A..D" holds for `Audit.to_dict()`."""
     # The last letter decides: an attacker also has what the attackers before it have, and runs their attacks.
-    check(condition)
-    match = _FORM.fullmatch(condition)
-    assert match is not None
-    what, relation, number, first, last = match.groups()
+    what, relation, number, first, last = check(condition).groups()
     letters = "ABCD"
     wanted = letters[: letters.index(last or first or "D") + 1]
     own = [found["levels"] for found in audit["found"] if found["attacker"] in wanted]

@@ -67,7 +67,7 @@ def _observed(spec: "CaptureSpec", model: nn.Module, defence: Defence) -> Facts:
 
 
 def _layout(
-    model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int, each: Tensors | None = None
+    model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int, each: Tensors
 ) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return name → (shape, dtype) of an observation; `each` are tensors that every client got its own of."""
     state, secret = model.state_dict(), defence.secret(model)
@@ -81,7 +81,7 @@ def _layout(
     layout |= {f"global/{name}": of(value, sent) for name, value in state.items() if name not in secret}
     shown = {name: of(state[name], rounds, clients, dtype="float32") for name in defence.shown(model)}
     layout |= {f"shown/{name}": value for name, value in shown.items()}
-    layout |= {f"each/{name}": of(value, sent, dtype="float32") for name, value in (each or {}).items()}
+    layout |= {f"each/{name}": of(value, sent, dtype="float32") for name, value in each.items()}
     return layout | {"origin": ((rounds,), "int64")}
 
 
@@ -192,9 +192,8 @@ def capture(
         hidden = private_samples(federation, labels, names)
         accuracies, moved = _evaluation(federation, arrays, image.name)
         model, facts = load_victim(victim)
-        epochs = (
-            [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
-        )
+        there, asked = facts["checkpoints"], federation["checkpoints"]
+        epochs = [max(there)] if asked == "last" else asked
         origins, each, earlier = [], [], []
         for epoch in epochs:
             loaded, _ = load_victim(victim, epoch)
@@ -229,8 +228,8 @@ def capture(
         observed["clients"] = seen_samples
         kept = len(clients) if view.shares is None else len(view.groups)
         hidden_updates = {
-            name: np.zeros(shape, dtype if view.shares is None else np.float64)
-            for name, (shape, dtype) in _layout(protected, defence, total, kept, sent).items()
+            name: np.zeros((total, kept, *shape[2:]), dtype if view.shares is None else np.float64)
+            for name, (shape, dtype) in layout.items()
             if name.startswith("updates/") and view.seen is not unchanged
         }
         with creating(out, layout, observed | made) as tensors:
@@ -263,14 +262,11 @@ def capture(
                     tensors[name][:] = sums
             elif hidden_updates:
                 _looked_at(view, hidden_updates, tensors, generator("view", *names))
-            for index, weights in enumerate(out_models):
-                for name, tensor in weights.items():
-                    tensors[f"global/{name}"][index] = tensor.numpy()
-            for index, own in enumerate(each):
-                for name, tensor in own.items():
-                    tensors[f"each/{name}"][index] = tensor.numpy()
-            starts = np.repeat(np.arange(sent), total // sent)
-            tensors["origin"][:] = starts
+            for kind, models in (("global", out_models), ("each", each)):
+                for index, weights in enumerate(models):
+                    for name, tensor in weights.items():
+                        tensors[f"{kind}/{name}"][index] = tensor.numpy()
+            tensors["origin"][:] = np.repeat(np.arange(sent), total // sent)
             if len(held):
                 tensors["candidates"][:] = arrays[f"{split}/images"][held]
         repeats = (len(epochs), 1)

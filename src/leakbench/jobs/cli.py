@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 # The verb that works in a child process of its job (`leakbench.base.processes.blinding.apart`).
 APART = "attack"
-# The verbs of the workflow's rules. Their processes execute no code of an attack, but in a sealed child.
-RULES = frozenset(
-    ["fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard", "verify", "report"]
-)
 # The arguments that `capture` takes only where it plays the federation itself.
 PLAYED = ("data", "victim", "oracle", "truth")
 # The errors of the operating system for a path at which no file can be.
@@ -128,7 +124,7 @@ def _run(arguments: "argparse.Namespace") -> int:
 
 def run(argv: Sequence[str]) -> int:
     """Run one verb in this process and return its exit code: 2 after one line for a user's mistake."""
-    from leakbench.jobs.parser import parser
+    from leakbench.jobs.parser import JOBS, parser
 
     arguments = parser().parse_args(argv)
     prepare(arguments.threads)
@@ -139,7 +135,8 @@ def run(argv: Sequence[str]) -> int:
     owner = owner_of_the_run()
     if owner is not None:
         end_with(owner)
-    if arguments.verb in RULES:
+    # Processes of the workflow's rules execute no code of an attack, but in a sealed child.
+    if arguments.verb in (*JOBS, "verify"):
         blinding.refuse_attacks()
     try:
         return _told(arguments.verb, arguments.root, lambda: _run(arguments))

@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from leakbench.base.artefacts import read_csv, read_facts, to_json, write_json, write_text
 from leakbench.base.cellname import CELL
@@ -127,14 +129,15 @@ def _files(name: str) -> tuple[str, str, str]:
 
 
 def _entry(
-    today: Agreed, name: str, texts: Sequence[str], scale: str, rows: Iterable[dict[str, Any]], **made: Any
+    today: Agreed, name: str, texts: Sequence[str], scale: str, rows: pd.DataFrame, **made: Any
 ) -> Entry:
     """Return a defence's entry of `texts`, those of its three files, and of `rows` of the table."""
+    own: Any = rows[rows["defence"].isin(["none", name])]
     source, settings, attacker = texts
     return Entry(
         version=VERSION, name=name, summary=str(yaml_of(settings, name)["summary"]) or name, source=source,
         settings=settings, attacker=attacker, ensemble=today.digest, scale=scale,
-        lines=lines_of(row for row in rows if row["defence"] in ("none", name)), **made,
+        lines=lines_of(own.to_dict("records")), **made,
     )  # fmt: skip
 
 
@@ -155,7 +158,7 @@ def _run(root: Path, name: str, texts: Sequence[str], scale: str, cores: int, gi
     results = copy / "results" / scale
     rows = _rows(results / f"tables/{EXPERIMENT}.csv")
     absent = read_facts(results / f"exhibits/{EXPERIMENT}.safetensors")["absent_cells"]
-    if all(row["defence"] != name for row in rows):
+    if name not in {*rows["defence"]}:
         reasons = sorted({reason for cell, reason in absent.items() if f"/{name}/" in cell})
         raise UserError(f"{name}: no attack has a number ({'; '.join(reasons) or 'no cell was run'})")
     made = {"device": machine(), "commit": commit(root), "versions": versions(), "absent": absent}
@@ -173,7 +176,7 @@ def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
     if age := outdated(root, scale, EXPERIMENT, made):
         raise UserError(f"{table}: {age} (run {EXPERIMENT}, then `leakbench record {EXPERIMENT}`)")
     rows, today = _rows(table), agreed(root)
-    for name in sorted({row["defence"] for row in rows} - {"none"}):
+    for name in sorted({*rows["defence"]} - {"none"}):
         files = [root / place for place in _files(name)]
         texts = *map(_text, files[:2]), _text(files[2]) if files[2].is_file() else ""
         of_run = {key: made[key] for key in ("device", "commit", "versions")}
@@ -182,13 +185,10 @@ def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
         yield agreeing(entry, today, f"{table}: ", f"record {EXPERIMENT} again")
 
 
-def _rows(table: Path) -> list[dict[str, Any]]:
+def _rows(table: Path) -> pd.DataFrame:
     """Return the rows of a table of the agreed cells. Raises UserError where a column is missing."""
-    frame = read_csv(table)
-    if missing := [name for name in (*Line.model_fields, "baseline") if name not in frame]:
-        raise UserError(f"{table}: column '{missing[0]}' is missing (run {EXPERIMENT} again)")
-    rows: list[dict[str, Any]] = frame.fillna({"baseline": ""}).to_dict("records")
-    return rows
+    rows: pd.DataFrame = read_csv(table, (*Line.model_fields, "baseline"), f"run {EXPERIMENT} again")
+    return rows.fillna({"baseline": ""})
 
 
 def _copied(root: Path, name: str, files: dict[str, str]) -> Path:

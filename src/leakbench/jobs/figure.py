@@ -72,16 +72,17 @@ def figure(
         printed = [printed_marks(works, name) for name in (table.stem, *(each.name for each in others))]
         printed.append(sentences(works, shown["work"], shown["item"], table.stem))
         pd.concat(printed).to_csv(marks, index=False)
-        lists = {"marks": [marks], "paper": paper, "scorecard": [card]}
-        lists |= {"recorded": [each.table for each in (kept, *others) if each]}
-        values = {name: str(path.resolve()) for name, path in files.items()}
-        several = {name: [str(path.resolve()) for path in paths or ()] for name, paths in lists.items()}
+        drawn = [each.table for each in (kept, *others) if each]
+        lists = {"marks": [marks], "paper": paper or (), "scorecard": [card], "recorded": drawn}
+        single = {name: str(path.resolve()) for name, path in files.items()}
+        several = {name: [str(path.resolve()) for path in paths] for name, paths in lists.items()}
         # papermill chooses its reader by the suffix, and the temporary file has none.
         copy = ran.with_suffix(".ipynb")
         try:
-            quiet = {"progress_bar": False, "request_save_on_cell_execute": False}
-            own = {"engine_name": NAME, "kernel_name": "python3"}
-            papermill.execute_notebook(str(notebook), str(copy), values | several, **own, **quiet)
+            papermill.execute_notebook(
+                str(notebook), str(copy), single | several, engine_name=NAME, kernel_name="python3",
+                progress_bar=False, request_save_on_cell_execute=False,
+            )  # fmt: skip
         except PapermillExecutionError as problem:
             what = " ".join(f"{problem.ename}: {problem.evalue}".split())
             raise UserError(
@@ -102,8 +103,7 @@ def figure(
 def _without_picture(out: Path, facts: Facts) -> str:
     """Return why a figure's file is empty, and what the user can do."""
     reasons = list(dict.fromkeys(facts["absent_cells"].values()))
-    first = f": {reasons[0]}" if reasons else ""
-    others = len(reasons) - 1
+    first, others = f": {reasons[0]}" if reasons else "", len(reasons) - 1
     more = f", and {others} further reason{'s' if others > 1 else ''}" if others > 0 else ""
     return (
         f"{out}: empty, because scale {facts['scale']} measures nothing of this experiment that could be "

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ def flower_capture(from_flower: Path, spec: Path, out: Path) -> None:
             raise UserError(f"{spec}: does not fit the rounds in {from_flower}: {what}") from problem
 
 
-def _spec(path: Path) -> dict[str, Any]:
+def _spec(path: Path) -> Facts:
     """Return a hand-written spec. Raises UserError, which names the key that is missing, unknown or wrong."""
     given = read_spec(path)
     if unknown := sorted(set(given) - set(KEYS)):

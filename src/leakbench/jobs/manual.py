@@ -272,10 +272,5 @@ def _type(value: Mapping[str, Any], known: Mapping[str, Any]) -> str:
 
 
 def _range(value: Mapping[str, Any]) -> str:
-    words = {
-        "exclusiveMinimum": "above",
-        "minimum": "from",
-        "exclusiveMaximum": "below",
-        "maximum": "up to",
-    }
+    words = {"exclusiveMinimum": "above", "minimum": "from", "exclusiveMaximum": "below", "maximum": "up to"}
     return " ".join(f"{word} {value[key]:.16g}" for key, word in words.items() if key in value)

@@ -6,7 +6,7 @@ The source is only read, because an import of a verb may need torch.
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,7 +25,7 @@ JOBS = ("fetch", "train", "capture", "attack", "score", "table", "figure", "scor
 # The arguments that stand without a name before them.
 _WORDS = {"target", "returned", "file", "kind", "name", "old", "new", "experiment"}
 # The arguments that every verb has on the command line, and those that `cli` gives.
-_GIVEN = {"root", "scratch", "seal", "place"}
+_GIVEN = {"root", "scratch", "seal"}
 INTRODUCTION = """\
 # The command line
 
@@ -87,7 +87,7 @@ _POSITIVE = partial(_like, "0*[1-9][0-9]{0,8}", "no whole number above 0", int)
 _SEED = partial(_like, "[0-9]{1,4000}", "no whole number of at least 0", int)
 _DEVICE = partial(_like, "cpu|cuda(:[0-9]+)?", "neither cpu nor cuda[:number]", str)
 # Type of an argument in a signature → how argparse reads it. The last two are for arguments of one name.
-_READ: dict[str, Any] = {
+_READ: Mapping[str, Any] = {
     "bool": {"action": "store_true"}, "str": {}, "int": {"type": _POSITIVE}, "float": {"type": float},
     "Path": {"type": Path}, "list[Path]": {"type": Path, "nargs": "*"},
     "Sequence[Path]": {"type": Path, "nargs": "*"}, "list[str]": {"action": "append"},

@@ -1,13 +1,20 @@
 """plan: check the whole catalogue, write the resolved specs, and print what each experiment costs."""
 
+import timeit
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from leakbench.base.processes.workers import one_thread
 from leakbench.catalogue import costs
 from leakbench.catalogue.budget import counted
+from leakbench.catalogue.costs import STEP, STEPPED, Work
 from leakbench.catalogue.workflow import Workflow
-from leakbench.jobs.speed import measured
 from leakbench.papers.entries import resting_on_headlines
 from leakbench.papers.work import read_papers
 
@@ -18,7 +25,8 @@ def plan(root: Path, scale: str = "quick", seed: int | None = None, headlines: b
     Core-minutes are given for this machine, measured in a second, and for the reference core, by which a
     scale's budget chooses. They cover all jobs that run when the experiment is asked for, so jobs that
     experiments share count for each of them. They include the overhead of each job and experiment, as the
-    budget's total does. The reason after an experiment is that of most of its cells that are left out.
+    budget's total does. After an experiment stands why its cells are left out; where there are several
+    reasons, each is a line of its own with the number of its cells.
 
     root: the checkout.
     scale: the scale, a file of config/scales.
@@ -56,8 +64,10 @@ def plan(root: Path, scale: str = "quick", seed: int | None = None, headlines: b
     print(f"\n{head:{width}}{'cells':>6}{'left out':>10}{'this machine':>14}{'reference':>14}")
     for name in asked:
         apart = Counter(found.specs[f"table/{name}"]["cells_left_out"].values())
-        why = "".join(f"  {reason}" for reason, _ in apart.most_common(1))
-        print(line(name, [name], str(apart.total() or "")) + why)
+        alone = f"  {next(iter(apart))}" if len(apart) == 1 else ""
+        print(line(name, [name], str(apart.total() or "")) + alone)
+        for why, count in apart.most_common() if not alone else ():
+            print(f"{name:{width}}{count:>16}{'':28}  {why}")
     print(line(last, asked, ""))
 
 
@@ -76,3 +86,46 @@ def _jobs(workflow: Workflow) -> Counter[str]:
     needed = {"tables": "csv", "figures": "png"}
     shown = {kind.removesuffix("s"): len(workflow.each(kind, suffix)) for kind, suffix in needed.items()}
     return Counter({**counts, "fetch": len(data), **shown})
+
+
+def _seconds(once: Callable[[], object], times: int) -> float:
+    """Return the median time of one call, over seven turns of `times` calls."""
+    return median(timeit.repeat(once, number=times, repeat=7)) / times
+
+
+def _convolved(images: Tensor, filters: Tensor) -> float:
+    """Return the millions of operations in a second of a pass forth and back through a convolution."""
+    millions = STEP * 2 * filters.numel() * images[:, 0].numel() / 1e6
+    for each in (images, filters):
+        each.requires_grad_()
+
+    def step() -> None:
+        functional.conv2d(images, filters, padding=filters.shape[-1] // 2).sum().backward()
+
+    return millions / _seconds(step, 10)
+
+
+def measured() -> Work:
+    """Return what one core of this machine does in a second, in the form of `costs.REFERENCE`.
+
+    The probes have the size of a job's operations: a pass forth and back through a convolution of LeNet, and
+    through one of ResNet20-4, a product of matrices, and a step of SGD on a network whose operations take no
+    time compared to the calls.
+    """
+    with one_thread():
+        matrix = torch.rand(512, 512)
+        network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
+        points, labels = torch.rand(10, 2), torch.zeros(10, dtype=torch.int64)
+
+        def step() -> None:
+            optimiser.zero_grad()
+            functional.cross_entropy(network(points), labels).backward()
+            optimiser.step()
+
+        return Work(
+            _convolved(torch.rand(64, 12, 16, 16), torch.rand(12, 12, 5, 5)),
+            2 * 512**3 / 1e6 / _seconds(lambda: matrix @ matrix, 20),
+            3 * STEPPED / _seconds(step, 200),
+            _convolved(torch.rand(1, 64, 32, 32), torch.rand(64, 64, 3, 3)),
+        )

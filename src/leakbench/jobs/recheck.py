@@ -3,22 +3,19 @@
 import random
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from leakbench.base.artefacts import read_csv, read_table, write_json, write_text
+from leakbench.base.artefacts import AS_TEXT, as_text, read_csv, read_table, write_json, write_text
 from leakbench.base.cellname import CELL, of_lines
 from leakbench.base.errors import UserError
-from leakbench.base.processes.process import commit
-from leakbench.base.provenance import machine
 from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan
-from leakbench.jobs.again import affected, files_behind, measured
-from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.jobs.again import affected, files_behind, held, measured
+from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest, stamp
 from leakbench.jobs.verify import (
     DIFFERENT,
     IDENTICAL,
@@ -69,18 +66,17 @@ def recheck(
     """
     needed: dict[str, list[str]] = {}
     wrong: list[str] = []
-    now = commit(root)
+    now = stamp(root)
     for table, asked in _meant(root, scale, only, equivalent):
         # Nobody picks the sample: it follows from the commit.
-        rng = random.Random(f"{now}/{table.stem}")
+        rng = random.Random(f"{now['commit']}/{table.stem}")
         kept = _trials(table) if equivalent else None
         stems = _sampled(asked, table.stem, rng) if kept is None else _paired_cells(asked, table, rng, kept)
         files = files_behind(asked, table.stem, stems)
         if targets:
             needed[table.stem] = files
             continue
-        if missing := [root / name for name in files if not (root / name).is_file()]:
-            raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
+        held(root, files, "make verify-recorded")
         with tempfile.TemporaryDirectory() as folder:
             found = measured(root, asked, table.stem, stems, Path(folder))
         sampled = ", ".join(stems)
@@ -90,8 +86,7 @@ def recheck(
             continue
         counts, apart = _agreement(found, table)
         told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
-        made = {"device": machine(), "commit": now, "date": date.today().isoformat()}
-        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sampled} | told | made)
+        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sampled} | told | now)
         print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
         print(*(f"  {line}" for line in apart[:5]), sep="\n", end="\n" if apart else "")
         if apart or not counts[IDENTICAL] + counts[WITHIN]:
@@ -127,21 +122,20 @@ def _meant(
     tables = {table.stem: table for table in recorded(root / "reference" / scale)}
     if unknown := next((name for name in only or () if name not in tables), ""):
         raise UserError(f"--only {unknown}: not recorded at scale {scale} ({suggest(unknown, tables)})")
-    for table in (table for name, table in tables.items() if not only or name in only):
-        made = read_record(table)
-        age, asked = outdated(root, scale, table.stem, made), planned(root, scale)
+    for name in (name for name in tables if not only or name in only):
+        made, asked = read_record(tables[name]), planned(root, scale)
+        age = outdated(root, scale, name, made)
         if equivalent and not age:
             continue
-        other = age and (not equivalent or specs_digest(asked, table.stem) != made["specs"])
-        if other:
-            mend = f"run it, then `leakbench record {table.stem}`"
-            raise UserError(f"{table.with_suffix('.json')}: {age} ({mend})")
-        yield table, asked
+        if age and not (equivalent and specs_digest(asked, name) == made["specs"]):
+            where = tables[name].with_suffix(".json")
+            raise UserError(f"{where}: {age} (run it, then `leakbench record {name}`)")
+        yield tables[name], asked
 
 
 def _sampled(asked: Plan, experiment: str, rng: random.Random) -> list[str]:
     """Return one condition of an experiment: the cells of one capture, or a study, with all their seeds."""
-    spec = asked.spec(f"table/{experiment}")
+    spec = asked.specs[f"table/{experiment}"]
     everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
     everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}
     chosen = rng.choice(sorted(set(everything.values())))
@@ -159,9 +153,7 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
     if "attack" in kept:
         stems = of_lines(kept) + "/" + kept["cluster"].astype(str).str.partition("/")[0]
         many = {str(stem): int(n) for stem, n in kept["cluster"].groupby(stems).nunique().items()}
-    of: dict[str, list[Cell]] = {}
-    for cell in cells:
-        of.setdefault(cell.attack, []).append(cell)
+    of = {attack: [cell for cell in cells if cell.attack == attack] for attack in {c.attack for c in cells}}
     trials = {attack: sum(many.get(cell.stem, 0) for cell in own) for attack, own in sorted(of.items())}
     most = min(ENOUGH, max(trials.values(), default=0))
     if most < FEWEST:
@@ -177,16 +169,11 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
     """Return word → count of the sample's numbers beside recorded ones, and a line for each other one."""
     # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
-    recorded = read_csv(table, dtype=str, keep_default_na=False)
+    recorded = read_csv(table, **AS_TEXT)
     filled = set(found.table.columns[found.table.notna().any()]) | {"baseline"}
     needless = [name for name in recorded if name not in filled | {*KEYS, *STATISTICS}]
-    with tempfile.TemporaryDirectory() as folder:
-        part, whole = (Path(folder) / name / table.name for name in ("part", "whole"))
-        for path, frame in ((part, found.table), (whole, recorded)):
-            path.parent.mkdir()
-            kept = frame.drop(columns=needless, errors="ignore")
-            write_text(path, kept.to_csv(index=False, float_format="%.6g"))
-        rows = compared(numbers([part]), numbers([whole]))
+    both = (frame.drop(columns=needless, errors="ignore") for frame in (as_text(found.table), recorded))
+    rows = compared(*(numbers({table.stem: frame}) for frame in both))
     counts = {word: int((rows["status"] == word).sum()) for word in (IDENTICAL, WITHIN, DIFFERENT, NEW)}
     apart = rows[rows["status"] == DIFFERENT]
     return counts, [
@@ -237,10 +224,8 @@ def _keep(
         return False
     made = read_record(table)
     told = {name: each._asdict() for name, each in differences.items()}
-    shows = {"numerics": now, "sampled": sampled, "differences": told, "device": machine()}
-    made.setdefault("equivalent", []).append(
-        shows | {"commit": commit(root), "date": date.today().isoformat()}
-    )
+    shows = {"numerics": now, "sampled": sampled, "differences": told} | stamp(root)
+    made.setdefault("equivalent", []).append(shows)
     write_json(table.with_suffix(".json"), made)
     print(f"{table.stem}: equivalent in {sampled}")
     return True
@@ -249,11 +234,9 @@ def _keep(
 def _note(root: Path, line: Mapping[str, Any]) -> None:
     """Write the outcome of one record into the file of all outcomes, in place of an earlier one."""
     path = root / "reference" / RESULT
-    rows = (
-        read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=COLUMNS)
-    )
-    if missing := [name for name in COLUMNS if name not in rows]:
-        raise UserError(f"{path}: column '{missing[0]}' is missing (restore it with `git checkout`)")
+    rows = pd.DataFrame(columns=COLUMNS)
+    if path.is_file():
+        rows = read_csv(path, COLUMNS, "restore it with `git checkout`", **AS_TEXT)
     rows = rows[(rows["scale"] != line["scale"]) | (rows["experiment"] != line["experiment"])]
     rows = pd.concat([rows, pd.DataFrame([line])]).sort_values(["scale", "experiment"])
     write_text(path, rows[COLUMNS].to_csv(index=False))

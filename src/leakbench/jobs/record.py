@@ -27,7 +27,6 @@ from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.signature import declared_metrics
-from leakbench.catalogue.workflow import judges
 from leakbench.papers.entries import resting_on_headlines
 from leakbench.papers.reference import DRAWN, EXHIBIT, KEPT, kept_digests, read_record, run_of
 from leakbench.papers.work import read_papers
@@ -85,26 +84,23 @@ def _lacking(root: Path, run: str) -> Iterator[str]:
 def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     asked = planned(root, run)
     results, kept = root / "results" / run, root / "reference" / run
-    table, trials, exhibit = (
-        results / f"{folder}/{experiment}.{suffix}"
-        for folder, suffix in (("tables", "csv"), ("trials", "parquet"), ("exhibits", "safetensors"))
-    )
+    table, trials = results / f"tables/{experiment}.csv", results / f"trials/{experiment}.parquet"
+    exhibit = results / f"exhibits/{experiment}.safetensors"
     frame = read_csv(table)
     if not len(frame):
         raise UserError(f"{table}: has no line to record (run the experiment first)")
     read_table(trials)
     facts = read_facts(exhibit)
     scale, seed = run_of(run)
-    config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "") + f" only={experiment}"
+    config = f"scale={scale}{'' if seed is None else f' seed={seed}'} only={experiment}"
     cells = [cell.stem for cell in asked.experiments[experiment]]
     made_by = _summed_up(results, asked, experiment) or [facts]
     devices = {each["device"] for each in made_by}
     gpus = sorted(devices - {"cpu"})
     config += " device=cuda" if gpus else ""
     pictures = medians(root, run, strongest(frame, facts.get("knows", {})), cells)
-    made = {
+    made = stamp(root) | {
         "device": device or ", ".join([*gpus, *([machine()] if "cpu" in devices else [])]),
-        "commit": commit(root), "date": date.today().isoformat(),
         "versions": _united([each["versions"] for each in made_by]),
         "specs": specs_digest(asked, experiment), "absent": facts["absent_cells"],
         **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
@@ -160,7 +156,7 @@ def _summed_up(results: Path, asked: Plan, experiment: str) -> list[Facts]:
 
 def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return library → version that jobs ran with; several versions have commas between them."""
-    names = sorted({name for each in versions for name in each})
+    names = sorted(set().union(*versions))
     return {name: ", ".join(sorted({each[name] for each in versions if name in each})) for name in names}
 
 
@@ -168,7 +164,7 @@ def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def planned(root: Path, run: str) -> Plan:
     """Return the plan of a run, such as standard-seed1, as it stands. It is made once for all experiments."""
     scale, seed = run_of(run)
-    return plan(root, scale, judges(), seed=seed)
+    return plan(root, scale, seed=seed)
 
 
 def specs_digest(asked: Plan, experiment: str) -> str:
@@ -187,6 +183,11 @@ def modules_of(asked: Plan, names: Iterable[str]) -> set[str]:
     """Return the modules of the verbs and of the parts of specs, as dotted names."""
     parts = {part for name in names for part in parts_of(asked.specs[name])}
     return {*(f"leakbench.jobs.{verb}" for verb in VERBS), *parts}
+
+
+def stamp(root: Path) -> dict[str, str]:
+    """Return on what, from which code and on which day something was measured."""
+    return {"device": machine(), "commit": commit(root), "date": date.today().isoformat()}
 
 
 def outdated(root: Path, run: str, experiment: str, made: Mapping[str, Any]) -> str:

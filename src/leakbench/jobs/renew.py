@@ -3,15 +3,15 @@
 import io
 import tempfile
 from collections.abc import Collection
-from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import (
+    AS_TEXT,
     Facts,
+    as_text,
     open_tensors,
     read_csv,
     read_table,
@@ -23,13 +23,11 @@ from leakbench.base.artefacts import (
 from leakbench.base.cellname import CELL, named, of_lines
 from leakbench.base.errors import UserError
 from leakbench.base.numerics import numerics
-from leakbench.base.processes.process import commit
-from leakbench.base.provenance import machine
 from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.resolve import Plan
 from leakbench.catalogue.signature import declared_metrics
-from leakbench.jobs.again import affected, files_behind, measured
-from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.jobs.again import affected, files_behind, held, measured
+from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest, stamp
 from leakbench.jobs.verify import TIMES
 from leakbench.metrics import METRICS
 from leakbench.papers.reference import DRAWN, EXHIBIT, kept_digests, read_record
@@ -43,7 +41,6 @@ from leakbench.results.tables.trained import STUDY
 # The columns by which the lines of a table are sorted, and those of them that are numbers.
 _NUMBERS = ["checkpoint", "client", "local_samples", "pass", "iterations"]
 _SORTED = [*CONDITION, "pass", "iterations"]
-_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False}
 
 
 def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targets: bool = False) -> None:
@@ -73,12 +70,11 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
     if targets:
         print(f"only={experiment}", *files, sep="\n")
         return
-    if missing := [root / name for name in files if not (root / name).is_file()]:
-        raise UserError(f"{missing[0]}: missing (run `make renew ONLY={experiment}`, which makes it first)")
+    held(root, files, f"make renew ONLY={experiment}")
     with tempfile.TemporaryDirectory() as folder:
         found = measured(root, asked, experiment, cells, Path(folder), EXHIBIT in made["files"])
-        if absent := [cell for cell in cells if cell in found.facts["absent_cells"]]:
-            raise UserError(f"{where}{absent[0]}: is absent today (run the whole experiment, then record it)")
+        if absent := next((cell for cell in cells if cell in found.facts["absent_cells"]), ""):
+            raise UserError(f"{where}{absent}: is absent today (run the whole experiment, then record it)")
         text, trials = _spliced(table, found.table, found.trials, {cell.rpartition("/")[0] for cell in cells})
         for name in ("knows", "falls"):
             made[name] = made.get(name, {}) | found.facts.get(name, {})
@@ -86,9 +82,7 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
         pictures = _pictures(root, run, table, rows, cells, Path(folder))
     made.pop("equivalent", None)
     made["numerics"] = numerics_of(asked, experiment, made["absent"])
-    again = {"cells": cells, "commit": commit(root), "date": date.today().isoformat(), "device": machine()}
-    again["partners"] = DRAWN
-    made["renewed"] = [*made.get("renewed", []), again]
+    made["renewed"] = [*made.get("renewed", []), {"cells": cells, "partners": DRAWN} | stamp(root)]
     facts, exhibit = read_table(table.with_suffix(".parquet"))[1], _exhibit(table, made, found)
     # The record is removed first and written last, so that a fault in between leaves none.
     table.with_suffix(".json").unlink()
@@ -129,8 +123,7 @@ def _spliced(
     Cells are named without their seeds. Times stay as recorded, for they follow from no numerics, and a
     renewal may run beside other work.
     """
-    text = lines.to_csv(index=False, float_format="%.6g")
-    kept, new = (read_csv(table, **_TEXT), pd.read_csv(io.StringIO(text), **_TEXT))
+    kept, new = read_csv(table, **AS_TEXT), as_text(lines)
     before = read_table(table.with_suffix(".parquet"))[0]
     if "iterations" in kept and "iterations" not in new:
         new["iterations"] = "0"

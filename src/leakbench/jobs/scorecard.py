@@ -16,7 +16,6 @@ from leakbench.catalogue import costs
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import Scale as ScaleFile
-from leakbench.catalogue.workflow import judges
 from leakbench.jobs.record import outdated
 from leakbench.jobs.verify import summary_of
 from leakbench.papers.facts import reader
@@ -64,7 +63,6 @@ def scorecard(
     beside = {name: read_facts(path) for name, path in drawn.items()}
     left_out = described["left_out"]
     frames = {table.stem: read_csv(table, dtype={"seeds": str}) for table in tables}
-
     known = frozenset(frames) | frozenset(left_out)
 
     def exhibit(name: str) -> Any:
@@ -77,9 +75,9 @@ def scorecard(
     run = Evidence(
         scale=described["run"]["scale"],
         lines={
-            table.stem: Lines(table.stem, frames[table.stem], read_table(kept)[0])
-            for table, kept in zip(tables, trials, strict=True)
-            if len(frames[table.stem])
+            name: Lines(name, frame, read_table(kept)[0])
+            for (name, frame), kept in zip(frames.items(), trials, strict=True)
+            if len(frame)
         },
         absent=left_out | {name: facts["absent_cells"] for name, facts in beside.items()},
         shares={name: facts.get("shares", {}) for name, facts in beside.items()},
@@ -109,12 +107,11 @@ def scorecard(
     write_listed(out, to_csv(card))
     counts = pd.crosstab(card["class"], card["verdict"])
     worth = kinds(card, [work.name for work in works if work.paper.core])
-    counted = {of: {kind: n for kind, n in found.items() if n} for of, found in worth.items()}
-    shown = {of: found for of, found in counted.items() if found}
-    told: dict[str, object] = {
-        str(label): {str(word): int(n) for word, n in row.items()} for label, row in counts.iterrows()
+    shown = {
+        of: {kind: n for kind, n in found.items() if n} for of, found in worth.items() if any(found.values())
     }
-    write_listed(summary, to_json(told | ({"reproduced": shown} if shown else {})) + "\n")
+    told = counts.to_dict("index") | ({"reproduced": shown} if shown else {})
+    write_listed(summary, to_json(told) + "\n")
     judged = [by_seed(works, each) for each in kept.values() if each.blocks]
     rows = pd.concat(judged) if judged else pd.DataFrame(columns=COLUMNS)
     write_listed(seeds, rows.to_csv(index=False, float_format="%.6g"))
@@ -188,7 +185,7 @@ PUBLISHED = "paper"
 def published_costs(root: Path) -> dict[str, dict[str, float]]:
     """Return experiment → stem of a cell or study → core-seconds at the published size."""
     try:
-        whole = plan(root, PUBLISHED, judges())
+        whole = plan(root, PUBLISHED)
     except UserError:
         # The scale may not fit a catalogue that was cut down. A run at this scale reports that itself.
         return {}

@@ -1,7 +1,7 @@
 """verify: compare the numbers of a finished tree, one by one, with those recorded of an earlier run."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from leakbench.base.artefacts import Facts, read_csv, read_json, to_json, write_json, write_listed, write_text
+from leakbench.base.artefacts import (
+    AS_TEXT,
+    Facts,
+    read_csv,
+    read_json,
+    to_json,
+    write_json,
+    write_listed,
+    write_text,
+)
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine, versions
 from leakbench.base.yamls import validated
@@ -47,23 +56,15 @@ def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, Facts]:
     facts = read_json(made, f"{csv.name}'s record", _AGAIN)
     validated(_Tree, facts, f"{made}: ", "reference/README.md")
     hold(csv, facts["files"], f"{made}: ", _AGAIN)
-    known = _text_of(csv, (*KEYS, *NUMBERS), _AGAIN)
+    known: pd.DataFrame = read_csv(csv, (*KEYS, *NUMBERS), _AGAIN, **AS_TEXT)
     if unknown := set(known["experiment"]) - set(facts["tables"]):
         raise UserError(f"{made}: tables: has no digest of '{min(unknown)}', unlike {csv.name} ({_AGAIN})")
     return known, facts
 
 
-def _text_of(table: Path, columns: Sequence[str], mend: str) -> pd.DataFrame:
-    """Return a table, all as text. Raises UserError where a column is missing."""
-    rows: pd.DataFrame = read_csv(table, dtype=str, keep_default_na=False)
-    if missing := [name for name in columns if name not in rows]:
-        raise UserError(f"{table}: column '{missing[0]}' is missing ({mend})")
-    return rows
-
-
 def _read(table: Path) -> pd.DataFrame:
     columns = ("metric", "convention", "baseline", *NUMBERS)
-    rows = _text_of(table, columns, "give a table below results/<scale>/tables")
+    rows: pd.DataFrame = read_csv(table, columns, "give a table below results/<scale>/tables", **AS_TEXT)
     return rows[~rows["metric"].isin(TIMES)]
 
 
@@ -72,25 +73,26 @@ def table_digest(table: Path) -> str:
     return hashlib.sha256(_read(table).to_csv(index=False).encode()).hexdigest()
 
 
-def numbers(tables: Sequence[Path]) -> pd.DataFrame:
-    """Return the numbers that `tables` give of their attacks and studies themselves, all as text.
+def numbers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the numbers that tables, all as text, give of their attacks and studies themselves.
 
     There is one row per number, with the columns `KEYS` and `NUMBERS`. Null baselines and intermediate
     measurements are left to `table_digest`, which sees every byte.
     """
     found = [pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)]
-    for table in tables:
-        rows = _read(table)
-        rows = rows[rows["baseline"] == ""]
-        named = [
-            name for name in rows.columns if name not in {*STATISTICS, *KEYS, "baseline", "scale", "unit"}
-        ]
+    for experiment, rows in tables.items():
+        rows = rows[(rows["baseline"] == "") & ~rows["metric"].isin(TIMES)]
+        named = rows.columns.difference([*STATISTICS, *KEYS, "baseline", "scale", "unit"], sort=False)
         lines = [
             "; ".join(f"{name}={value}" for name, value in zip(named, values, strict=True) if value)
             for values in rows[named].itertuples(index=False)
         ]
-        found.append(rows.assign(experiment=table.stem, line=lines)[[*KEYS, *NUMBERS]])
+        found.append(rows.assign(experiment=experiment, line=lines)[[*KEYS, *NUMBERS]])
     return pd.concat(found, ignore_index=True)
+
+
+def _numbers(tables: Sequence[Path]) -> pd.DataFrame:
+    return numbers({path.stem: _read(path) for path in tables})
 
 
 def _place(path: Path, scale: str) -> tuple[Path, Path]:
@@ -99,22 +101,17 @@ def _place(path: Path, scale: str) -> tuple[Path, Path]:
 
 def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
     """Keep the numbers of a finished tree. `twin` is a checkout with a second run's results."""
-    tables = _tables(root, scale)
-    again = {} if twin is None else {path.stem: table_digest(path) for path in _tables(twin, scale)}
+    tables, said = _tables(root, scale), ""
     digests = {path.stem: table_digest(path) for path in tables}
     facts: Facts = {"device": device, "versions": versions(), "tables": digests}
-    if again:
-        facts["twice"] = {
-            "tables": len(digests),
-            "identical": sum(again.get(name) == value for name, value in digests.items()),
-        }
+    if twin is not None:
+        again = {path.stem: table_digest(path) for path in _tables(twin, scale)}
+        same = len(digests.items() & again.items())
+        facts["twice"], said = {"tables": len(digests), "identical": same}, f", {same} identical twice"
     csv, made = _place(root, scale)
-    write_text(csv, numbers(tables).to_csv(index=False))
+    write_text(csv, _numbers(tables).to_csv(index=False))
     write_json(made, facts | {"files": kept_digests(csv)})
-    print(
-        f"{csv}: {len(tables)} tables recorded"
-        + (f", {facts['twice']['identical']} identical twice" if again else "")
-    )
+    print(f"{csv}: {len(tables)} tables recorded{said}")
 
 
 def _tables(root: Path, run: str) -> list[Path]:
@@ -198,35 +195,24 @@ def verify(
     facts: Facts = {}
     if (csv.exists() or made.exists()) and seed is None:
         known, facts = _recorded(csv, made)
-    rows = compared(numbers(tables), known)
+    rows = compared(_numbers(tables), known)
     same = [path.stem for path in tables if facts.get("tables", {}).get(path.stem) == table_digest(path)]
-    counts = {
-        name: int((rows["status"] == name).sum()) for name in (IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW)
-    }
+    words = (IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW)
+    counts = {word: int((rows["status"] == word).sum()) for word in words}
     summary: Facts = {
-        "scale": scale,
-        "numbers": counts,
-        "tables": len(tables),
-        "identical_tables": len(same),
+        "scale": scale, "numbers": counts, "tables": len(tables), "identical_tables": len(same),
         "recorded": {key: facts[key] for key in ("device", "versions", "twice") if key in facts},
-    }
-    if seed is not None:
-        summary["seed"] = seed
+        **({} if seed is None else {"seed": seed}),
+    }  # fmt: skip
     if out is not None:
         write_listed(out, rows.to_csv(index=False, float_format="%.6g"))
         write_listed(summary_of(out), to_json(summary) + "\n")
     if seed is not None:
-        print(
-            f"every seed is raised by {seed}; recorded are only numbers of the experiments' own seeds, "
-            "so nothing is compared"
-        )
-        return
+        only = "recorded are only numbers of the experiments' own seeds, so nothing is compared"
+        return print(f"every seed is raised by {seed}; {only}")
     if not facts:
-        print(
-            f"nothing is recorded of scale {scale} ({csv}); record a tree by `leakbench verify --record "
-            "DEVICE`"
-        )
-        return
+        mend = "record a tree by `leakbench verify --record DEVICE`"
+        return print(f"nothing is recorded of scale {scale} ({csv}); {mend}")
     print(
         f"{len(same)} of {len(tables)} tables are byte by byte those recorded on {facts['device']}; of "
         f"{len(rows)} numbers " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)

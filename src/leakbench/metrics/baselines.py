@@ -1,7 +1,4 @@
-"""Null baselines: the guesses of an attacker who saw no update.
-
-An attack that is no better than a null baseline learnt nothing from the update.
-"""
+"""Null baselines: the guesses of an attacker who saw no update, and learns nothing if it is no better."""
 
 from collections.abc import Sequence
 
@@ -54,10 +51,10 @@ def random_noise(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray
 
 
 def dataset_mean(train_images: np.ndarray) -> np.ndarray:
-    """Return the mean of training images [N, …] as one image of the same layout, float32 in [0, 1].
+    """Return the mean of training images [N, …], uint8 or in [0, 1], as one image, float32 in [0, 1].
 
-    uint8 images are read as 0..255. Of all guesses that ignore the update, the mean has the least expected
-    squared error. Raises ValueError if there are no images.
+    No other guess that ignores the update has a smaller expected squared error. Raises ValueError for no
+    images.
     """
     images = np.asarray(train_images)
     if not len(images):
@@ -67,10 +64,7 @@ def dataset_mean(train_images: np.ndarray) -> np.ndarray:
 
 
 def typical_record(train_records: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """Return the record of the medians and modes of the training records, float32 [width].
-
-    An attacker who knows the public statistics of each column and saw no update guesses this record.
-    """
+    """Return the record of the medians and modes of training records, float32 [width]."""
     out = np.zeros(train_records.shape[1], np.float32)
     for column in columns:
         part = train_records[:, column.place]
@@ -82,18 +76,15 @@ def typical_record(train_records: np.ndarray, columns: Sequence[Column]) -> np.n
 
 
 def blank(shape: tuple[int, ...]) -> np.ndarray:
-    """Return a mid-grey image, float32 of `shape`.
-
-    A diverged trial has no image to show and is scored as this one.
-    """
+    """Return a mid-grey image, float32 of `shape`, as which a diverged trial is scored."""
     return np.full(shape, 0.5, dtype=np.float32)
 
 
 def unrelated_pairs(count: int, pairs: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `pairs` pairs of two different images out of `count`, by index, int64 [pairs, 2].
+    """Return `pairs` pairs of different images out of `count`, by index, int64 [pairs, 2], drawn with
+    repetition.
 
-    Every ordered pair is equally likely, and a pair may be drawn twice. Raises ValueError for fewer than two
-    images.
+    Raises ValueError for fewer than two images.
     """
     if count < 2:
         raise ValueError(f"{count} images make no pair of different ones")

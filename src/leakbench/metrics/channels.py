@@ -7,10 +7,9 @@ from leakbench.metrics.pearson import pearson_matrix
 
 
 def channel_pearson(features: np.ndarray, images: np.ndarray) -> np.ndarray:
-    """Return the mean |r| of an image's feature channels with the grey image, float64 [N].
+    """Return the mean |r| of an image's feature channels with the grey image, shrunk to h×w, float64 [N].
 
-    The grey image is shrunk to h×w. A filter may invert, so the sign does not count. Constant channels have r
-    = 0 and enter the mean.
+    A filter may invert, so the sign does not count. A constant channel counts as r = 0.
     """
     from skimage.transform import resize
 

@@ -13,11 +13,12 @@ networks, and at least the interval above.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
 import numpy as np
 
+LEVEL = 0.95
 RESAMPLES = 2000
 FEWEST = 3  # clusters that have an interval
 FEWEST_EQUAL = 5  # clusters of one and the same value that have an interval
@@ -28,11 +29,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def interval(
-    values: np.ndarray,
-    clusters: np.ndarray | None = None,
-    rng: np.random.Generator | None = None,
-    *,
-    level: float = 0.95,
+    values: np.ndarray, clusters: np.ndarray | None = None, rng: np.random.Generator | None = None
 ) -> tuple[float, float]:
     """Return the interval (low, high) of the mean of values, float [n], of which none is NaN.
 
@@ -53,15 +50,13 @@ def interval(
     if sums.size < FEWEST or np.isnan(values).any():
         return NO_INTERVAL
     if ((values == 0) | (values == 1)).all():
-        return wilson(float(values.mean()), float(sizes.sum() ** 2 / np.square(sizes).sum()), level)
+        return wilson(float(values.mean()), float(sizes.sum() ** 2 / np.square(sizes).sum()))
     if not np.isfinite(values).all():
-        return _capped(values, clusters, rng, level)
-    return _of_mean(values, sums, sizes, rng, level)
+        return _capped(values, clusters, rng)
+    return _of_mean(values, sums, sizes, rng)
 
 
-def of_networks(
-    ends: tuple[float, float], values: np.ndarray, networks: np.ndarray, level: float = 0.95
-) -> tuple[float, float]:
+def of_networks(ends: tuple[float, float], values: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
     """Return the interval of a mean over all networks, of which the values [n] come from some.
 
     `ends` is the interval on these networks, and `networks` has the labels [n] of the values that come
@@ -72,14 +67,14 @@ def of_networks(
     sums, sizes = _clustered(values, networks)
     if sums.size < 2 or not np.isfinite(sums).all():
         return ends
-    low, high = _student(sums, sizes, level)
+    low, high = _student(sums, sizes)
     if ((values == 0) | (values == 1)).all():
         low, high = max(low, 0.0), min(high, 1.0)
     return (low, high) if math.isnan(ends[0]) else (min(low, ends[0]), max(high, ends[1]))
 
 
 def paired(
-    a: Mapping[Key, float], b: Mapping[Key, float], clusters: Mapping[Key, Hashable], *, level: float = 0.95
+    a: Mapping[Key, float], b: Mapping[Key, float], clusters: Mapping[Key, Hashable]
 ) -> tuple[float, float, float, int]:
     """Return (value, low, high, m) of a paired difference: mean of a - b, its interval, number of clusters.
 
@@ -105,21 +100,19 @@ def paired(
         low, high = NO_INTERVAL
     elif all(((side == 0) | (side == 1)).all() for side in (first, second)):
         trials = float(sizes.sum() ** 2 / np.square(sizes).sum())
-        low, high = _bonett_price(
-            float((differences > 0).mean()), float((differences < 0).mean()), trials, level
-        )
+        low, high = _bonett_price(float((differences > 0).mean()), float((differences < 0).mean()), trials)
     elif np.isfinite(differences).all():
-        low, high = _of_mean(differences, sums, sizes, None, level)
+        low, high = _of_mean(differences, sums, sizes, None)
     else:
-        low, high = _capped(differences, labels, None, level)
+        low, high = _capped(differences, labels, None)
     return value, low, high, m
 
 
-def wilson(share: float, trials: float, level: float = 0.95) -> tuple[float, float]:
+def wilson(share: float, trials: float) -> tuple[float, float]:
     """Return Wilson's interval (low, high) of a share over a number of trials (Wilson 1927)."""
     from scipy.special import ndtri
 
-    z = float(ndtri((1 + level) / 2))
+    z = float(ndtri((1 + LEVEL) / 2))
     centre = share + z * z / (2 * trials)
     half = z * math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
     low, high = ((centre + sign * half) / (1 + z * z / trials) for sign in (-1, 1))
@@ -139,44 +132,42 @@ def _clustered(values: np.ndarray, clusters: np.ndarray | None) -> tuple[np.ndar
 
 
 def _of_mean(
-    values: np.ndarray, sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator | None, level: float
+    values: np.ndarray, sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator | None
 ) -> tuple[float, float]:
     """Return the interval of the mean of finite values, given the sums and sizes [m] of clusters."""
     m = sums.size
     if (values == values[0]).all():
         return (float(values[0]), float(values[0])) if m >= FEWEST_EQUAL else NO_INTERVAL
     if m < BOOTSTRAP_FROM:
-        return _student(sums, sizes, level)
-    return _bca(sums, sizes, np.random.default_rng(0) if rng is None else rng, level)
+        return _student(sums, sizes)
+    return _bca(sums, sizes, np.random.default_rng(0) if rng is None else rng)
 
 
-def _student(sums: np.ndarray, sizes: np.ndarray, level: float) -> tuple[float, float]:
+def _student(sums: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
     from scipy.special import stdtrit
 
     m, total = sums.size, sizes.sum()
     mean = sums.sum() / total
     error = math.sqrt(m / (m - 1) * np.square(sums - mean * sizes).sum()) / total
-    half = float(stdtrit(m - 1, (1 + level) / 2)) * error
+    half = float(stdtrit(m - 1, (1 + LEVEL) / 2)) * error
     return float(mean - half), float(mean + half)
 
 
-def _bca(sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, level: float) -> tuple[float, float]:
+def _bca(sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
     """Return the bias-corrected and accelerated bootstrap interval (Efron 1987) of sum(sums) / sum(sizes).
 
-    The acceleration comes from the jackknife over clusters. The normal quantile is replaced by Student's t
-    times sqrt(m / (m - 1)) (Hesterberg 2015), since resampled means vary less than means do. The interval of
-    20 trials therefore continues that of 19.
+    The normal quantile is replaced by Student's t times sqrt(m / (m - 1)) (Hesterberg 2015), since resampled
+    means vary less than means do. So the interval of 20 trials continues that of 19.
     """
     from scipy.special import ndtr, ndtri, stdtrit
 
     m, total, size = sums.size, sums.sum(), sizes.sum()
     mean = total / size
-    means = np.concatenate(
-        [
-            sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-            for drawn in _drawn(rng, m, rows=max(1, _VALUES_AT_ONCE // m))
-        ]
+    step = max(1, _VALUES_AT_ONCE // m)
+    resamples = (
+        rng.integers(0, m, size=(min(step, RESAMPLES - start), m)) for start in range(0, RESAMPLES, step)
     )
+    means = np.concatenate([sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1) for drawn in resamples])
     # Resampled means that equal the mean but for rounding lie half below it.
     same = np.isclose(means, mean, rtol=1e-12, atol=1e-12 * np.abs(sums).max())
     below = (np.count_nonzero((means < mean) & ~same) + 0.5 * np.count_nonzero(same)) / means.size
@@ -185,7 +176,7 @@ def _bca(sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, level: f
     away = without.mean() - without
     spread = np.square(away).sum()
     acceleration = float((away**3).sum() / (6 * spread**1.5)) if spread > 0 else 0.0
-    z = math.sqrt(m / (m - 1)) * float(stdtrit(m - 1, (1 + level) / 2))
+    z = math.sqrt(m / (m - 1)) * float(stdtrit(m - 1, (1 + LEVEL) / 2))
     shares = []
     for moved in (shift - z, shift + z):
         rest = 1 - acceleration * moved
@@ -195,14 +186,8 @@ def _bca(sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, level: f
     return low, high
 
 
-def _drawn(rng: np.random.Generator, m: int, rows: int) -> Iterator[np.ndarray]:
-    """Yield the clusters drawn for RESAMPLES resamples, int [at most `rows`, m] at a time."""
-    for start in range(0, RESAMPLES, rows):
-        yield rng.integers(0, m, size=(min(rows, RESAMPLES - start), m))
-
-
 def _capped(
-    values: np.ndarray, clusters: np.ndarray | None, rng: np.random.Generator | None, level: float
+    values: np.ndarray, clusters: np.ndarray | None, rng: np.random.Generator | None
 ) -> tuple[float, float]:
     """Return the interval of values of which some are infinite, on one side or (no mean) on both."""
     finite = values[np.isfinite(values)]
@@ -211,29 +196,27 @@ def _capped(
         return NO_INTERVAL
     (bound,) = infinite
     if not finite.size:
-        return _of_mean(values, *_clustered(values, clusters), rng, level)
+        return _of_mean(values, *_clustered(values, clusters), rng)
     capped = np.clip(values, finite.min(), finite.max())
-    low, high = _of_mean(capped, *_clustered(capped, clusters), rng, level)
+    low, high = _of_mean(capped, *_clustered(capped, clusters), rng)
     if math.isnan(low):
         return NO_INTERVAL
     return (low, math.inf) if bound > 0 else (-math.inf, high)
 
 
-def _bonett_price(more: float, less: float, trials: float, level: float) -> tuple[float, float]:
+def _bonett_price(more: float, less: float, trials: float) -> tuple[float, float]:
     """Return the interval of a paired difference of shares: `more` pairs are 1 and 0, `less` are 0 and 1."""
     from scipy.special import ndtri
 
     up, down = ((share * trials + 1) / (trials + 2) for share in (more, less))
-    half = float(ndtri((1 + level) / 2)) * math.sqrt((up + down - (up - down) ** 2) / (trials + 2))
+    half = float(ndtri((1 + LEVEL) / 2)) * math.sqrt((up + down - (up - down) ** 2) / (trials + 2))
     return max(up - down - half, -1.0), min(up - down + half, 1.0)
 
 
 def summary(
-    values: np.ndarray,
-    failures: np.ndarray,
-    rng: np.random.Generator | None = None,
+    values: np.ndarray, failures: np.ndarray, rng: np.random.Generator | None = None,
     clusters: np.ndarray | None = None,
-) -> dict[str, float | int]:
+) -> dict[str, float | int]:  # fmt: skip
     """Return mean, std, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
 
     A failed trial that has a score counts in the mean like any other. One that is not scored (NaN) enters
@@ -255,16 +238,11 @@ def summary(
     q25, median, q75 = _quantiles(scored, [0.25, 0.5, 0.75])
     several = len(np.unique(labels)) > 1 if labels is not None else scored.size > 1
     return {
-        "mean": float(scored.mean()) if scored.size else float("nan"),
-        "std": float(scored.std()) if several and np.isfinite(scored).all() else float("nan"),
-        "median": median,
-        "q25": q25,
-        "q75": q75,
-        "ci_low": low,
-        "ci_high": high,
-        "n": int(scored.size),
-        "failure_rate": float(failures.mean()) if failures.size else float("nan"),
-    }
+        "mean": float(scored.mean()) if scored.size else math.nan,
+        "std": float(scored.std()) if several and np.isfinite(scored).all() else math.nan,
+        "median": median, "q25": q25, "q75": q75, "ci_low": low, "ci_high": high, "n": int(scored.size),
+        "failure_rate": float(failures.mean()) if failures.size else math.nan,
+    }  # fmt: skip
 
 
 def _quantiles(values: np.ndarray, shares: list[float]) -> list[float]:

@@ -20,20 +20,17 @@ def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
 
 
 def label_presence(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
-    """Return the share of classes whose presence among the labels is guessed rightly, in [0, 1].
+    """Return the share of classes whose presence among the labels is guessed rightly (LeAcc of iLRG), in [0,
+    1].
 
-    iLRG calls the share LeAcc. With few labels and many classes most classes are absent, and an attack that
-    guesses nothing scores highly.
+    With few labels most classes are absent, so that an attack that guesses nothing scores highly.
     """
     given, true = (_counts(each, classes) > 0 for each in (guesses, truths))
     return float((given == true).mean())
 
 
 def label_counts(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
-    """Return the share of classes whose number of labels is guessed rightly, in [0, 1].
-
-    iLRG calls the share LnAcc.
-    """
+    """Return the share of classes whose number of labels is guessed rightly (LnAcc of iLRG), in [0, 1]."""
     given, true = (_counts(each, classes) for each in (guesses, truths))
     return float((given == true).mean())
 
@@ -45,7 +42,7 @@ def _counts(labels: np.ndarray, classes: int) -> np.ndarray:
 
 
 def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return for each image whether the label guessed for its reconstruction is right, bool [k].
+    """Return whether the label guessed for each image's reconstruction is right, bool [k].
 
     Raises ValueError if `truths` and `index` differ in length.
     """

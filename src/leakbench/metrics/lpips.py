@@ -98,11 +98,10 @@ def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: n
 def _lpips(net: str, scaled: Callable[[np.ndarray, np.ndarray], Images]) -> Callable[..., np.ndarray]:
     """Return LPIPS with a network ("alex", "vgg") whose input is what `scaled` makes of the images.
 
-    The returned function takes images [N, C, H, W] in [0, 1] and returns float64 [N] ≥ 0; 0 if identical.
-    Grey images are repeated in three channels. Images too narrow for the network, such as MNIST for AlexNet,
-    are enlarged bilinearly to 64 pixels on the shorter side; all others enter as they are. `lpips_backbones`
-    maps "alex/features.0.weight"… (torchvision's names, OIHW) to arrays; nothing is downloaded. Raises
-    UserError if one of them is missing or of the wrong shape.
+    The metric takes images [N, C, H, W] in [0, 1], grey ones in three equal channels, and gives float64 [N] ≥
+    0. Images too narrow for the network are enlarged bilinearly to 64 pixels on the shorter side.
+    `lpips_backbones` maps torchvision's names, such as "alex/features.0.weight", to arrays. UserError if one
+    of them does not fit.
     """
 
     def distance(

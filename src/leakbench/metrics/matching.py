@@ -6,9 +6,8 @@ import numpy as np
 def match(cost: np.ndarray) -> np.ndarray:
     """Return for each of k images which of n reconstructions is matched to it, int64 [k], from cost [n, k].
 
-    The Hungarian method: no reconstruction serves two images, as many images as possible get one, and the
-    total cost is least. Images that get no reconstruction (k > n) have -1. A cost that is NaN or infinite is
-    worse than any other: such a pair is made only when nothing else is left. Raises ValueError if `cost` is
+    By the Hungarian method as many images as possible get a reconstruction of their own at the least total
+    cost, and the others -1. A cost that is not finite is worse than any other. Raises ValueError if `cost` is
     no matrix.
     """
     from scipy.optimize import linear_sum_assignment
@@ -30,9 +29,9 @@ def match(cost: np.ndarray) -> np.ndarray:
 
 
 def best(similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each of k images the most similar of n reconstructions, each image on its own.
+    """Return the most similar of n reconstructions for each of k images, and its similarity.
 
-    This is Fidel's convention: every image counts once, and one reconstruction may serve several images.
+    As in Fidel one reconstruction may serve several images.
     """
     similarity = np.asarray(similarity)
     if similarity.shape[-2] == 0:

@@ -7,9 +7,9 @@ from leakbench.metrics.metric import Metric
 
 
 def membership_auc(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
-    """Return the share of pairs of a member and another candidate in which the member has the lower score.
+    """Return the share of pairs of a member and another in which the member scores lower; a tie is half.
 
-    A tie is half a pair; 0.5 is chance. The share is NaN without a pair.
+    It is NaN without a pair.
     """
     inside, outside = members.sum(), (~members).sum()
     if not inside or not outside:
@@ -32,10 +32,7 @@ def tpr_at_fpr_0(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) 
 
 
 def tpr_at_fpr_0_001(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
-    """Return the share of members that are found while one in a thousand of the others is taken for one.
-
-    One in a thousand is rounded down to a whole number of candidates.
-    """
+    """Return the share of members found while one in a thousand others, rounded down, is taken for one."""
     return _found(scores, members, 0.001)
 
 

@@ -17,18 +17,17 @@ def mse(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def rmse_255(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the root of the mean squared difference on the scale 0..255, float64 [N] in [0, 255].
 
-    FedKL's `evaluation_metrics.py` computes this number, and thesis Table 5.6 prints it as "MSE". That code
-    reads images back from 8-bit files. The rounding (at most half a level per pixel) is not imitated, which
-    keeps the number finite and ordered for reconstructions that are nearly exact.
+    FedKL's `evaluation_metrics.py` computes it, and thesis Table 5.6 prints it as "MSE". That code reads
+    8-bit files; their rounding is not imitated, so that nearly exact reconstructions keep their order.
     """
     return 255.0 * np.sqrt(mse(reconstructions, truths))
 
 
 def mse_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return the mean squared difference of every reconstruction [n, C, H, W] to every image [k, C, H, W].
+    """Return the mean squared difference of every reconstruction [n, C, H, W] to every image [k, C, H, W],
+    [n, k].
 
-    The result, float64 [n, k], is the cost by which `matching.match` pairs a batch. Rows of undisplayable
-    reconstructions are NaN. Raises ValueError if reconstructions and images have different shapes.
+    Rows of undisplayable reconstructions are NaN. Raises ValueError if shapes differ.
     """
     a, b = displayed(reconstructions), displayed(truths)
     if a.shape[1:] != b.shape[1:]:

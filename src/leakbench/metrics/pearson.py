@@ -22,9 +22,8 @@ _CACHED_FLOATS = 1 << 17
 def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the correlation r of each reconstruction with its image, pixels and channels, float64 [N].
 
-    Both are [N, ...] of one shape and any scale: r does not change under a positive scale and a shift, so
-    nothing is clamped. The sign counts (the paper is silent on |r|): a negative copy is not revealed. A row
-    that is constant or holds a NaN or an infinity has r = 0. Raises ValueError if the shapes differ.
+    Both are [N, ...] of one shape and any scale. The sign counts: a negative copy is not revealed. A row that
+    is constant or not finite has r = 0. Raises ValueError if the shapes differ.
     """
     if np.shape(reconstructions) != np.shape(truths):
         raise ValueError(f"reconstructions have shape {np.shape(reconstructions)}, truths {np.shape(truths)}")
@@ -36,8 +35,7 @@ def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def pearson_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return r of every row of [..., n, d] with every row of [..., k, d] as float32 [..., n, k].
 
-    Rows are centred, and their products are divided by their lengths. A large common offset or scale does no
-    harm. Constant rows and rows with NaN or infinity have r = 0.
+    A large common offset or scale does no harm. Rows that are constant or not finite have r = 0.
     """
     rows, others = np.asarray(reconstructions), np.asarray(truths)
     (*lead, n, d), k = rows.shape, others.shape[-2]
@@ -55,19 +53,14 @@ def pearson_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarra
 
 
 def revealed(correlation: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
-    """Return which of k images are fully revealed by correlation [..., n, k]: bool [..., k].
-
-    An image counts once however many reconstructions show it; its best one must reach the threshold.
-    """
+    """Return which of k images some row of correlation [..., n, k] reveals, bool [..., k]."""
     return np.max(correlation, axis=-2, initial=-np.inf) >= threshold
 
 
 def _centred(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return centred rows, float32 [..., d], and factors [..., 1] that turn their products into r.
 
-    A factor is the inverse of a row's length. Most rows of float32 take two passes and a sum of squares. Rows
-    that are nearly constant, very small or very large, and rows with NaN or infinity, take the careful way of
-    `_unit_rows`.
+    Rows of float32 that are not nearly constant, very small or very large take a quick way.
     """
     if rows.dtype != np.float32:
         return _unit_rows(rows, np.float32), np.ones((*rows.shape[:-1], 1), np.float32)

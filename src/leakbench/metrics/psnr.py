@@ -15,8 +15,7 @@ def psnr(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def psnr_of_rmse(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return 10 log10(255² / RMSE), RMSE on 0..255: the "PSNR" of thesis Table 5.6, in dB, float64 [N].
 
-    For one image the true PSNR is 2 × this value − 20 log10 255 (48.13 dB); for a mean over images the
-    relation holds only roughly.
+    The true PSNR of one image is twice this value less 20 log10 255 (48.13 dB).
     """
     return _decibels(255.0**2, rmse_255(reconstructions, truths))
 
@@ -24,12 +23,10 @@ def psnr_of_rmse(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def psnr_uint8_wrap(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the PSNR, in dB, of two uint8 images whose difference was squared without a cast, float64 [N].
 
-    In NumPy `(a - b) ** 2` of uint8 arrays stays uint8: the difference wraps modulo 256, and so does its
-    square. The first wrap alone is harmless, since (d + 256 m)² = d² modulo 256. The wrapped *square* loses
-    the size of the error. Averaged over all 256 differences the wrapped square is 105.5, so two unrelated
-    images score 10 log10(255² / 105.5) = 27.90 dB whatever they show. The lowest values of thesis Tables 3.4
-    and 3.16 lie there (our inference; see docs/decisions.md). The value is inf if every difference is a
-    multiple of 16.
+    NumPy's difference of uint8 wraps modulo 256, which is harmless, and so does its square, which loses the
+    size of the error. Over all differences the wrapped square has the mean 105.5, so unrelated images score
+    10 log10(255² / 105.5) = 27.90 dB, where the lowest values of thesis Tables 3.4 and 3.16 lie (our
+    inference; see docs/decisions.md). It is inf if every difference is a multiple of 16.
     """
     a, b = pair(reconstructions, truths)
     difference = to_uint8(a) - to_uint8(b)

@@ -18,8 +18,8 @@ def feature_accuracy(
 ) -> np.ndarray:
     """Return the share of features that are right, float64 [N], of records [N, 1, 1, width] in [0, 1].
 
-    A category is right if the place of the true value, and no other, holds the largest number of its block. A
-    number is right within TOLERANCE standard deviations.
+    A category is right if the true place alone holds the largest number of its block, a number within
+    TOLERANCE standard deviations.
     """
     slack = [TOLERANCE * float(deviations[column.place][0]) for column in columns]
     return np.asarray(_right(reconstructions, truths, columns, slack).mean(1))
@@ -52,12 +52,7 @@ def _right(
 
 
 METRICS = (
-    Metric(
-        "feature_accuracy",
-        feature_accuracy,
-        "standard",
-        higher_is_better=True,
-        needs=("columns", "deviations"),
-    ),
+    Metric("feature_accuracy", feature_accuracy, "standard", higher_is_better=True,
+    needs=("columns", "deviations")),
     Metric("exact_record", exact_record, "standard", higher_is_better=True, needs=("columns",)),
-)
+)  # fmt: skip

@@ -1,8 +1,7 @@
 """Whether classifiers that identify people still name the person on a reconstruction (Ren's thesis, 3.3.4).
 
-A judge is a victim trained on the train split of the cell's own data set. Its answers to the reconstructions
-are given under the judge's name, as float [N, classes], where a higher number is more likely. The metrics
-here take these answers and run no network.
+A judge is a victim trained on the train split of the cell's own data set. Metrics take its answers to the
+reconstructions, float [N, classes], under its name.
 """
 
 from collections.abc import Callable
@@ -14,12 +13,11 @@ from leakbench.metrics.metric import Metric
 
 
 def top(count: int) -> Callable[..., np.ndarray]:
-    """Return the metric that says whether the true label is among the `count` highest answers.
+    """Return the metric that says whether the true label is among the `count` highest answers (Table 3.15).
 
-    Source: thesis, Table 3.15. The metric takes reconstructions and truths [N, C, H, W], `labels` (the true
-    ones, int [N]) and the answers of one judge. It returns 1 or 0, float64 [N], NaN where there is no image.
-    Classes that tie with the true one come before it. It raises ValueError for answers or labels of another
-    length.
+    It takes reconstructions and truths [N, C, H, W], `labels` int [N] and the answers of one judge, and gives
+    1 or 0, NaN where there is no image. Classes that tie with the true one come before it. ValueError for
+    other lengths.
     """
 
     def among(

@@ -8,9 +8,8 @@ from leakbench.metrics.metric import Metric
 def matching_success(
     partner: np.ndarray, match: np.ndarray, images: np.ndarray, passes: np.ndarray
 ) -> np.ndarray:
-    """Return 1 where the attack paired a private image with itself in the pass before, else 0, [rounds, k].
-
-    The first pass is NaN, because no pass precedes it.
+    """Return 1 where the attack paired an image with itself in the pass before, else 0, NaN in pass 0,
+    [rounds, k].
     """
     there = match >= 0
     rounds = np.nonzero(there)[0]

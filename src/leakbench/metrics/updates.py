@@ -8,26 +8,19 @@ from leakbench.metrics.metric import Metric
 def of_rounds(values: np.ndarray, samples: int) -> np.ndarray:
     """Return the value of each round [rounds] for each of its private images, float64 [rounds · samples].
 
-    Accuracy, in [0, 1], is that of the model after the round. Bytes are those of the client's update. The
-    squared error is that of a reconstruction's gradients against those observed, as the attack gives it.
+    Values are the model's accuracy in [0, 1], the bytes of an update, or the squared error of gradients.
     """
     return np.repeat(np.asarray(values, np.float64), samples)
 
 
 def seconds(spent: float, updates: float) -> float:
-    """Return an attack's seconds for one update.
-
-    The updates of a cell run together, so each of them bears an equal share. No other metric differs from run
-    to run and from machine to machine.
-    """
+    """Return an attack's seconds for one update, since the updates of a cell run together."""
     return spent / updates
 
 
 def span_distance(distances: np.ndarray) -> np.ndarray:
-    """Return the share of each reconstruction's length that lies outside the span of its update, 0 to 1.
-
-    The attack's job computes the share, because no truth is needed for it (`exact.membership`), where the
-    first dense layer reads pixels. An image of the batch has 0, and so has a mixture of several.
+    """Return the share of each reconstruction that lies outside the span of its update, 0 to 1
+    (`exact.membership`).
     """
     return distances
 

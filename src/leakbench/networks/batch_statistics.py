@@ -62,10 +62,7 @@ class _Standardise(torch.autograd.Function):
 
 
 class _Pull(torch.autograd.Function):
-    """The derivative of x̂ applied to u, which autograd can differentiate once more in u and x.
-
-    x̂ and s are those of x.
-    """
+    """The derivative of x̂ applied to u, which autograd can differentiate once more in u and x."""
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, x: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
@@ -116,11 +113,7 @@ class _ByTrial(nn.BatchNorm2d):
 
 @contextmanager
 def by_trial(model: nn.Module, trials: int) -> Iterator[None]:
-    """Let some layers of `model` treat the images of each trial as a batch of its own.
-
-    They are the layers that depend on the batch: batch norms without running statistics, and layers that
-    draw.
-    """
+    """Let layers that draw or depend on the batch treat the images of each trial as a batch of its own."""
     drawing = [layer for layer in model.modules() if isinstance(layer, Drawn)]
     for layer in drawing:
         layer.trials = trials

@@ -14,11 +14,8 @@ from torch.utils.hooks import RemovableHandle
 from leakbench.base.errors import Unfit
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU,
-    "sigmoid": nn.Sigmoid,
-    "tanh": nn.Tanh,
-    "linear": nn.Identity,
-}
+    "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "linear": nn.Identity,
+}  # fmt: skip
 
 # Mean and standard deviation of each channel's pixels in [0, 1], from the code of InvG, torchvision, GGL and
 # iLRG.
@@ -46,8 +43,7 @@ def sequential(**layers: nn.Module) -> nn.Sequential:
 def activate(network: nn.Module, activation: str) -> nn.Module:
     """Replace the attribute `relu` of every part of `network` that has one, and return the network.
 
-    Each part gets an activation of its own. None works in place, because what a layer returned is read again
-    when gradients are taken.
+    None works in place, because what a layer returned is read again when gradients are taken.
     """
     for layer in list(network.modules()):
         if hasattr(layer, "relu"):
@@ -81,12 +77,10 @@ class Normalise(nn.Module):
 
 
 def normalised(network: nn.Module, statistics: str, shape: tuple[int, int, int] = (1, 1, 3)) -> nn.Module:
-    """Return `network` behind a normalisation of its input.
+    """Return `network` behind a normalisation of its input by `statistics`: a name in STATISTICS, or `none`.
 
-    `statistics` is a name in STATISTICS, or `none`. With `train` each value of a sample is normalised by
-    statistics that training measures. With `batch` each channel is normalised by the statistics of the batch
-    at hand, by a batch norm that has no weights and keeps no statistics. Both take the shape (rows, columns,
-    channels) of the images.
+    `train` normalises each value by statistics that training measures. `batch` normalises each channel by the
+    batch at hand. Both take the shape (rows, columns, channels) of the images.
     """
     if statistics == "none":
         return network
@@ -122,10 +116,7 @@ def in_precision(network: nn.Module, precision: torch.dtype) -> nn.Module:
 
 
 def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
-    """Return mean and deviation [channels, 1, 1] of the model's own normalisation; 0 and 1 if it has none.
-
-    A normalisation that training measures has [channels, rows, columns] instead.
-    """
+    """Return mean and deviation of the model's own normalisation, 0 and 1 [channels, 1, 1] if it has none."""
     for layer in model.modules():
         if isinstance(layer, Normalise):
             return layer.mean, layer.deviation
@@ -169,17 +160,12 @@ class Dropout(Drawn):
 
 
 def tokens(x: Tensor, vocabulary: int) -> Tensor:
-    """Return the numbers int64 [n, length] of tokens [n, 1, 1, length], which `datasets.text` stores as
-    shares.
-    """
+    """Return the numbers int64 [n, length] of tokens [n, 1, 1, length], shares in `datasets.text`."""
     return (x.flatten(1) * vocabulary).round().long().clamp(0, vocabulary - 1)
 
 
 def freeze(model: nn.Module, names: Sequence[str], *, begun: bool) -> None:
-    """Turn parameters into buffers, in place, which clients do not train and which are sent with the model.
-
-    begun: whether the other parameters are trained together with these, before clients train (`thawed`).
-    """
+    """Turn parameters into buffers, in place; `begun` trains the others before clients train (`thawed`)."""
     model.frozen, model.begun = list(names), begun  # type: ignore[assignment]
     _turn(model, names, buffers=True)
 
@@ -225,10 +211,7 @@ def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> di
 
 
 def glorot(model: nn.Module) -> nn.Module:
-    """Initialise a model in place as Keras does by default, and return it.
-
-    Weights are Glorot-uniform and biases are zero. Source: Fidel's demonstration code.
-    """
+    """Initialise a model in place as Keras does by default (Fidel's demonstration code), and return it."""
     for layer in model.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             nn.init.xavier_uniform_(layer.weight)
@@ -247,12 +230,10 @@ def last_dense(model: nn.Module) -> str:
 
 @torch.no_grad()
 def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
-    """Return the name of the first dense layer, in order of use, that reads something flattened, and what
-    it read.
+    """Return the name of the first dense layer that reads something flattened, and what it read.
 
-    It does not matter whether a module or a function flattens, nor whether elementwise functions stand before
-    or behind. What was read is returned unflattened, [n, channels, rows, columns]: the images or features of
-    them. Raises Unfit if no such layer is seen.
+    A module or a function may flatten, with elementwise functions before or behind. What was read is returned
+    unflattened, [n, channels, rows, columns]. Raises Unfit if no such layer is seen.
     """
     found: list[tuple[str, torch.Size]] = []
     whole: list[Tensor] = []
@@ -295,7 +276,7 @@ def hooked(hooks: Iterable[RemovableHandle]) -> Iterator[None]:
 class _Watch(TorchFunctionMode):
     """The tensors [n, channels, rows, columns] that modules and elementwise functions read and return.
 
-    What an elementwise function makes of something flattened is noted unflattened.
+    What such a function makes of something flattened is noted unflattened.
     """
 
     def __init__(self, images: Tensor) -> None:

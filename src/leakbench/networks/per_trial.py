@@ -1,8 +1,4 @@
-"""Values of a network that each trial has for itself: hidden scales and shifts of batch norms, and draws.
-
-Clients may keep scale and shift of batch norms to themselves. They also keep what a layer drew, such as a
-dropout's mask. An attack therefore gives every trial its own values of both.
-"""
+"""Values that each trial has for itself: scales and shifts of batch norms that clients keep, and draws."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +16,8 @@ OWN = ("weight", "bias")
 class HiddenNorm(nn.Module):
     """The replacement of a batch norm: its normalisation, then a scale and a shift for each trial.
 
-    Without running statistics it normalises by those of each trial's batch. Scale and shift, `weight` and
-    `bias` [trials, channels], are no parameters: `lent` sets them. `normed` is the last input, normalised.
+    `weight` and `bias` [trials, channels] are no parameters: `lent` sets them. `normed` is the last
+    normalised input.
     """
 
     running_mean: Tensor | None

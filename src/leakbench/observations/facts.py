@@ -23,8 +23,8 @@ LONGEST = 200
 PIXELS, VALUES, STEPS = 1 << 24, 1 << 28, 10_000
 
 
-def _whole(value: Any, least: int = 1) -> bool:
-    return type(value) is int and least <= value <= MOST
+def _whole(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MOST
 
 
 def _number(value: Any) -> bool:
@@ -112,7 +112,7 @@ def _see(what: str) -> str:
 
 def told(facts: Facts, where: str) -> Facts:
     """Return the `facts` of the observation file `where`, with defaults for those that may be left out."""
-    filled: dict[str, Any] = {"local": LOCAL, "mode": "eval", "dropout": False, "knows": {}, "hidden": {}}
+    filled: Facts = {"local": LOCAL, "mode": "eval", "dropout": False, "knows": {}, "hidden": {}}
     filled |= facts
     if isinstance(filled["local"], dict):
         for name in filled["local"]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from leakbench.base.artefacts import write_tensors
+from leakbench.base.artefacts import Facts, write_tensors
 from leakbench.base.errors import UserError
 
 S = TypeVar("S")
@@ -40,7 +40,7 @@ def record(strategy: S, folder: Path | str, samples: str = "num-examples") -> S:
         )
     configure, aggregate = wrapped.configure_train, wrapped.aggregate_train
     sent: dict[str, np.ndarray] = {}
-    facts: dict[str, Any] = {}
+    facts: Facts = {}
 
     def configure_train(server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
         messages = list(configure(server_round, arrays, config, grid))
@@ -86,9 +86,7 @@ def _reason(reply: Any, samples: str) -> str:
     return "" if isinstance(count, int) and count > 0 else f"its reply says no number of samples ({samples})"
 
 
-def _write(
-    folder: Path, sent: dict[str, np.ndarray], facts: dict[str, Any], replies: list[Any], samples: str
-) -> None:
+def _write(folder: Path, sent: dict[str, np.ndarray], facts: Facts, replies: list[Any], samples: str) -> None:
     tensors = {f"global/{name}": value for name, value in sent.items()}
     clients, failed = {}, {}
     for reply in replies:

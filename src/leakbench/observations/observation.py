@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from leakbench.base.artefacts import Facts
 from leakbench.base.errors import Unfit
 from leakbench.base.pixels import pixels
 from leakbench.base.processes.workers import Work
@@ -57,7 +58,7 @@ class Observation:
     then names no module.
     """
 
-    network: dict[str, Any]
+    network: Facts
     weights: dict[str, np.ndarray]
     updates: dict[str, np.ndarray]
     origin: np.ndarray
@@ -67,11 +68,11 @@ class Observation:
     generator: nn.Module | None = None
     mode: Literal["train", "eval"] = "eval"
     dropout: bool = False
-    local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
+    local: Facts = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
     labelling: str = "none"
     adaptation: Adaptation = field(default_factory=Adaptation)
     labels: list[np.ndarray] | None = None
-    hidden: dict[str, Any] = field(default_factory=dict)
+    hidden: Facts = field(default_factory=dict)
     shown: dict[str, np.ndarray] = field(default_factory=dict)
     each: dict[str, np.ndarray] = field(default_factory=dict)
     candidates: np.ndarray | None = None
@@ -86,6 +87,12 @@ class Observation:
     @property
     def rounds(self) -> int:
         return len(self.origin)
+
+    @property
+    def pixels(self) -> tuple[int, int, int]:
+        """The channels, rows and columns of an image."""
+        rows, columns, channels = self.network["shape"]
+        return channels, rows, columns
 
     def model(self, origin: int = 0) -> nn.Module:
         """Return the victim with the weights of the model number `origin` that was sent out.
@@ -109,8 +116,11 @@ class Observation:
                     layer.track_running_stats = False
         return model.eval()
 
-    def update(self, name: str, rounds: slice = slice(None)) -> Tensor:
-        """Return one parameter's updates [rounds, clients, *shape], in the precision of the clients."""
+    def update(self, name: str, rounds: slice | int = slice(None)) -> Tensor:
+        """Return one parameter's updates [rounds, clients, *shape], in the precision of the clients.
+
+        A single round, given by its number, has the shape [clients, *shape].
+        """
         return torch.from_numpy(np.array(self.updates[name][rounds]))
 
     def sent(self, name: str, origin: int) -> Tensor:

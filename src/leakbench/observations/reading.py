@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -185,7 +184,7 @@ def _check_candidates(observation: Observation, where: str) -> None:
     _raise_unless_finite(found, f"{where}: candidates")
 
 
-def _read_generator(path: Path, network: dict[str, Any]) -> nn.Module:
+def _read_generator(path: Path, network: Facts) -> nn.Module:
     tensors, made = open_tensors(path)
     try:
         trained = generators.build(

@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ class Rounds:
     nodes: list[int]  # the number of each client's node
     clients: list[int]  # the number of samples of each client
     left_out: dict[int, str]  # node → why it is none of the clients, in words
-    config: dict[str, Any]  # the settings of training that the server sent in the last round
+    config: Facts  # the settings of training that the server sent in the last round
 
 
 def read_rounds(folder: Path) -> Rounds:

@@ -67,9 +67,8 @@ class Source(Strict):
 @cache
 def bibliography(config: Path | None = None) -> Mapping[str, Source]:
     path = (config or home()) / FILE
-    return {
-        key: validated(Source, value, f"{path}: {key}: ", str(path)) for key, value in read_yaml(path).items()
-    }
+    found = read_yaml(path).items()
+    return {key: validated(Source, value, f"{path}: {key}: ", str(path)) for key, value in found}
 
 
 def source(key: str) -> Source:
@@ -90,12 +89,11 @@ def cited(text: str, works: Mapping[str, Source]) -> str:
         work = known.get(match["link"])
         if work is None:
             return match[0]
-        authors = (
-            work.short if "et al" in " ".join((match["authors"] or "").split()) else work.surnames
-        ) + ", "
+        people = (match["authors"] or "").split()
+        authors = f"{work.short if 'et' in people else work.surnames}, " if people else ""
         venue = f", {work.venue}" if match["venue"] and work.venue else ""
-        text = f"{authors if match['authors'] else ''}[{work.title}]({work.link})"
-        text += f"{venue}, {work.year}" if match["when"] else ""
+        when = f"{venue}, {work.year}" if match["when"] else ""
+        text = f"{authors}[{work.title}]({work.link}){when}"
         return match[0] if match[0].split() == text.split() else text
 
     return _CITED.sub(made, text)

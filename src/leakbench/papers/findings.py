@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from textwrap import fill
+from textwrap import TextWrapper
 from typing import Annotated, Any
 
 import pandas as pd
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
+from leakbench.papers.printed import Columns
 from leakbench.papers.scorecard.evidence import Evidence
 from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import MANUAL, Claim, Claims, Paper, Work
@@ -24,7 +25,7 @@ WIDTH = 140
 class Number(Strict):
     """A number beside the claim, such as a control."""
 
-    read: Annotated[dict[str, Any], Field(description="columns that every at() of the quantity shares")]
+    read: Annotated[Columns, Field(description="columns that every at() of the quantity shares")]
     quantity: str = "at()"
 
 
@@ -91,9 +92,8 @@ def _told(where: str, finding: Finding, claims: pd.DataFrame, beside: pd.DataFra
     rows = {str(name).partition(".")[2]: row for name, row in beside.iterrows()}
     for key, name in (("claim", finding.claim), ("tested", finding.tested)):
         if name and name not in claims.index:
-            raise UserError(
-                f"{where}: {key}: the scorecard has no row {name} ({suggest(name, claims.index)})"
-            )
+            near = suggest(name, claims.index)
+            raise UserError(f"{where}: {key}: the scorecard has no row {name} ({near})")
     rows["claim"] = next(row for name, row in claims.iterrows() if name == finding.claim)
 
     def number(found: re.Match[str]) -> str:
@@ -102,13 +102,10 @@ def _told(where: str, finding: Finding, claims: pd.DataFrame, beside: pd.DataFra
             raise UserError(f"{where}: says: no number is called {name} ({suggest(name, rows)})")
         return _written(where, name, rows[name], form)
 
-    def filled(words: str) -> str:
-        return NUMBER.sub(number, words)
-
-    text = _paragraphs(filled(finding.says))
+    text = _paragraphs(NUMBER.sub(number, finding.says))
     if finding.because:
         mark = f"Why (tested by `{finding.tested}`):" if finding.tested else "Why (a guess):"
-        text += "\n" + _paragraphs(f"*{mark}* {filled(finding.because)}")
+        text += "\n" + _paragraphs(f"*{mark}* {NUMBER.sub(number, finding.because)}")
     row = rows["claim"]
     networks = {0: "", 1: "one network, "}.get(int(row["networks"] or 0), f"{row['networks']} networks, ")
     seeds = f"seed{'s' if ' ' in str(row['seeds']) else ''} {row['seeds']}"
@@ -128,8 +125,6 @@ def _written(where: str, name: str, row: "pd.Series[Any]", form: str) -> str:
 
 
 def _paragraphs(text: str) -> str:
+    wrapper = TextWrapper(WIDTH, break_on_hyphens=False, break_long_words=False)
     paragraphs = (" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
-    return (
-        "\n\n".join(fill(each, WIDTH, break_on_hyphens=False, break_long_words=False) for each in paragraphs)
-        + "\n"
-    )
+    return "\n\n".join(map(wrapper.fill, paragraphs)) + "\n"

@@ -43,14 +43,10 @@ def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn]
     parts = [HEAD]
     for work in works:
         own = card[(card["work"] == work.name) & card["item"].str.match(r"(fig|table)-")]
-        asked = [each for each in experiments if each.work == work.name]
-        head = [f"## {work.paper.title}", "", f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
-        parts += head
-        read_from = _read_from(work)
-        parts += [
-            _line(item, own[own["item"] == item], asked, read_from)
-            for item in sorted(set(own["item"]), key=natural)
-        ]
+        asked, read_from = [each for each in experiments if each.work == work.name], _read_from(work)
+        parts += [f"## {work.paper.title}", "", f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
+        for item in sorted(set(own["item"]), key=natural):
+            parts.append(_line(item, own[own["item"] == item], asked, read_from))
         parts.append("")
     return "\n".join(parts)
 
@@ -67,22 +63,20 @@ def _read_from(work: Work) -> dict[str, list[tuple[str, str]]]:
 
 
 def _line(
-    item: str,
-    rows: pd.DataFrame,
-    experiments: Iterable[Drawn],
+    item: str, rows: pd.DataFrame, experiments: Iterable[Drawn],
     read_from: Mapping[str, Sequence[tuple[str, str]]],
-) -> str:
+) -> str:  # fmt: skip
     measured = rows.loc[(rows["class"] != "setting") & (rows["verdict"] != "not-run"), "id"]
 
     def beside(each: Drawn) -> set[str]:
-        return {
-            i for i in measured for name, metric in read_from.get(i, ()) if metric in each.shows.get(name, ())
-        }
+        """Return the measured rows that a figure draws."""
+        return {i for i in measured for name, of in read_from.get(i, ()) if of in each.shows.get(name, ())}
 
     # An item has its own experiment and variants, such as table-3.6 and table-3.6-batch64, and may stand in
     # the figure of another item.
     ours = [each for each in experiments if f"{each.item}-".startswith(f"{item}-") or beside(each)]
-    named = ", ".join(f"`{each.name}` ({_kinds(each)})" for each in ours)
+    kinds = [", ".join(dict.fromkeys(CALLED.get(kind, kind) for kind in each.kinds)) for each in ours]
+    named = ", ".join(f"`{each.name}` ({of})" for each, of in zip(ours, kinds, strict=True))
     printed = "numbers" if (rows["metric"] != "claim").any() else "words"
     numbers = len(set().union(*(beside(each) for each in ours)))
     drawn = [f"{numbers} number{'s' * (numbers > 1)}"] if numbers else []
@@ -96,7 +90,3 @@ def _line(
     if len(measured) and not ours:
         why = why or "no figure: judged by the numbers of other experiments"
     return f"| {item} | {printed} | {count} | {named} | {', '.join(drawn)} | {why} |"
-
-
-def _kinds(each: Drawn) -> str:
-    return ", ".join(dict.fromkeys(CALLED.get(name, name) for name in each.kinds))

@@ -9,11 +9,9 @@ from pydantic import Field
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, validated
-from leakbench.papers.printed import Row
+from leakbench.papers.printed import Columns, Row
 from leakbench.papers.work import MANUAL, Class, Work
 
-# Column of our tables → its value in one row.
-Columns = dict[str, Any]
 OURS = {"experiment", "metric"}
 # Keys that a reading repeats as they are.
 SHARED = {"success", "hidden", "trivial", "note", "needs", "repeats", "tolerance"}
@@ -210,8 +208,7 @@ def _partner(work: Work, row: Row, against: Any, where: str) -> str | None:
         return None
     changed = {column: looked_up(value, row, f"{where}.{column}") for column, value in against.items()}
     wanted = {**row.words, **{key: str(word) for key, word in changed.items() if word is not None}}
-    unknown = sorted(set(against) - row.words.keys())
-    if unknown:
+    if unknown := sorted(set(against) - row.words.keys()):
         raise UserError(f"{where}: no printed column {unknown[0]!r} (there are: {', '.join(row.words)})")
     if wanted == row.words:
         return None

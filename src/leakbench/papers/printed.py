@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from leakbench.base.errors import UserError
 
+# Column of a table → its value in one row.
+Columns = dict[str, Any]
 # How a statement compares its number.
 Relation = Literal["=", ">", ">=", "<", "<="]
 LAYER_CELLS = ("layer", "size", "stride", "padding", "activation")
@@ -148,7 +150,7 @@ def _rows(path: Path, line: int, record: dict[str, str]) -> list[Row]:
         return record[key]
 
     words = {key: word for key, word in record.items() if key not in NOT_WORDS}
-    shared: dict[str, Any] = {key: needed(name) for key, name in OWN.items()}
+    shared: Columns = {key: needed(name) for key, name in OWN.items()}
     shared |= {"table": path.stem, "words": words, "note": record.get("note", "")}
     if "layer_index" in record and not record["layer"].startswith("hyper:"):
         text = "; ".join(f"{key}={record[key]}" for key in LAYER_CELLS if record[key])

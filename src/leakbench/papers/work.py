@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
-from leakbench.papers.printed import Relation, Row, read_tables
+from leakbench.papers.printed import Columns, Relation, Row, read_tables
 
 MANUAL = "papers/README.md"
 ID = re.compile(r"[A-Za-z0-9.-]+")
@@ -67,7 +67,7 @@ class Claim(Strict):
     id: str
     item: str
     claim: str
-    read: dict[str, Any] = {}  # columns that every at() of the quantity shares
+    read: Columns = {}  # columns that every at() of the quantity shares
     quantity: str | None = None
     check: str | None = None  # a function of checks.py in place of a quantity
     absent: str | None = None  # why nothing measures the claim
@@ -105,7 +105,7 @@ class Claim(Strict):
 class Claims(Strict):
     """The claims of a work, papers/<work>/claims.yaml."""
 
-    let: dict[str, Any] = {}  # names that expressions may use
+    let: Columns = {}  # names that expressions may use
     claims: list[Claim] = []
 
 
@@ -165,18 +165,15 @@ def read_papers(folder: Path) -> list[Work]:
     for work in works:
         ids = [row.id for rows in work.tables.values() for row in rows] + [c.id for c in work.claims.claims]
         for key in ids:
+            wrong = ""
             if key in seen:
-                raise UserError(
-                    f"{work.folder}: id {key!r} is also in {seen[key]} (ids are unique over all papers)"
-                )
-            if key.partition(".")[0] != work.paper.source:
-                raise UserError(
-                    f"{work.folder}: id {key!r} must begin with {work.paper.source!r} (mend the id)"
-                )
-            if not ID.fullmatch(key):
-                raise UserError(
-                    f"{work.folder}: id {key!r} is not of letters, digits, dots and hyphens (mend it)"
-                )
+                wrong = f"is also in {seen[key]} (ids are unique over all papers)"
+            elif key.partition(".")[0] != work.paper.source:
+                wrong = f"must begin with {work.paper.source!r} (mend the id)"
+            elif not ID.fullmatch(key):
+                wrong = "is not of letters, digits, dots and hyphens (mend it)"
+            if wrong:
+                raise UserError(f"{work.folder}: id {key!r} {wrong}")
             seen[key] = work.folder
         if unknown := [key for key in work.differs if key not in ids]:
             raise UserError(
@@ -196,31 +193,27 @@ def _read(model: type[Strict], path: Path) -> Any:
 
 
 def _work(folder: Path) -> Work:
-    tables = read_tables(folder / "tables")
-    mapped = read_yaml(folder / "measured.yaml") if (folder / "measured.yaml").is_file() else {}
+    tables, file = read_tables(folder / "tables"), folder / "measured.yaml"
+    mapped = read_yaml(file) if file.is_file() else {}
     let = mapped.pop("let", {})
     if not isinstance(let, dict):
-        raise UserError(f"{folder / 'measured.yaml'}: let: must be a mapping of names (see {MANUAL})")
+        raise UserError(f"{file}: let: must be a mapping of names (see {MANUAL})")
     for stem, value in mapped.items():
         if stem not in tables:
             known = ", ".join(sorted(tables)) or "none"
-            raise UserError(
-                f"{folder / 'measured.yaml'}: {stem}: no such file in tables/ (there are: {known})"
-            )
+            raise UserError(f"{file}: {stem}: no such file in tables/ (there are: {known})")
         if not isinstance(value, dict) or not isinstance(value.get("rows") or {}, dict):
-            raise UserError(f"{folder / 'measured.yaml'}: {stem}: must be a mapping (see {MANUAL})")
+            raise UserError(f"{file}: {stem}: must be a mapping (see {MANUAL})")
         ids = {row.id for row in tables[stem]}
-        if unknown := [key for key in value.get("rows") or {} if key not in ids]:
-            raise UserError(
-                f"{folder / 'measured.yaml'}: {stem}.rows: {unknown[0]}: is no printed row of {stem}.csv "
-                f"({suggest(str(unknown[0]), ids)})"
-            )
-    claims, differs = folder / "claims.yaml", folder / "differs.yaml"
+        if unknown := [str(key) for key in value.get("rows") or {} if key not in ids]:
+            what = f"is no printed row of {stem}.csv ({suggest(unknown[0], ids)})"
+            raise UserError(f"{file}: {stem}.rows: {unknown[0]}: {what}")
+    claims, differs, checks = (folder / name for name in ("claims.yaml", "differs.yaml", "checks.py"))
     why = read_yaml(differs) if differs.is_file() else {}
     return Work(
         folder.name, folder, _read(Paper, folder / "paper.yaml"), tables, mapped, let,
         _read(Claims, claims) if claims.is_file() else Claims(),
-        _module(folder / "checks.py") if (folder / "checks.py").is_file() else None,
+        _module(checks) if checks.is_file() else None,
         {key: validated(Difference, value, f"{differs}: {key}: ", MANUAL) for key, value in why.items()},
     )  # fmt: skip
 

@@ -10,10 +10,7 @@ class Killed(BaseException):
 
 
 class Death:
-    """When a run dies: before iteration `at` of the loop number `of` that it begins, counted from 1.
-
-    begun: the labels of the loops that began.
-    """
+    """When a run dies: before iteration `at` of loop number `of`, from 1; `begun`: labels of loops."""
 
     def __init__(self) -> None:
         self.of, self.at = 0, 0

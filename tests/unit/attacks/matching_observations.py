@@ -54,8 +54,7 @@ def observe(
     classes: int = 10,
     seed: int = 0,
 ) -> Observation:
-    """Return what the server saw of one client with images [rounds, k, …] and their labels, which it is
-    given."""
+    """Return what the server saw of one client with images [rounds, k, …] and given labels."""
     torch.manual_seed(seed)
     shape = (images.shape[3], images.shape[4], images.shape[2])
     model = victims.build(victim, shape, classes, parameters or {}).eval()

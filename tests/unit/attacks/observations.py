@@ -22,8 +22,7 @@ def observe(
     levels: int | None = None,
     **parameters: Any,
 ) -> tuple[Observation, Tensor]:
-    """Return what the server saw of one client with k random samples per round, and those [rounds, k, C, H,
-    W]. levels: the steps between black and white that pixels are stored in; black and white are there."""
+    """Return what was seen of one client, and its k random samples a round (of `levels`)."""
     torch.manual_seed(seed)
     model = victims.build(module, shape, 10, parameters)
     images = torch.rand(rounds, k, shape[2], shape[0], shape[1])
@@ -39,16 +38,11 @@ def observe(
 
 
 def observe_passes(
-    k: int = 1,
-    updates: int = 3,
-    passes: int = 2,
-    shuffled: bool = True,
-    labels: Tensor | None = None,
+    k: int = 1, updates: int = 3, passes: int = 2, shuffled: bool = True, labels: Tensor | None = None
 ) -> tuple[Observation, Tensor, Tensor]:
-    """Return what the server saw of one client that went over its set several times, and the set.
+    """Return what was seen of a client that went over its set several times, moving by 0.1 of each gradient.
 
-    The model moves by 0.1 of the mean gradient after each pass. Returns the images [samples, C, H, W] and
-    which of them each update was made of [rounds, k].
+    Returns also the images [samples, C, H, W] and which of them each update was made of [rounds, k].
     """
     rng, network = torch.Generator().manual_seed(0), {"module": "lenet-dlg", "shape": (8, 8, 1)}
     torch.manual_seed(0)

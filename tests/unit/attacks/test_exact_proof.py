@@ -53,10 +53,7 @@ def test_a_near_miss_is_not_proven(doubled: Doubled) -> None:
 
 
 def hidden_by_dropout(layer: FirstLayer, samples: Tensor, caused: Tensor) -> tuple[FirstLayer, Span, Tensor]:
-    """Return a layer behind which nothing is known, its span, and what samples add, [n, rank], at length one.
-
-    caused: [n, neurons], what each sample adds to the offset where no neuron is dropped.
-    """
+    """Return a layer with nothing known behind it, its span, and what samples add, [n, rank], as units."""
     hidden = replace(layer, logits=None, slope=caused.T @ samples, offset=caused.sum(0))
     seen = span(hidden.slope, hidden.batch)
     return hidden, seen, torch.nn.functional.normalize(caused @ seen.left, dim=1)
@@ -99,9 +96,7 @@ def test_mixed_columns_prove_no_sample_behind_dropout(dropped: Dropped, share: f
     assert not len(samples_of(hidden, seen, one).samples)
 
 
-def test_a_sample_beside_one_that_opens_fewer_neurons_is_not_proven_behind_dropout(
-    doubled: Doubled,
-) -> None:
+def test_a_sample_beside_one_that_opens_fewer_neurons_is_not_proven_behind_dropout(doubled: Doubled) -> None:
     """Every mixture of both is zero where the first is closed."""
     layer, samples, labels = doubled
     caused = layer.caused(samples)[torch.arange(5), labels]

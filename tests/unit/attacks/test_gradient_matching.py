@@ -38,23 +38,6 @@ def test_adam_with_cosine_recovers_a_small_image_in_bfloat16() -> None:
         assert after > before + 10
 
 
-def test_several_local_steps_are_approximated_or_simulated() -> None:
-    """At a small learning rate four steps on one image each are nearly one step on the batch of four, and at
-    a large one they are not."""
-    images, labels = photographs(4, 8)[None], torch.tensor([[4, 1, 7, 2]])
-    apart = []
-    for lr in (1e-3, 0.5):
-        local = {"lr": lr, "batch_size": 1, "epochs": 1}
-        observation = observe(images, labels, kind="model", local=local)
-        both = (
-            run(observation, **QUICK | {"updates": u, "iterations": 1}) for u in ("one-batch", "simulated")
-        )
-        one, other = (float(found.losses[0, 0, 0]) for found in both)
-        apart.append(abs(one - other))
-    assert apart[0] < 1e-3
-    assert apart[1] > 3e-3
-
-
 def test_of_several_starts_the_one_with_the_lowest_loss_is_kept() -> None:
     observation = small()
     several = run(observation, restarts=3, **QUICK)

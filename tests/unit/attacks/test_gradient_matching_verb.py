@@ -218,8 +218,7 @@ def test_a_device_that_is_absent_is_refused_before_any_work(tmp_path: Path) -> N
 def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The capture's facts are named as the attack's, and are the same for victims that differ in training
-    alone."""
+    """The facts of captures are the same for victims that differ in training alone."""
     folders: list[Any] = []
     resuming = verb.resuming
     monkeypatch.setattr(verb, "resuming", lambda *a, **o: (folders.append(resuming(*a, **o)), folders[-1])[1])

@@ -87,8 +87,7 @@ BATCH, KERNEL = torch.arange(EACH) // 2, "convolution.weight"
 def served(
     seed: int, together: bool, settings: dict[str, Any], **more: Any
 ) -> tuple[Observation, Tensor, list[Tensor]]:
-    """Return what a server sees of clients to which it sent models of their own, the samples [clients · each,
-    …], and what each client's first layer made of them [each, bins]."""
+    """Return a server's view of clients with models of their own, their samples and layers' outputs."""
     torch.manual_seed(seed)
     parameters = {"bins": 30, "clients": CLIENTS} | more
     model = victims.build("imprinted", COLOURED, 5, parameters).eval()

@@ -1,5 +1,4 @@
-"""AGIC over several epochs, whole: two passes of a small LeNet from updates to images, partners and
-labels."""
+"""AGIC over several epochs: two passes of a small LeNet from updates to images, partners and labels."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -38,8 +38,7 @@ def own_samples(count: int = 400) -> nn.Module:
 def protected(
     module: str = "none", parameters: dict[str, Any] | None = None, k: int = 1, kind: str = "gradient"
 ) -> tuple[Observation, Tensor]:
-    """Return what a server sees of ten rounds of clients with other images of class 0, and these
-    [10, k, 1, 8, 8]."""
+    """Return what a server sees of ten rounds with images [10, k, 1, 8, 8] of class 0, and these."""
     torch.manual_seed(0)
     network = {"module": "mlp", "parameters": {"hidden": [24]}, "shape": list(SHAPE), "classes": 10}
     model = victims.build("mlp", SHAPE, 10, network["parameters"])

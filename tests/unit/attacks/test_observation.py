@@ -184,15 +184,13 @@ MALFORMED = {
     ),
     "an update lacks its rounds": (put("updates/dense1.bias", lambda a: a[0]),
     "updates/dense1.bias is float32"), "an update has another dtype": (
-        put("updates/dense1.bias", lambda a: a.astype(np.float64)),
-        "updates/dense1.bias is float64",
+        put("updates/dense1.bias", lambda a: a.astype(np.float64)), "updates/dense1.bias is float64",
     ),
     "an update holds NaN": (put("updates/dense4.bias", spoil(np.nan)),
     "updates/dense4.bias holds NaN or Inf"),
     "an update holds Inf": (put("updates/dense4.weight", spoil(-np.inf)),
     "updates/dense4.weight holds NaN or Inf"), "a sent tensor has another shape": (
-        put("global/dense1.bias", lambda a: a[:, :-1]),
-        r"global/dense1.bias is float32 \(127,\)",
+        put("global/dense1.bias", lambda a: a[:, :-1]), r"global/dense1.bias is float32 \(127,\)",
     ),
     "a sent tensor holds NaN": (put("global/dense1.bias", spoil(np.nan)),
     "global/dense1.bias holds NaN or Inf"),
@@ -202,20 +200,13 @@ MALFORMED = {
     "has 1 models, origin names 5"),
     "origin is no number of a model": (put("origin", lambda a: a - 1), "origin is int64"),
     "origin is not whole": (put("origin", lambda a: a.astype(np.float32)), "origin is float32"),
-    "the mode is none": (
-        say(mode="training"), "mode is not train or eval .*docs/observation.md"
-    ),
+    "the mode is none": (say(mode="training"), "mode is not train or eval .*docs/observation.md"),
     "the threat model is an older file's": (
-        say(knows={"local set": "the same every round"}),
-        "knows.'local set' is no field .*capture again",
+        say(knows={"local set": "the same every round"}), "knows.'local set' is no field .*capture again",
     ),
     "nobody is that observer": (say(knows={"observer": "god"}), "server or client"),
-    "a field is a sentence": (
-        say(knows={"labels_known": "unknown"}), "knows.labels_known is not true or"
-    ),
-    "a defence is a path": (
-        say(knows={"defence": "../x"}), "knows.defence is not the name of a defence"
-    ),
+    "a field is a sentence": (say(knows={"labels_known": "unknown"}), "knows.labels_known is not true or"),
+    "a defence is a path": (say(knows={"defence": "../x"}), "knows.defence is not the name of a defence"),
     "a line is many": (say(knows={"shared": "a\nb"}), "knows.shared is not a line"),
     "dropout is a word": (say(dropout="drawn"), "dropout is not true or false"),
     "nothing is hidden": (say(hidden={"about": {}}), "'layers' is missing"),

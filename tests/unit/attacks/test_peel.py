@@ -20,10 +20,7 @@ CLASSES = 10
 
 
 def sent(seed: int, side: int, neurons: int, batch: int) -> tuple[FirstLayer, Tensor, Tensor]:
-    """Return a first layer as in Peeling's Table II, a batch of smooth 8-bit images, and their labels.
-
-    The first layer's weights have a deviation of 0.5, and everything is in double precision.
-    """
+    """Return a first layer as in Peeling's Table II, in float64, smooth 8-bit images, and their labels."""
     torch.manual_seed(seed)
     weight = 0.5 * torch.randn(neurons, side**2, dtype=torch.float64)
     last = (2 * torch.rand(neurons, CLASSES, dtype=torch.float64) - 1) * (6 / (neurons + CLASSES)) ** 0.5

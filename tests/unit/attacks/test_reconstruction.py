@@ -68,10 +68,7 @@ NOBODY = torch.full((2, 1, 3), -1)
             {"losses": torch.zeros(2, 1, 5), "traced": torch.arange(4)},
             "losses is float32 (2, 1, 5), and must",
         ),
-        (
-            {"losses": torch.zeros(2, 1, 1), "traced": torch.tensor(4)},
-            "traced is int64 (), and must",
-        ),
+        ({"losses": torch.zeros(2, 1, 1), "traced": torch.tensor(4)}, "traced is int64 (), and must"),
         ({"snapshots": torch.zeros(2, 2, 1, 3, 1, 4, 4)}, "snapshots and snapshot_iterations go together"),
         (
             snapshots(2, 3),

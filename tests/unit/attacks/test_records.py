@@ -17,7 +17,6 @@ from leakbench.networks import victims
 from leakbench.networks.layers import Normalise
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
-from leakbench.observations.threat_model import ThreatModel
 
 NUMBERS: list[dict[str, Any]] = [{f"number {n}": [0, 1000, 1]} for n in range(12)]
 BLOCKS: list[dict[str, Any]] = [{f"category {n}": ["a", "b", "c", "d"]} for n in range(4)]
@@ -43,10 +42,8 @@ def seen(table: pd.DataFrame, **parameters: Any) -> tuple[Observation, np.ndarra
     records = encode(table, COLUMNS)
     x = torch.from_numpy(records)[None, :, None, None]
     update = sent_by(model, x, torch.arange(len(table))[None] % 2)
-    held = encode(pd.concat([people(50, 2), table]), COLUMNS)[:, None, :, None]
     network = {"module": "mlp", "parameters": parameters, "shape": SHAPE, "classes": 2}
-    knows = ThreatModel(candidates_known=True)
-    return seen_of(model, network, update, len(table), knows=knows, candidates=held), records
+    return seen_of(model, network, update, len(table)), records
 
 
 def found_by(module: str, observation: Observation) -> Reconstruction:
@@ -77,9 +74,3 @@ def test_fidel_undoes_a_normalisation_and_leaves_dead_neurons_at_zero() -> None:
         found.images[0, 0][alive].flatten(1).numpy(), np.repeat(records, int(alive.sum()), 0), atol=1e-4
     )
     assert not found.images[0, 0][~alive].any()
-
-
-def test_members_are_told_from_other_records_while_the_batch_does_not_span_them_all() -> None:
-    observation, _ = seen(people(8, 0), hidden=[300, 40], normalise="train", activation="sigmoid")
-    accepted = found_by("membership", observation).usable[0, 0]
-    assert accepted.nonzero().flatten().tolist() == list(range(50, 58))

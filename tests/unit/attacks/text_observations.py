@@ -17,10 +17,7 @@ def observe_text(
     decay: float = 0.0, noise: float = 0.0, up: float = 0.0, candidates: int = 0, lr: float = 0.05,
     **parameters: Any,
 ) -> tuple[Observation, Tensor]:  # fmt: skip
-    """Return what the server saw of the mean of some clients, and their sentences int64 [samples, LENGTH].
-
-    up: the deviation of adapters' B, zero where they were never trained.
-    """
+    """Return the mean of some clients, and their sentences; `up`: the deviation of adapters' B."""
     torch.manual_seed(1)
     settings = {"width": 64, "heads": 2} | parameters
     model = victims.build("transformer", (1, LENGTH, 1), VOCABULARY, settings)

@@ -18,9 +18,10 @@ import leakbench.attacks
 from leakbench.audit import attacks
 from leakbench.audit.attacks import attack, catalogue
 from leakbench.audit.audit import of_client
-from leakbench.audit.findings import RECOGNISABLE, Found, OutOfTime, within
+from leakbench.audit.findings import READ, RECOGNISABLE, Found, OutOfTime, within
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
+from leakbench.observations.reconstruction import Reconstruction
 
 COSINE, SMOOTH = {"cosine": {}}, {"total-variation": {"weight": 0.0001}}
 WEIGHTS = {"shape": "linear", "beta": 50.0, "relu": True, "norms": "following", "order": "parameters"}
@@ -46,9 +47,9 @@ def test_the_attacks_are_these_in_this_order_with_these_parameters() -> None:
     for name, about in catalogue().items():
         meant = validate("attacks", "", name, ATTACKS[name] | {"summary": ""}).model_dump(mode="json")
         same = ("module", "parameters", "labels", "adaptive", "generator", *SECTIONS)
-        assert {key: about["entry"][key] for key in same} == {key: meant[key] for key in same}
+        assert {key: about.entry[key] for key in same} == {key: meant[key] for key in same}
         # The order in which terms are added decides the last digits of a loss.
-        assert [list(about["entry"][key]) for key in SECTIONS] == [list(meant[key]) for key in SECTIONS]
+        assert [list(about.entry[key]) for key in SECTIONS] == [list(meant[key]) for key in SECTIONS]
 
 
 def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +64,7 @@ def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyP
     # A search that its share is too short for takes what is left of the budget, and no more than it needs.
     # It may take twice the time that its first steps foretell. They foretell 33 s here, so that the search is
     # not ended where a machine stalls for a second.
-    told = attacks._cost(attacks.catalogue()["invg"]["entry"], seen[0])
+    told = attacks._cost(attacks.catalogue()["invg"].entry, seen[0])
     monkeypatch.setattr(attacks, "_cost", lambda entry, observation: (1.0, 0.1, told[-1]))
     whole = attack("invg", *seen, 0.01, 300)
     assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
@@ -76,7 +77,7 @@ def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
     asked: list[tuple[str, float]] = []
 
     def searched(name: str, *given: Any) -> Found:
-        if catalogue()[name]["stage"] == "exact":
+        if catalogue()[name].stage == "exact":
             return attack(name, *given)
         asked.append((name, given[2]))
         again = len(asked) == 3
@@ -132,15 +133,22 @@ def test_a_network_whose_output_is_reshaped_is_searched(output: str, monkeypatch
 def test_a_search_is_as_long_as_there_is_time_for(
     each: float, searched: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run that tells how long an iteration takes is the search where there is no time for another."""
+    """The run that tells how long an iteration takes is the search where there is no time for another, and
+    what it reads stays where the trials read less."""
     told = attacks._cost
-    monkeypatch.setattr(attacks, "_cost", lambda *given: (0.0, each, told(*given)[-1]))
+
+    def reads(*given: Any) -> tuple[float, float, Reconstruction]:
+        made = told(*given)[-1]
+        made.images[0, 0] = ramp()[0]
+        return 0.0, each, made
+
+    monkeypatch.setattr(attacks, "_cost", reads)
     monkeypatch.setattr(attacks, "interval", lambda gains: (1.0, 1.0))
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(72, 4))
     found = attack("invg", *observed(network, ramp()), 0.01, 10)
     assert (found.trials, found.iterations, found.why_not) == (*searched, "")
-    assert len(found.levels) == len(found.quality) == 1
+    assert (found.count(READ), found.quality) == (1, [1.0])
 
 
 def test_an_audit_takes_it_for_granted_that_zeros_tell_nothing() -> None:

@@ -47,6 +47,7 @@ def uncopied() -> nn.Module:
 
 TWO = Own(lambda net, x, y: net.a(x + y), a=nn.Linear(4, 2))  # type: ignore[call-arg, misc, arg-type]
 ENTROPY, THREE = nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))
+WORDS, ONES = nn.Embedding(9, 2), torch.ones(3, 4).long()
 REFUSED = {
     "several inputs": (TWO, ENTROPY, (torch.rand(3, 4), torch.rand(3, 4), torch.zeros(3))),
     "one batch of inputs alone": (TWO, ENTROPY, (torch.rand(3, 4), torch.tensor([0, 1, 0]))),
@@ -64,6 +65,13 @@ REFUSED = {
     "cannot be copied": (uncopied(), ENTROPY, THREE),
     r"model fails on the batch.*KeyError: 'k'": (raising(KeyError("k")), ENTROPY, THREE),
     r"model fails on the batch.*\(AssertionError\)": (raising(AssertionError()), ENTROPY, THREE),
+    r"no parameter is trained \(set requires_grad": (nn.Linear(4, 2).requires_grad_(False), ENTROPY, THREE),
+    r"depends on no parameter that is trained .*no_grad": (
+        Own(lambda net, x: net.a(x).detach(), a=nn.Linear(4, 2)), lambda z, y: z.sum(), THREE,
+    ),
+    r"token 299 is not in the vocabulary: .* has 9 rows": (WORDS, ENTROPY, (ONES * 299, THREE[1])),
+    r"token -1 is not in the vocabulary": (WORDS, ENTROPY, (-ONES, THREE[1])),
+    "neither real numbers nor tokens": (WORDS, ENTROPY, (ONES[:, None], THREE[1])),
     "loss fails on what.*ZeroDivisionError": (nn.Linear(4, 2), lambda scores, targets: 1 / 0, THREE),
 }  # fmt: skip
 

@@ -10,15 +10,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.parametrizations import weight_norm
 
-from leakbench.audit.attacks import attack, besides
+from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client
+from leakbench.audit.besides import besides
 from leakbench.audit.client import facts, view
 from leakbench.audit.detectors import alarms
 from leakbench.audit.findings import READ
 from leakbench.audit.network import fixed, reason
 from leakbench.audit.predictions import look
 from leakbench.audit.replay import watched
-from leakbench.base.errors import Unfit, UserError
+from leakbench.base.errors import Unfit
 
 
 def rows(records: int = 4) -> tuple[Tensor, Tensor]:
@@ -79,7 +80,7 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
 
     seen = observed(compiled(), rows())
     monkeypatch.setattr("leakbench.federation.detectors.isolation.fidel", fails)
-    monkeypatch.setattr("leakbench.audit.attacks.labels", fails)
+    monkeypatch.setattr("leakbench.audit.besides.labels", fails)
     monkeypatch.setattr("leakbench.attacks.run", fails)
     by = {each.detector: each for each in alarms([seen], 600)}
     why = "it needs the update of 1.weight, which is not sent under this name"
@@ -124,8 +125,9 @@ def test_each_batch_norm_goes_by_the_mode_that_the_client_trains_in(kind: str) -
     played = round_of(network, batch)
     observation, truth = view(played)
     assert observation.mode == ("eval" if kind == "eval" else "train")
-    if kind == "mixed":
-        assert facts(played, observation)["batch norm by"].startswith("mixed: sent statistics in 1")
+    by = {"train": "the batch at hand", "eval": "sent statistics", "mixed": "mixed: sent statistics in 1"}
+    assert facts(played, observation)["batch norm by"] == by[kind]
+    assert facts(played, observation)["buffers sent"] == (6 if kind == "mixed" else 3)
     # The attacker's model causes the client's very update.
     model = observation.model()
     named = dict(model.named_parameters())
@@ -183,14 +185,6 @@ def test_nothing_is_read_of_a_layer_that_is_not_sent() -> None:
     seen = observed(frozen(mlp(400), "1.bias"), (images / images.flatten(1).amax(1)[:, None, None], labels))
     assert attack("fidel", *seen, 60).count(READ) > 0
     assert "the bias of the first dense layer, 1, is" in attack("peel", *seen, 60).why_not
-
-
-def test_a_client_that_trains_nothing_is_told_so() -> None:
-    still = mlp(20).requires_grad_(False)
-    with pytest.raises(UserError, match=r"no parameter is trained \(set requires_grad"):
-        round_of(still)
-    with pytest.raises(UserError, match=r"depends on no parameter that is trained .*no_grad"):
-        round_of(Own(without_gradient, a=nn.Linear(625, 2)))
 
 
 @pytest.mark.parametrize("chosen", ["by its optimiser", "by requires_grad"])

@@ -17,7 +17,7 @@ from leakbench.audit.attacks import attack, catalogue
 from leakbench.audit.audit import of_recorded
 from leakbench.audit.client import Client, view
 from leakbench.audit.findings import READ
-from leakbench.audit.recorded import _example
+from leakbench.audit.recorded import Options, _example
 from leakbench.audit.report import Audit
 from leakbench.base.artefacts import write_tensors
 from leakbench.base.errors import Altered, UserError
@@ -26,10 +26,7 @@ from leakbench.metrics.matching import match
 from leakbench.metrics.mse import mse_matrix
 from leakbench.networks import victims
 
-OPTIONS: dict[str, Any] = {
-    "budget": 60.0, "declared": {}, "model": None, "batch": None,
-    "returned": None, "lr": 0.5, "local_steps": 1, "show": False,
-}  # fmt: skip
+OPTIONS = Options(budget=60.0, declared={}, lr=0.5)
 
 
 def rounds(folder: Path, network: nn.Module, clients: int = 2, number: int = 1, idle: int = -1,
@@ -59,7 +56,8 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Audits:
         made = network if example is None else (network, example)
         monkeypatch.setattr("leakbench.audit.recorded.loaded", lambda name: made)
         lines: list[str] = []
-        return of_recorded(path, OPTIONS | {"model": "my_app.py:net"} | options, lines.append), lines
+        given = replace(OPTIONS, **{"model": "my_app.py:net"} | options)
+        return of_recorded(path, given, lines.append), lines
 
     return run
 
@@ -150,7 +148,7 @@ def test_the_audit_of_a_catalogued_victim_finds_what_the_pipeline_scores(name: s
         for each in (observation.weights, observation.updates)
     )
     named = replace(observation, network=network, own=None, weights=weights, updates=updates)
-    made = run(catalogue()[name]["entry"], named, torch.Generator().manual_seed(0))
+    made = run(catalogue()[name].entry, named, torch.Generator().manual_seed(0))
     images = made.images[0, 0][made.usable[0, 0]].numpy()
     index = match(mse_matrix(images, truth.images.numpy()))
     scored = exact_metric(images[np.maximum(index, 0)], truth.images.numpy())[index >= 0]

@@ -47,13 +47,14 @@ def test_a_search_that_found_the_leak_runs_again_after_each_change(monkeypatch: 
     monkeypatch.setattr("leakbench.audit.remedies._of_clients", lambda own: ())
     monkeypatch.setattr("leakbench.audit.remedies.KEPT", ())
     monkeypatch.setattr("leakbench.audit.remedies.NOISE", (1.0,))
+    monkeypatch.setattr("leakbench.audit.attacks.FEWEST", 30)
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(512, 4))
     slope = torch.linspace(0, 1, 8)
     own = client_of(network, ((slope[:, None] * slope)[None, None], torch.tensor([1])))
     played = own.play()
-    found = attack("invg", *view(played), 600, longest=100)
-    assert (found.count(READ), found.count(RECOGNISABLE), found.iterations) == (0, 1, 100)
+    found = attack("invg", *view(played), 600, longest=30)
+    assert (found.count(READ), found.count(RECOGNISABLE), found.iterations) == (0, 1, 30)
     # The same update is searched with the same seeds, so that a defence that does nothing changes nothing.
     by = {each.what: each for each in remedies(own, played, [found], 600, lambda update: update)}
     idle, noise = by["your defence"], by["noise of 1 of the update's norm"]

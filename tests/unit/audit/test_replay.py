@@ -9,8 +9,9 @@ from clients import Own, client_of
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss, nll_loss, one_hot
 
-from leakbench.audit.attacks import attack, besides
+from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client, of_round
+from leakbench.audit.besides import besides
 from leakbench.audit.client import view
 from leakbench.audit.findings import READ, combined
 from leakbench.audit.replay import Round, watched

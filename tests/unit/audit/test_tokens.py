@@ -11,7 +11,6 @@ from leakbench.audit.audit import of_client
 from leakbench.audit.child import _raised
 from leakbench.audit.client import client
 from leakbench.audit.report import Audit
-from leakbench.base.errors import UserError
 from leakbench.networks.victims.transformer import Transformer
 
 WORDS, LENGTH, RECORDS = 300, 6, 8
@@ -107,22 +106,3 @@ def test_sparse_gradients_and_padding_are_read() -> None:
 def test_a_package_that_a_client_lacks_is_named_with_its_extra(package: str) -> None:
     line = _raised(ModuleNotFoundError(f"No module named {package!r}", name=package))
     assert line == f"ModuleNotFoundError: No module named {package!r}; install leakbench[text]"
-
-
-REFUSED = {
-    "no embedding of the model reads them": (nn.Linear(LENGTH, 2), TOKENS),
-    r"token 299 is not in the vocabulary: .* has 9 rows": (
-        nn.Embedding(9, 2),
-        TOKENS * 0 + 299,
-    ),
-    r"token -1 is not in the vocabulary": (nn.Embedding(9, 2), -torch.ones(4, 2).long()),
-    "neither real numbers nor tokens": (nn.Embedding(9, 2), torch.ones(4, 2, 2).long()),
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_tokens_that_fit_no_embedding_are_refused_in_one_sentence(words: str) -> None:
-    model, tokens = REFUSED[words]
-    with pytest.raises(UserError, match=words) as refusal:
-        client((model, nn.CrossEntropyLoss(), (tokens, torch.zeros(len(tokens)).long())))
-    assert "\n" not in str(refusal.value)

@@ -1,5 +1,6 @@
 """Models of transformers with adapters of peft, from configurations alone (extra `text`)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,6 @@ from torch import Tensor, nn
 
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import client
-from leakbench.audit.report import Audit
 from leakbench.networks.victims.transformer import Transformer
 
 transformers = pytest.importorskip("transformers")
@@ -57,39 +57,34 @@ def next_token(output: Any, targets: Tensor) -> Tensor:
     return nn.functional.cross_entropy(output.logits[:, :-1].transpose(1, 2), targets)
 
 
-def audited(model: nn.Module, loss: Any, targets: Tensor) -> Audit:
-    own = client((model, loss, (TOKENS, targets)), RECORDS, 1, 0.1)
-    return of_client(own, 60.0, lambda line: None)
+def of_classes(output: Any, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(output.logits, targets)
 
 
-def test_a_decoder_with_a_head_of_its_own_gives_away_its_tokens() -> None:
-    audit = audited(gpt2(tie_word_embeddings=False), next_token, TOKENS[:, 1:])
-    # The last token of a sentence is predicted and never read.
-    read = len(TOKENS[:RECORDS, :-1].unique())
-    assert f"Exposed: {read} of {DISTINCT} distinct tokens, certified" in audit.headline()
-    assert audit.recognisable() == RECORDS
+# The last token of a sentence is predicted and never read.
+READ, NEXT = len(TOKENS[:RECORDS, :-1].unique()), TOKENS[:, 1:]
+# A model, its loss and targets, and words of the headline; each gives away all records.
+MODELS: dict[str, tuple[Callable[[], nn.Module], Any, Tensor, str]] = {
+    "a head of its own": (
+        lambda: gpt2(tie_word_embeddings=False), next_token, NEXT,
+        f"Exposed: {READ} of {DISTINCT} distinct tokens, certified",
+    ),
+    "a tied head": (gpt2, next_token, NEXT, "Recognisable"),
+    "a decoder's adapters": (lambda: adapted(gpt2(), 48, "c_attn"), next_token, NEXT, "alone, rank 48"),
+    "an encoder's adapters": (
+        lambda: adapted(bert(), 48, "query", "value"), of_classes, torch.arange(2 * RECORDS) % 3, "adapter",
+    ),
+}  # fmt: skip
 
 
-def test_a_decoder_with_a_tied_head_gives_away_its_sentences() -> None:
-    audit = audited(gpt2(), next_token, TOKENS[:, 1:])
-    assert not audit.besides[0].ran
-    assert audit.recognisable() == RECORDS
-
-
-def test_adapters_of_peft_give_away_sentences() -> None:
-    decoder = audited(adapted(gpt2(), 48, "c_attn"), next_token, TOKENS[:, 1:])
-    assert decoder.recognisable() == RECORDS
-    assert "from the adapter alone, rank 48" in decoder.headline()
-    assert decoder.found[0].null == 0
-
-
-def test_adapters_on_query_and_value_of_an_encoder_give_away_records() -> None:
-    def entropy(output: Any, targets: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(output.logits, targets)
-
-    encoder = audited(adapted(bert(), 48, "query", "value"), entropy, torch.arange(2 * RECORDS) % 3)
-    assert encoder.recognisable() == RECORDS
-    assert encoder.found[0].null == 0
+@pytest.mark.parametrize("name", MODELS)
+def test_a_transformer_gives_away_its_sentences(name: str) -> None:
+    make, loss, targets, words = MODELS[name]
+    own = client((make(), loss, (TOKENS, targets)), RECORDS, 1, 0.1)
+    audit = of_client(own, 60.0, lambda line: None)
+    assert words in audit.headline()
+    assert audit.besides[0].ran == (name == "a head of its own")
+    assert (audit.recognisable(), audit.found[0].null) == (RECORDS, 0)
 
 
 def theirs(own: Transformer) -> dict[str, Tensor]:

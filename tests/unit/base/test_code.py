@@ -16,12 +16,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     files = {
         "one.py": "from leakbench.two import thing\nimport os\nfrom leakbench import room\n",
         "two.py": "def thing():\n    from leakbench.room.part import x\n    import leakbench.three\n",
-        "three.py": "from leakbench.one import y\n",
-        "apart.py": "",
-        "room/__init__.py": "",
-        "room/part.py": "from torch import nn\n",
-        "room/other.py": "",
-    }
+        "three.py": "from leakbench.one import y\n", "room/part.py": "from torch import nn\n",
+        **dict.fromkeys(("apart.py", "room/__init__.py", "room/other.py"), ""),
+    }  # fmt: skip
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -43,13 +40,8 @@ def names(package: Path, *modules: str) -> set[str]:
 
 
 def test_the_closure_follows_imports_also_inside_functions_and_in_circles(package: Path) -> None:
-    assert names(package, "leakbench.one") == {
-        "one.py",
-        "two.py",
-        "three.py",
-        "room/__init__.py",
-        "room/part.py",
-    }
+    room = {"room/__init__.py", "room/part.py"}
+    assert names(package, "leakbench.one") == {"one.py", "two.py", "three.py"} | room
     assert names(package, "leakbench.apart") == {"apart.py"}
     assert names(package, "leakbench.room") == {"room/__init__.py"}
     assert names(package, "leakbench.gone") == set()
@@ -63,11 +55,8 @@ def test_the_lines_of_a_file_say_what_its_syntax_says() -> None:
         names: set[str] = set()
         tree = ast.parse(path.read_text())
         # What is imported for its type alone changes no result.
-        typed = [
-            each
-            for each in tree.body
-            if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"
-        ]
+        guards = (each for each in tree.body if isinstance(each, ast.If))
+        typed = (each for each in guards if ast.unparse(each.test) == "TYPE_CHECKING")
         asked = {id(node) for each in typed for node in each.body}
         for node in (node for node in ast.walk(tree) if id(node) not in asked):
             if isinstance(node, ast.Import):
@@ -98,18 +87,9 @@ def test_the_digest_changes_with_bytes_and_names_of_the_closure_alone(package: P
 
 
 def test_the_real_attack_reaches_its_parts_and_no_truth() -> None:
-    files = {
-        path.relative_to(code.PACKAGE).as_posix()
-        for path in closure("leakbench.jobs.attack", "leakbench.attacks.fidel")
-    }
-    assert {
-        "attacks/fidel.py",
-        "observations/observation.py",
-        "base/artefacts.py",
-        "base/seeds.py",
-        "networks/layers.py",
-    } <= files
-    assert not [
-        name for name in files if name.startswith(("datasets/", "federation/", "metrics/", "jobs/capture"))
-    ]
+    files = names(PACKAGE, "leakbench.jobs.attack", "leakbench.attacks.fidel")
+    reached = "attacks/fidel", "observations/observation", "base/artefacts", "base/seeds", "networks/layers"
+    assert {f"{name}.py" for name in reached} <= files
+    refused = ("datasets/", "federation/", "metrics/", "jobs/capture")
+    assert not [name for name in files if name.startswith(refused)]
     assert not [name for name in files if name.startswith("networks/victims/") and name.endswith("nn.py")]

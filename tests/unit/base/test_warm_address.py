@@ -20,9 +20,7 @@ from leakbench.jobs import cli
 
 
 @pytest.mark.parametrize("main", [True, False])
-def test_only_the_owner_of_a_run_leads_its_jobs_to_a_warm_process(
-    main: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_runs_owner_leads_jobs_to_a_warm_process(main: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ((OWNER, "123"), ("PATH", "/elsewhere")):
         monkeypatch.setenv(name, value)
     for name in process._CONTAINERS:
@@ -64,34 +62,27 @@ def test_without_an_owner_and_in_a_container_nothing_is_started(
     assert list(run.temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701, 0o777])
-def test_a_folder_that_others_may_enter_is_refused(
-    run: Run, mode: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run.folder.mkdir()
-    run.folder.chmod(mode)
+@pytest.mark.parametrize("what", [0o755, 0o770, 0o701, 0o777, "user", "link", "file", "long"])
+def test_a_folder_of_others_is_refused(run: Run, what: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
     inside(run, monkeypatch)
-    assert run_warm(["plan"]) is None
-    assert list(run.folder.iterdir()) == []
-
-
-def test_a_folder_of_another_user_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = os.getuid() + 1
-    (run.temporary / f"leakbench-{other}-{run.owner.pid}").mkdir(mode=0o700)
-    monkeypatch.setattr(os, "getuid", lambda: other)
-    inside(run, monkeypatch)
-    assert run_warm(["plan"]) is None
-
-
-@pytest.mark.parametrize("what", ["link", "file"])
-def test_what_is_no_folder_is_refused(run: Run, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if what == "link":
+    if what == "user":
+        other = os.getuid() + 1
+        (run.temporary / f"leakbench-{other}-{run.owner.pid}").mkdir(mode=0o700)
+        monkeypatch.setattr(os, "getuid", lambda: other)
+    elif what == "link":
         (run.temporary / "elsewhere").mkdir(mode=0o700)
         run.folder.symlink_to("elsewhere")
-    else:
+    elif what == "file":
         run.folder.touch(mode=0o600)
-    inside(run, monkeypatch)
+    elif what == "long":
+        # The address of a socket has room for some hundred letters.
+        (run.temporary / ("x" * 120)).mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(run.temporary / ("x" * 120)))
+    else:
+        run.folder.mkdir()
+        run.folder.chmod(int(what))
     assert run_warm(["plan"]) is None
+    assert not isinstance(what, int) or list(run.folder.iterdir()) == []
 
 
 def test_the_folder_is_closed_to_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,17 +95,7 @@ def test_the_folder_is_closed_to_others(run: Run, monkeypatch: pytest.MonkeyPatc
     assert run.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_an_address_that_is_too_long_leaves_the_job_cold(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside(run, monkeypatch)
-    deep = run.temporary / ("x" * 120)
-    deep.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    assert run_warm(["plan"]) is None
-
-
-def test_of_jobs_that_start_together_one_leaves_a_process_behind(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_jobs_at_once_one_leaves_a_process_behind(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     leave = warm._leave_behind
     inside(run, monkeypatch)
     started: list[list[str]] = []
@@ -136,9 +117,7 @@ def test_of_jobs_that_start_together_one_leaves_a_process_behind(
     gone.wait()
 
 
-def test_a_door_that_closes_on_its_caller_is_followed_by_another(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_door_that_closes_is_followed_by_another(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child of a killed process may hold the door open for a moment; a job takes it for alive."""
     leave = warm._leave_behind
     inside(run, monkeypatch)

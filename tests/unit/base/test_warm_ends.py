@@ -41,13 +41,16 @@ def passes_on(caller: int) -> bool:
 
 
 @KEPT
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, TIDY), (signal.SIGINT, TIDY), (signal.SIGTERM, DAWDLE), (signal.SIGHUP, DAWDLE)],
+)
 def test_a_signal_to_the_caller_ends_the_job(
-    served: Run, number: signal.Signals, verb: list[str], tmp_path: Path
+    served: Run, number: signal.Signals, code: str, verb: list[str], tmp_path: Path
 ) -> None:
+    """Also a job that has no handler yet."""
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("whoever runs the tests (nohup) has them ignore it, and so do all jobs")
-    code = DAWDLE if number == signal.SIGHUP else TIDY
     job = served.client(*verb, code, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
     assert worker != job.pid
@@ -56,19 +59,8 @@ def test_a_signal_to_the_caller_ends_the_job(
     job.send_signal(number)
     out, err = job.communicate(timeout=30)
     assert job.returncode == 128 + number
-    assert out == ("" if number == signal.SIGHUP else "cleaned\n")
+    assert out == ("cleaned\n" if code == TIDY else "")
     assert err == ""
-    until(lambda: not alive(worker), 5)
-
-
-@KEPT
-def test_a_job_that_has_no_handler_yet_ends_with_15_too(served: Run, verb: list[str], tmp_path: Path) -> None:
-    job = served.client(*verb, DAWDLE, str(tmp_path / "pid"))
-    worker = begun(tmp_path / "pid")
-    until(lambda: passes_on(job.pid))
-    job.terminate()
-    job.communicate(timeout=30)
-    assert job.returncode == 128 + signal.SIGTERM
     until(lambda: not alive(worker), 5)
 
 
@@ -99,13 +91,6 @@ def test_a_job_that_works_apart_and_is_killed_is_run_again(served: Run, tmp_path
     job = served.client(APART, DAWDLE, str(tmp_path / "pid"))
     os.kill(begun(tmp_path / "pid"), signal.SIGKILL)
     assert job.communicate(timeout=30)[0] == "cold\n"
-
-
-@KEPT
-def test_a_jobs_code_is_its_callers(served: Run, verb: list[str]) -> None:
-    job = served.client(*verb, "raise SystemExit(7)")
-    assert job.communicate(timeout=30)[0] == ""
-    assert job.returncode == 7
 
 
 def test_no_child_of_a_job_that_works_apart_answers_for_it(served: Run, tmp_path: Path) -> None:

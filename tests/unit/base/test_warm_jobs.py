@@ -17,6 +17,7 @@ from leakbench.base.artefacts import read_facts, write_tensors
 from leakbench.base.parts import dotted
 from leakbench.base.processes.process import OWNER, alive
 from leakbench.catalogue.signature import SIGNATURES, part_names
+from leakbench.jobs.cli import APART
 from leakbench.jobs.warm_process import MANY, of_leakbench
 
 
@@ -41,19 +42,16 @@ def test_environment_folder_arguments_and_streams_are_the_callers(served: Run, t
     assert ours == {name: value for name, value in environment.items() if name != "LC_CTYPE"}
 
 
-def test_a_jobs_process_is_neither_the_callers_nor_the_warm_one(served: Run) -> None:
-    jobs = [served.client("import os; print(os.getpid(), os.getppid())") for _ in range(2)]
-    found = [[int(word) for word in job.communicate()[0].split()] for job in jobs]
+def test_each_job_has_a_process_of_its_own_and_sees_nothing_that_another_did(served: Run) -> None:
     assert served.server is not None
-    everyone = {served.server.pid, *(job.pid for job in jobs), *found[0], *found[1]}
-    assert len(everyone) == 7
-
-
-def test_one_job_does_not_see_what_another_did(served: Run) -> None:
+    everyone = {served.server.pid}
     for _ in range(2):
-        job = served.client("import os, sys; print('mark' in os.environ, hasattr(sys, 'mark'));"
-                            "os.environ['mark'] = '1'; sys.mark = 1; os.chdir('/')")  # fmt: skip
-        assert job.communicate()[0] == "False False\n"
+        job = served.client("import os, sys; print(os.getpid(), os.getppid(), 'mark' in os.environ, "
+                            "hasattr(sys, 'mark')); os.environ['mark'] = '1'; sys.mark = 1")  # fmt: skip
+        own, parent, *marked = job.communicate()[0].split()
+        assert marked == ["False", "False"]
+        everyone |= {job.pid, int(own), int(parent)}
+    assert len(everyone) == 7
 
 
 def test_jobs_run_side_by_side(served: Run, tmp_path: Path) -> None:
@@ -70,29 +68,28 @@ def test_jobs_run_side_by_side(served: Run, tmp_path: Path) -> None:
         job.communicate()
 
 
+ENDS = [
+    ("", 0, ""),
+    ("raise SystemExit", 0, ""),
+    ("raise SystemExit(7)", 7, ""),
+    ("raise SystemExit('a word')", 1, "a word"),
+    ("1 / 0", 1, "ZeroDivisionError: division by zero"),
+]
+# A job that works apart and is killed is run again (test_warm_ends.py).
+KILLED = ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL, "")
+
+
 @pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("", 0),
-        ("raise SystemExit", 0),
-        ("raise SystemExit(0)", 0),
-        ("raise SystemExit(7)", 7),
-        ("raise SystemExit('a word')", 1),
-        ("1 / 0", 1),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
-    ],
+    ("verb", "code", "expected", "last"),
+    [*(([], *end) for end in (*ENDS, KILLED)), *(([APART], *end) for end in ENDS)],
 )
-def test_exit_codes_are_those_of_a_process_of_its_own(served: Run, code: str, expected: int) -> None:
-    job = served.client(code)
-    out, err = job.communicate()
-    assert job.returncode == expected
-    assert out == ""
-    if "word" in code:
-        assert err == "a word\n"
-    elif "1 / 0" in code:
-        assert err.endswith("ZeroDivisionError: division by zero\n")
-    else:
-        assert err == ""
+def test_exit_codes_are_those_of_a_process_of_its_own(
+    served: Run, verb: list[str], code: str, expected: int, last: str
+) -> None:
+    job = served.client(*verb, code)
+    out, err = job.communicate(timeout=30)
+    assert (job.returncode, out) == (expected, "")
+    assert (err.splitlines() or [""])[-1] == last
 
 
 def test_jobs_of_a_long_run_fork_from_a_process_with_more_loaded(run: Run, tmp_path: Path) -> None:
@@ -139,17 +136,17 @@ def test_no_room_that_an_attack_may_not_import_is_loaded_before_it() -> None:
     assert rooms == "[]\n"
 
 
-def test_a_users_mistake_reads_the_same(real: Run) -> None:
-    words = ("fetch", "--spec", "no such spec.json", "--out", "x")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("fetch", "--spec", "no such spec.json", "--out", "x"), 2), (("attack", "--help"), 0),
+        (("atack",), 2), (("plan", "--scale"), 2),
+    ],
+)  # fmt: skip
+def test_help_and_mistakes_read_the_same(real: Run, words: tuple[str, ...], code: int) -> None:
     cold, hot = real.leakbench(*words, **{OWNER: ""}), real.leakbench(*words)
-    assert (hot.returncode, hot.stdout, hot.stderr) == (2, "", cold.stderr)
-    assert cold.stderr.startswith("leakbench fetch: no such spec.json: no such spec")
-
-
-@pytest.mark.parametrize("words", [("attack", "--help"), ("atack",), ("plan", "--scale")])
-def test_help_and_wrong_command_lines_read_the_same(real: Run, words: tuple[str, ...]) -> None:
-    cold, hot = real.leakbench(*words, **{OWNER: ""}), real.leakbench(*words)
-    assert (hot.returncode, hot.stdout, hot.stderr) == (cold.returncode, cold.stdout, cold.stderr)
+    assert (hot.returncode, hot.stdout, hot.stderr) == (code, cold.stdout, cold.stderr)
+    assert cold.stderr.startswith("leakbench") == bool(code)
 
 
 def training(folder: Path) -> list[str]:

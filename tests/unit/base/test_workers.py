@@ -99,8 +99,8 @@ def two() -> list[str]:
     return ["GPU-one", "GPU-two"]
 
 
-def hold(folder: Path, device: str, place: Path, done: Path) -> None:
-    with leased(device, two, folder / "leases") as own:
+def hold(folder: Path, place: Path, done: Path) -> None:
+    with leased("cuda", two, folder / "leases") as own:
         place.write_text(own)
         for _ in range(300):
             if done.exists():
@@ -108,13 +108,11 @@ def hold(folder: Path, device: str, place: Path, done: Path) -> None:
             time.sleep(0.05)
 
 
-def start(
-    folder: Path, count: int, device: str = "cuda"
-) -> tuple[list[multiprocessing.Process], list[Path], Path]:
+def start(folder: Path, count: int) -> tuple[list[multiprocessing.Process], list[Path], Path]:
     # A file and no multiprocessing.Event, which hangs once one who waited for it was killed.
     done = folder / os.urandom(4).hex()
     places = [folder / f"{os.urandom(4).hex()}-{number}" for number in range(count)]
-    jobs = [FORK.Process(target=hold, args=(folder, device, place, done)) for place in places]
+    jobs = [FORK.Process(target=hold, args=(folder, place, done)) for place in places]
     for job in jobs:
         job.start()
     return jobs, places, done
@@ -133,34 +131,20 @@ def told(places: list[Path], count: int) -> list[str]:
 def test_jobs_never_share_a_device(tmp_path: Path) -> None:
     jobs, places, done = start(tmp_path, 2)
     assert told(places, 2) == ["cuda:0", "cuda:1"]
-    # A third waits, and is served when one of them ends.
+    # A third waits, and is served when one of them ends, here because it is killed.
     (late,), (place,), own = start(tmp_path, 1)
     time.sleep(0.7)
     assert not place.exists()
-    done.touch()
-    assert told([place], 1)[0] in ("cuda:0", "cuda:1")
-    own.touch()
+    jobs[0].kill()
+    assert told([place], 1) == [places[0].read_text()]
+    for sign in (done, own):
+        sign.touch()
     for job in (*jobs, late):
         job.join(10)
-        assert job.exitcode == 0
+    assert [job.exitcode for job in (*jobs, late)] == [-signal.SIGKILL, 0, 0]
 
 
-def test_a_killed_job_lets_go(tmp_path: Path) -> None:
-    jobs, places, done = start(tmp_path, 2)
-    told(places, 2)
-    assert jobs[0].pid is not None
-    os.kill(jobs[0].pid, signal.SIGKILL)
-    jobs[0].join(10)
-    free = places[0].read_text()
-    with leased("cuda", two, tmp_path / "leases") as own:
-        assert own == free
-    done.touch()
-    jobs[1].join(10)
-
-
-def test_what_is_named_is_not_waited_for_but_kept_from_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_named_device_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "leases"
     with leased("cuda:0", two, folder) as named:
         assert named == "cuda:0"
@@ -171,19 +155,14 @@ def test_what_is_named_is_not_waited_for_but_kept_from_others(
     assert "another job computes there too" in capsys.readouterr().err
 
 
-def test_devices_are_told_apart_by_name_not_by_number(tmp_path: Path) -> None:
+def test_devices_are_told_apart_by_name_not_by_number_and_an_error_lets_go(tmp_path: Path) -> None:
     """What one job sees as its first device can be another's second, by CUDA_VISIBLE_DEVICES."""
+    with pytest.raises(ValueError, match="stop"), leased("cuda", two, tmp_path / "leases"):
+        raise ValueError("stop")
     with leased("cuda", two, tmp_path / "leases") as first:
         assert first == "cuda:0"
         with leased("cuda", lambda: ["GPU-two", "GPU-one"], tmp_path / "leases") as other:
             assert other == "cuda:0"
-
-
-def test_an_end_by_error_lets_go_too(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="stop"), leased("cuda", two, tmp_path / "leases"):
-        raise ValueError("stop")
-    with leased("cuda", two, tmp_path / "leases") as own:
-        assert own == "cuda:0"
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:2"])

@@ -86,14 +86,9 @@ class Run:
 
     def client(self, code: str, *words: str, **options: Any) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
-        options = {
-            "env": self.environment,
-            "stdin": pipe,
-            "stdout": pipe,
-            "stderr": pipe,
-            "text": True,
-        } | options
-        return subprocess.Popen([sys.executable, "-c", CLIENT, code, *words], **options)
+        options = {"env": self.environment, "text": True} | options
+        command = [sys.executable, "-c", CLIENT, code, *words]
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, **options)
 
     def leakbench(self, *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "leakbench", *words]

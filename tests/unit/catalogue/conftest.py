@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from leakbench.catalogue import load, signature
+from leakbench.catalogue import load, resolve, signature
 
+ASKING = {"told": "tanh", "asked": "raw"}
 ENTRIES: dict[str, dict[str, Any]] = {
     "datasets/d": {"summary": "x", "module": "orl", "shape": [28, 28, 1], "classes": 10,
     "sources": [{"folders": ["MNIST/raw"]}],
@@ -56,15 +57,22 @@ def root(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture(autouse=True)
+def asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let experiments ask for two more metrics, of which each asks a variant of the victim `v`."""
+    more = {name: signature.Declared("", (f"judge_v_{victim}",)) for name, victim in ASKING.items()}
+    monkeypatch.setattr(resolve, "declared_metrics", lambda: signature.declared_metrics() | more)
+
+
 @pytest.fixture
 def forget() -> Iterator[None]:
     """Forget what was read of parts, before and after a test that looks at other ones."""
-    reads = [
-        getattr(signature, name)
-        for name in ("definition", "check_signature", "parameters_model", "part_names", "constant")
-    ]
-    for read in (*reads, signature.declared_metrics):
-        read.cache_clear()
+
+    def clear() -> None:
+        names = ("definition", "check_signature", "parameters_model", "part_names", "constant")
+        for name in (*names, "declared_metrics"):
+            getattr(signature, name).cache_clear()
+
+    clear()
     yield
-    for read in (*reads, signature.declared_metrics):
-        read.cache_clear()
+    clear()

@@ -8,11 +8,15 @@ import yaml
 from project import ROOT
 
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.workflow import Workflow, judges
+from leakbench.catalogue.workflow import Workflow
 
 # What refused.yaml and planned.yaml lay their changes upon.
 BASES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())["bases"]
-METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
+# A paper.yaml for the small catalogue's experiments.
+PAPER = {
+    "source": "own", "title": "t", "authors": "a", "year": 2024, "link": "l", "claims": "c",
+    "threat_model": "t",
+}  # fmt: skip
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching", "labels": "counted", "objective": "squares", "unknowns": "dummies",
     "optimiser": "adam",
@@ -27,13 +31,13 @@ def laid(*layers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def planned(root: Path) -> Plan:
     """Return the plan of the catalogue at `root`."""
-    return plan(root, "quick", METRICS)
+    return plan(root, "quick")
 
 
 @cache
 def real(scale: str) -> Plan:
     """Return the plan of this repository's catalogue at a scale."""
-    return plan(ROOT, scale, judges())
+    return plan(ROOT, scale)
 
 
 @cache

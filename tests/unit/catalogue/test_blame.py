@@ -21,16 +21,15 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: None) -> Pa
     return tmp_path / "package"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (b"x = 1\ndef part(:\n", "line 2: invalid syntax"),
-        (b"x = 1\n\0\n", "line 2: "),
-        (b"x = 1\n# \xff\n", "line 2: is no UTF-8"),
-        (b"\ndef part(*, x: Annotated[int, Field(gt='x')]): ...\n", "annotation is no plain one: "),
-        (b"\ndef part(*, x: Literal[()]): ...\n", "annotation is no plain one: "),
-    ],
-)
+UNREAD = {
+    b"x = 1\ndef part(:\n": "line 2: invalid syntax", b"x = 1\n\0\n": "line 2: ",
+    b"x = 1\n# \xff\n": "line 2: is no UTF-8",
+    b"\ndef part(*, x: Annotated[int, Field(gt='x')]): ...\n": "annotation is no plain one: ",
+    b"\ndef part(*, x: Literal[()]): ...\n": "annotation is no plain one: ",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "says"), UNREAD.items())
 def test_a_part_that_cannot_be_read_is_named(text: bytes, says: str, package: Path) -> None:
     path = package / place("objectives") / "part.py"
     path.parent.mkdir(parents=True)

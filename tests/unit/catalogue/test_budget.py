@@ -6,35 +6,39 @@ from typing import Any
 
 import pytest
 import yaml
-from planning import real
+from planning import MATCHING, PAPER, real
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue import costs
 from leakbench.catalogue.budget import counted
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.workflow import judges
 from tests.unit.catalogue.conftest import ENTRIES
 
 ROOT = Path(__file__).parents[3]
 ROOMY = {"length": 0.5, "trials": {100: 1e6, 10: 1e7}, "training": 1e6, "total": 1e6}
-MATCHING = {
-    "summary": "x", "module": "gradient-matching", "labels": "joint", "objective": "squares",
-    "unknowns": "dummies", "optimiser": "adam", "parameters": {"iterations": 101},
-}  # fmt: skip
+SLOW = {"summary": "x", **MATCHING, "labels": "joint", "parameters": {"iterations": 101}}
 CELLS = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "m"]}
 STEM = "d/v/f/none"
 
 
 @pytest.fixture
 def paid(root: Callable[..., Path]) -> Callable[..., Plan]:
-    """Return a planner of the small catalogue with a slow attack `m`: keyword arguments change the budget."""
+    """Return a planner of the small catalogue with a slow attack `m`: keyword arguments change the budget.
 
-    def planned(changes: dict[str, dict[str, Any]] | None = None, **budget: Any) -> Plan:
-        own = {"attacks/m": MATCHING, "experiments/e": {"cells": [CELLS], "seeds": [0]}} | (changes or {})
+    `paper` is what paper.yaml says of its experiments; without it they are a stranger's own.
+    """
+
+    def planned(
+        changes: dict[str, dict[str, Any]] | None = None, paper: dict[str, Any] | None = PAPER, **budget: Any
+    ) -> Plan:
+        own = {"attacks/m": SLOW, "experiments/e": {"cells": [CELLS], "seeds": [0]}} | (changes or {})
         own["scales/quick"] = {"budget": ROOMY | budget}
         load_kind.cache_clear()
-        return plan(root(own), "quick", {"mse": ()})
+        place = root(own)
+        if paper:
+            (place / "papers/own/paper.yaml").write_text(yaml.safe_dump(paper))
+        return plan(place, "quick")
 
     return planned
 
@@ -96,19 +100,31 @@ def test_a_victim_that_trains_too_long_takes_its_cells_along(paid: Callable[...,
         paid(training=0.99 * once)
 
 
-def test_published_lengths_count_where_a_work_states_them(
-    root: Callable[..., Path], paid: Callable[..., Plan]
-) -> None:
-    paper = {
-        "source": "own", "title": "t", "authors": "a", "year": 2024, "link": "l", "claims": "c",
-        "threat_model": "t", "lengths": {"m": 40},
+def test_published_lengths_count_where_a_work_states_them(paid: Callable[..., Plan]) -> None:
+    found = paid(paper=PAPER | {"lengths": {"m": 40}})
+    assert found.specs[f"attack/{STEM}/m/0"]["attack"]["parameters"]["iterations"] == 20
+
+
+def test_an_experiment_of_ones_own_competes_with_none_and_runs_whole(paid: Callable[..., Plan]) -> None:
+    """No limit leaves out a cell of it. A dear one gets the fewest trials and half of its length."""
+    longer = MATCHING | {"adaptive": True}
+    changes = {
+        "attacks/m": MATCHING | {"variants": {"adapted": longer}},
+        "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
+        "experiments/e": {
+            "cells": [CELLS | {"defence": ["clip"], "attack": ["a", "m", "m-adapted"]}], "seeds": [0],
+        },
     }  # fmt: skip
-    (root() / "papers/own/paper.yaml").write_text(yaml.safe_dump(paper))
-    assert paid().specs[f"attack/{STEM}/m/0"]["attack"]["parameters"]["iterations"] == 20
+    nothing = {"trials": {100: 1e-9, 10: 1e-9, 5: 1e-9}, "training": 1e-9, "total": 1e-9}
+    found = paid(changes, paper=None, **nothing)
+    assert {cell.attack for cell in found.cells} == {"a", "m", "m-adapted"}
+    assert reasons(found) == {}
+    assert found.specs["capture/d/v/f/clip/0"]["federation"]["rounds"] == 5
+    assert found.specs["train/d/v/0"]["victim"]["training"]["epochs"] == 15
 
 
 def test_the_total_goes_to_the_cheaper_captures(paid: Callable[..., Plan]) -> None:
-    slower = {"attacks/n": MATCHING | {"parameters": {"iterations": 5000}}}
+    slower = {"attacks/n": SLOW | {"parameters": {"iterations": 5000}}}
     cells = [CELLS, CELLS | {"victim": ["v-tanh"], "attack": ["n"]}]
     changes = {**slower, "experiments/e": {"cells": cells, "seeds": [0]}}
     whole = paid(changes)
@@ -127,7 +143,7 @@ def test_an_experiment_beside_the_total_has_its_own_minutes(paid: Callable[..., 
 @pytest.mark.parametrize("paid_elsewhere", [False, True])
 def test_one_experiment_takes_no_more_than_its_share(paid: Callable[..., Plan], paid_elsewhere: bool) -> None:
     slower = {
-        f"attacks/{name}": MATCHING | {"parameters": {"iterations": steps}}
+        f"attacks/{name}": SLOW | {"parameters": {"iterations": steps}}
         for name, steps in {"m": 40_000, "n": 50_000}.items()
     }
     cells = [CELLS, CELLS | {"victim": ["v-tanh"], "attack": ["n"]}]
@@ -145,7 +161,7 @@ def test_one_experiment_takes_no_more_than_its_share(paid: Callable[..., Plan], 
 @pytest.mark.parametrize("first", [True, False])
 def test_data_that_not_everybody_has_may_come_last(paid: Callable[..., Plan], first: bool) -> None:
     slower = {
-        "attacks/n": MATCHING | {"parameters": {"iterations": 500}},
+        "attacks/n": SLOW | {"parameters": {"iterations": 500}},
         "datasets/r": ENTRIES["datasets/d"],
         "datasets/d": ENTRIES["datasets/d"] | {"sources": [{"torchvision": ["MNIST"]}]},
     }
@@ -158,9 +174,9 @@ def test_data_that_not_everybody_has_may_come_last(paid: Callable[..., Plan], fi
 
 
 def test_no_plain_attacker_stands_without_the_adaptive_one(paid: Callable[..., Plan]) -> None:
-    longer = MATCHING | {"adaptive": True, "parameters": {"iterations": 5000}}
+    longer = SLOW | {"adaptive": True, "parameters": {"iterations": 5000}}
     changes = {
-        "attacks/m": MATCHING | {"variants": {"adapted": longer}},
+        "attacks/m": SLOW | {"variants": {"adapted": longer}},
         "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
         "experiments/e": {
             "cells": [CELLS | {"defence": ["none", "clip"], "attack": ["a", "m", "m-adapted"]}],
@@ -191,6 +207,6 @@ def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
             assert spec["federation"]["rounds"] >= 5 or spec["federation"]["drawn"]
     if scale == "quick":
         # One seed more changes nothing of what is chosen.
-        other = plan(ROOT, scale, judges(), seed=1)
+        other = plan(ROOT, scale, seed=1)
         chosen = [sorted(cell.name for cell in each.cells) for each in (found, other)]
         assert chosen[0] == chosen[1]

@@ -4,6 +4,7 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planning import real_flow
@@ -45,10 +46,8 @@ def test_retries_ask_for_more_and_threads_for_less_time() -> None:
     assert needs.minutes() == costs.START + costs.MARGIN * 60
     assert needs.minutes(threads=4) == costs.START + math.ceil(costs.MARGIN * 15)
     assert needs.megabytes(threads=4) == 6000
-    assert (needs.minutes(attempt=2), needs.megabytes(attempt=2)) == (
-        2 * needs.minutes(),
-        2 * needs.megabytes(),
-    )
+    assert needs.minutes(attempt=2) == 2 * needs.minutes()
+    assert needs.megabytes(attempt=2) == 2 * needs.megabytes()
     assert costs.Needs(1e9, 1).minutes() == costs.LONGEST
 
 
@@ -72,19 +71,12 @@ def test_a_record_counts_until_its_spec_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
-    [
-        {},
-        [],
-        {"seconds": "long", "peak_memory_mb": 1},
-        {"seconds": 0.003, "peak_memory_mb": 507},
-        {"seconds": math.nan, "peak_memory_mb": 1},
-        {"seconds": 1, "peak_memory_mb": math.inf},
-    ],
+    ("seconds", "megabytes"), [("long", 1), (0.003, 507), (math.nan, 1), (1, math.inf), (1, None)]
 )
-def test_a_record_that_tells_nothing_does_not_count(told: object, tmp_path: Path) -> None:
-    spec = write(tmp_path / "spec.json", {}, 10)
-    assert costs.recorded(write(tmp_path / "record.json", told, 20), spec, workers=False) is None
+def test_a_record_that_tells_nothing_does_not_count(seconds: Any, megabytes: Any, tmp_path: Path) -> None:
+    spec, told = write(tmp_path / "spec.json", {}, 10), {"seconds": seconds, "peak_memory_mb": megabytes}
+    for record in (told, {}, []):
+        assert costs.recorded(write(tmp_path / "record.json", record, 20), spec, workers=False) is None
 
 
 def test_the_workflow_takes_the_record_of_a_cell(tmp_path: Path) -> None:

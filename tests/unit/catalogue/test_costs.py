@@ -19,7 +19,7 @@ from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.entry import sized
 from leakbench.catalogue.signature import part_names
 from leakbench.catalogue.workflow import Workflow
-from leakbench.jobs.speed import measured
+from leakbench.jobs.plan import measured
 from leakbench.networks import victims
 
 ROOT = Path(__file__).parents[3]
@@ -95,7 +95,7 @@ def spec_of(paper: Workflow, row: dict[str, str]) -> costs.Work:
         return costs.of_study(spec, there=10**9)
     if spec[PARTS[kind]].get("auxiliary"):
         spec[PARTS[kind]]["auxiliary"] |= {"start": 0, "stop": 10**9}
-    return costs.of_training(spec, PARTS[kind], there=10**9)
+    return costs.of_training(spec, there=10**9)
 
 
 def test_the_model_is_within_a_factor_of_two_of_what_was_measured(paper: Workflow) -> None:
@@ -195,10 +195,8 @@ def test_terms_of_the_objective_cost_what_they_do() -> None:
 
 def test_an_inverter_s_fit_is_counted_as_torch_counts_it(paper: Workflow) -> None:
     name = "cifar10/lenet-dlg/grnn-matrix/none/learned-inverter/0"
-    spec, capture = (
-        paper.plan.specs[f"attack/{name}"],
-        paper.plan.specs[f"capture/{Cell.parse(name).capture}"],
-    )
+    specs = paper.plan.specs
+    spec, capture = specs[f"attack/{name}"], specs[f"capture/{Cell.parse(name).capture}"]
     chosen = spec["attack"]["parameters"]
     inverter = Inverter(torch.zeros(2, chosen["bins"]), torch.zeros(2, 1, 3 * 32 * 32), chosen["hidden"])
     with FlopCounterMode(display=False) as counter:

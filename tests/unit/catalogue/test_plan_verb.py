@@ -67,3 +67,14 @@ def test_no_name_breaks_the_columns(printed: Callable[..., list[str]]) -> None:
     assert [line.split()[0] for line in lines] == [LONG, "e", "all,"]
     assert all(line[: len(head)].rstrip()[-1].isdigit() and len(line) >= len(head) for line in lines)
     assert {line.index(" ", len(LONG)) for line in lines if line.startswith(LONG)} == {len(LONG)}
+
+
+def test_each_reason_is_told_with_the_number_of_its_cells(printed: Callable[..., list[str]]) -> None:
+    few = {"e/*/v/*/a/*": "too slow", "e/*/v/*/b/0": "too dull"}
+    found = printed({"scales/quick": {"left_out": few}})
+    lines = [line.split(maxsplit=2) for line in found if line.startswith("e ")]
+    assert [line[1:] for line in lines[1:]] == [["2", "too slow"], ["1", "too dull"]]
+    (alone,) = (
+        line for line in printed({"scales/quick": {"left_out": {"e/*/v/*": "why"}}}) if line[:2] == "e "
+    )
+    assert alone.endswith("  why")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import specs
 import yaml
-from planning import BASES, laid, planned
+from planning import BASES, PAPER, laid, planned
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue.spec import spec_of
@@ -29,8 +29,12 @@ def test_a_catalogue_is_refused_in_one_line(
     base: str, case: dict[str, Any], root: Callable[..., Path]
 ) -> None:
     changes = {name: value for name, value in case.items() if name != "says"}
+    place = root(laid(BASES[base], changes))
+    if base == "budget":
+        # A budget limits experiments of papers alone.
+        (place / "papers/own/paper.yaml").write_text(yaml.safe_dump(PAPER))
     with pytest.raises(UserError, match=case["says"]) as refused:
-        planned(root(laid(BASES[base], changes)))
+        planned(place)
     assert "\n" not in str(refused.value)
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from planning import METRICS, planned
+from planning import planned
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import parts_of
+from leakbench.catalogue import run
 from leakbench.catalogue.entry import run_name
-from leakbench.catalogue.resolve import plan
-from leakbench.catalogue.run import write
+from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.spec import spec_of
 
 # Of the small catalogue's cells, one attack on one capture.
@@ -22,6 +22,10 @@ OTHER = {
     "figure": {"drawing": "dots", "metrics": ["mse"]},
     "cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["b"]}],
 }  # fmt: skip
+
+
+def write(found: Plan, place: Path) -> None:
+    run.write(place, f"results/{found.run}/specs", found.texts)
 
 
 def test_cells_are_the_product_of_names_and_seeds(root: Callable[..., Path]) -> None:
@@ -44,7 +48,7 @@ def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: 
 
 def test_only_one_experiment_runs_as_it_does_among_all(root: Callable[..., Path]) -> None:
     place = root({"experiments/other": OTHER})
-    among, alone = planned(place), plan(place, "quick", METRICS, only=["other"])
+    among, alone = planned(place), plan(place, "quick", only=["other"])
     assert alone.run_for("other") == alone.needed("other") == among.needed("other")
     assert {n: alone.specs[n] for n in alone.needed("other")} == {
         n: among.specs[n] for n in among.needed("other")
@@ -52,7 +56,7 @@ def test_only_one_experiment_runs_as_it_does_among_all(root: Callable[..., Path]
     assert alone.experiments["e"] == []
     assert alone.specs["table/e"]["left_out"].startswith("another experiment")
     with pytest.raises(UserError, match=r"--config only: no experiment 'othre' \(did you mean 'other'"):
-        plan(place, "quick", METRICS, only=["othre"])
+        plan(place, "quick", only=["othre"])
 
 
 def test_no_attack_spec_tells_the_truth(root: Callable[..., Path]) -> None:
@@ -77,21 +81,21 @@ def test_unchanged_specs_are_not_written_again(root: Callable[..., Path]) -> Non
 def test_fetch_specs_are_those_of_every_scale(root: Callable[..., Path]) -> None:
     place = root({"scales/paper": {"summary": "x", "null_rounds": 9}})
     for scale in ("quick", "paper"):
-        write(plan(place, scale, METRICS), place)
+        write(plan(place, scale), place)
     assert [path.name for path in (place / "data" / "specs").iterdir()] == ["d.json"]
     assert not list(place.glob("results/*/specs/fetch"))
 
 
 def test_a_local_folder_is_part_of_what_fetches(root: Callable[..., Path]) -> None:
     place = root()
-    assert plan(place, "quick", METRICS, frozenset({"d"})).specs["fetch/d"]["local"] is True
+    assert plan(place, "quick", frozenset({"d"})).specs["fetch/d"]["local"] is True
     assert planned(place).specs["fetch/d"]["local"] is False
 
 
 def test_patterns_of_a_scale_are_of_the_experiments_own_seeds(root: Callable[..., Path]) -> None:
     """In a run with other seeds too."""
     place = root({"scales/quick": {"left_out": {"e": "x", "e/*/b/1": "z"}}})
-    assert plan(place, "quick", METRICS, seed=7).experiments == {"e": []}
+    assert plan(place, "quick", seed=7).experiments == {"e": []}
 
 
 @pytest.mark.parametrize("closed", ["papers", "papers/own", "papers/own/experiments"])
@@ -106,7 +110,7 @@ def test_no_experiment_is_missing_because_a_folder_may_not_be_read(
 
 def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callable[..., Path]) -> None:
     place = root({"experiments/e": {"seeds": [0, 2]}})
-    own, other = plan(place, "quick", METRICS), plan(place, "quick", METRICS, seed=5)
+    own, other = plan(place, "quick"), plan(place, "quick", seed=5)
     assert {cell.seed for cell in own.cells} == {0, 2}
     assert {cell.seed for cell in other.cells} == {5, 7}
     assert other.specs["attack/d/v-tanh/f/none/b/7"]["seed"] == 7
@@ -135,9 +139,9 @@ def test_a_salt_that_is_not_there_or_short_is_one_line(
 
 def test_seeds_are_raised_no_further_than_jobs_take_them(root: Callable[..., Path]) -> None:
     place = root({"experiments/e": {"seeds": [0, 2]}})
-    assert {cell.seed for cell in plan(place, "quick", METRICS, seed=2**53 - 2).cells} >= {2**53}
+    assert {cell.seed for cell in plan(place, "quick", seed=2**53 - 2).cells} >= {2**53}
     with pytest.raises(UserError, match=r"e\.yaml: seeds: raised by .* is beyond 9007199254740992 \(lower"):
-        plan(place, "quick", METRICS, seed=2**53 - 1)
+        plan(place, "quick", seed=2**53 - 1)
 
 
 def test_what_plays_or_watches_is_among_what_a_result_hangs_on(root: Callable[..., Path]) -> None:

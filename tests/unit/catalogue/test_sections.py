@@ -27,25 +27,17 @@ def loaded(root: Path, name: str) -> Attack:
     return entry
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        ["cosine", {"total-variation": {"weight": 0.1}}],
-        {"cosine": {}, "total-variation": {"weight": 0.1}},
-        {"cosine": None, "total-variation": {"weight": 0.1}},
-    ],
-)
-def test_a_section_has_three_forms(value: Any) -> None:
-    assert named(value) == {"cosine": {}, "total-variation": {"weight": 0.1}}
+def test_a_section_has_three_forms() -> None:
+    more = {"total-variation": {"weight": 0.1}}
+    for value in (["cosine", more], {"cosine": {}} | more, {"cosine": None} | more):
+        assert named(value) == {"cosine": {}} | more
     assert named("cosine") == {"cosine": {}}
 
 
 def test_a_variant_changes_adds_and_leaves_out_parts() -> None:
     base = ["cosine", {"total-variation": {"weight": 0.1, "squared": True}}]
-    assert varied(base, {"total-variation": {"weight": 0.2}}, "objective") == {
-        "cosine": {},
-        "total-variation": {"weight": 0.2, "squared": True},
-    }
+    changed = {"cosine": {}, "total-variation": {"weight": 0.2, "squared": True}}
+    assert varied(base, {"total-variation": {"weight": 0.2}}, "objective") == changed
     assert varied(base, {"total-variation": None}, "objective") == {"cosine": {}}
     assert set(varied(base, {"norm": {}}, "objective")) == {"cosine", "total-variation", "norm"}
     assert varied(base, ["norm"], "objective") == ["norm"]
@@ -62,19 +54,11 @@ def test_a_variant_leaves_out_only_what_is_there() -> None:
         varied(None, {"norm": None}, "objective")
 
 
-# A part that excludes much, and an argument of another value than the default that it excludes.
-@pytest.mark.parametrize(
-    ("change", "other"),
-    [
-        ({"epochs": "joint"}, {"enough": 0.1}),
-        ({"optimiser": "cma-es"}, {"updates": "simulated"}),
-        ({"unknowns": "surrogate"}, {"updates": "simulated"}),
-    ],
-)
-def test_only_defaults_go_with_everything(
-    change: dict[str, Any], other: dict[str, Any], root: Callable[..., Path]
-) -> None:
-    defaults_alone(root, change, other)
+def test_only_defaults_go_with_everything(root: Callable[..., Path]) -> None:
+    """A part that excludes much goes with no argument of another value that it excludes."""
+    defaults_alone(root, {"epochs": "joint"}, {"enough": 0.1})
+    defaults_alone(root, {"optimiser": "cma-es"}, {"updates": "simulated"})
+    defaults_alone(root, {"unknowns": "surrogate"}, {"updates": "simulated"})
 
 
 def test_a_check_that_looks_at_nothing_is_found(

@@ -24,7 +24,7 @@ def test_a_study_of_several_data_sets_takes_them_all_in(root: Callable[..., Path
     assert flow.further("w/v/r/none/0") == ["data/w2.safetensors", "data/w3.safetensors"]
     assert {"w", "w2", "w3"} <= set(flow.plan.datasets)
     # What an image is of changes no byte of a data set.
-    assert "labels" not in flow.plan.spec("fetch/w")
+    assert "labels" not in flow.plan.specs["fetch/w"]
     assert {"recognition.py", "classification.py", "sets.py"} <= code(flow, "study/w/v/r/none/0")
 
 

@@ -17,9 +17,13 @@ from leakbench.base.errors import UserError
 from leakbench.base.needs import judge
 from leakbench.catalogue import run, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
+from leakbench.catalogue.load import file_of
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
 from leakbench.metrics import METRICS
+from leakbench.papers.entries import entries
+from leakbench.papers.marks import every_mark
+from leakbench.papers.work import read_papers
 
 ROOT = Path(__file__).parents[3]
 STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
@@ -91,7 +95,7 @@ def test_a_job_needs_files(asked: str, job: str, files: object, flow: Workflow) 
 
 
 def test_judges_are_planned_and_a_page_depends_on_its_style(flow: Workflow) -> None:
-    assert flow.plan.spec(f"score/{JUDGED}")["judges"] == [*JUDGES]
+    assert flow.plan.specs[f"score/{JUDGED}"]["judges"] == [*JUDGES]
     assert {f"train/orl-32/{name}/0" for name in JUDGES} <= set(flow.plan.specs)
     style = {f"src/leakbench/results/report/page.{kind}" for kind in ("css", "js", "html.j2")}
     assert style <= {*flow.page()}
@@ -101,7 +105,7 @@ def test_a_cell_with_lpips_needs_the_backbones(flow: Workflow) -> None:
     captures = {cell.capture for cell in flow.plan.cells}
     needing = {capture for capture in captures if flow.backbones(capture)}
     for capture in captures:
-        attacks = flow.plan.spec(f"score/{capture}")["attacks"].values()
+        attacks = flow.plan.specs[f"score/{capture}"]["attacks"].values()
         metrics = {name for attack in attacks for name in attack["metrics"]}
         assert (capture in needing) == any(name.startswith("lpips") for name in metrics)
     assert needing
@@ -110,7 +114,7 @@ def test_a_cell_with_lpips_needs_the_backbones(flow: Workflow) -> None:
 def test_a_federation_is_either_kept_or_bulky(flow: Workflow) -> None:
     kept, bulky = (re.compile(flow.bulky(keep=keep)) for keep in (True, False))
     for cell in flow.plan.cells:
-        keep = flow.plan.spec(f"capture/{cell.capture}")["federation"]["keep"]
+        keep = flow.plan.specs[f"capture/{cell.capture}"]["federation"]["keep"]
         assert bool(kept.fullmatch(cell.federation)) is keep
         assert bool(bulky.fullmatch(cell.federation)) is not keep
 
@@ -209,7 +213,7 @@ def test_a_table_names_each_file_once(flow: Workflow) -> None:
         for kind in ("guesses", "truth", "victims", "data"):
             paths = flow.pictured(kind, name)
             assert len(paths) == len(set(paths))
-            several += len(paths) < len(flow.cells(name))
+            several += len(paths) < len(flow.plan.cells_of(name))
     assert several
 
 
@@ -244,7 +248,7 @@ def test_what_a_scale_leaves_out_whole_has_files_only_where_it_is_recorded() -> 
     shown = {Path(file).stem for file in quick.each("tables", "csv")}
     run = {name for name in quick.plan.experiments if quick.scores(name)}
     assert shown == run | (recorded & quick.plan.experiments.keys())
-    reasons = quick.plan.spec("scorecard/catalogue")["left_out"]
+    reasons = quick.plan.specs["scorecard/catalogue"]["left_out"]
     assert set(reasons) == quick.plan.experiments.keys() - run
     assert all(reasons.values())
     assert quick.plan.experiments.keys() - shown
@@ -276,3 +280,15 @@ def test_a_start_puts_dates_right_and_finds_what_was_set_aside(tmp_path: Path) -
     (results / "link").symlink_to(sound)
     with pytest.raises(UserError, match="link: a link in the place of a result"):
         run.dated(tmp_path, "results/quick", now)
+
+
+def test_a_figure_is_drawn_again_for_its_own_work_and_for_works_that_speak_of_it(flow: Workflow) -> None:
+    works = read_papers(ROOT / "papers")
+    told = {work.name: [*entries(work)] for work in works}
+    marked = {work.name: {mark["experiment"] for mark in every_mark([work])} for work in works}
+    for name in flow.plan.experiments:
+        about = {work for work, own in told.items() if any(entry.reads(name) for entry in own)}
+        about |= {work for work, own in marked.items() if name in own}
+        about.add(file_of(ROOT / "config", "experiments", name).parents[1].name)
+        assert about <= {path.split("/")[1] for path in flow.works(name)}, name
+    assert {path.split("/")[1] for path in flow.works("agic-iterations")} == {"agic"}

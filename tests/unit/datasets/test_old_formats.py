@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from catalogued import place
+from catalogued import home
 
 from leakbench.datasets import orl
 from leakbench.datasets.canonical import Damaged
@@ -27,23 +27,18 @@ def made(shape: tuple[int, ...], body: bytes, kind: int = 8) -> bytes:
 
 def test_reads_big_endian_shape_and_bytes_in_order(tmp_path: Path) -> None:
     content = made((2, 3, 1), bytes([1, 2, 3, 250, 251, 252]))
-    (tmp_path / "images").write_bytes(content)
-    (tmp_path / "images.gz").write_bytes(gzip.compress(content))
-    for name in ("images", "images.gz"):
-        assert read_idx(tmp_path / name).tolist() == [[[1], [2], [3]], [[250], [251], [252]]]
-        assert read_idx(tmp_path / name).dtype == np.uint8
+    for name, data in (("images", content), ("images.gz", gzip.compress(content))):
+        (tmp_path / name).write_bytes(data)
+        read = read_idx(tmp_path / name)
+        assert (read.tolist(), read.dtype) == ([[[1], [2], [3]], [[250], [251], [252]]], np.uint8)
 
 
 @pytest.mark.parametrize(
     ("content", "what"),
-    [
-        (made((2, 2), bytes(3)), "3 bytes of the 4"),
-        (made((2, 2), bytes(5)), "5 bytes of the 4"),
-        (made((2,), bytes(2), kind=0x0D), "no IDX header"),
-        (made((2, 2), bytes(4))[:7], "no IDX header"),
-        (b"", "no IDX header"),
-    ],
-)
+    [(made((2, 2), bytes(3)), "3 bytes of the 4"), (made((2, 2), bytes(5)), "5 bytes of the 4"),
+     (made((2,), bytes(2), kind=0x0D), "no IDX header"), (made((2, 2), bytes(4))[:7], "no IDX header"),
+     (b"", "no IDX header")],
+)  # fmt: skip
 def test_refuses_what_is_not_a_whole_file(tmp_path: Path, content: bytes, what: str) -> None:
     file = tmp_path / "images"
     file.write_bytes(content)
@@ -85,10 +80,9 @@ def test_undoes_converted_line_ends_and_keeps_the_pair_of_the_picture(
     whole = HEADER + picture.tobytes()
     converted = re.sub(rb"(?<!\r)\n", b"\r\n", whole)
     assert len(converted) > len(whole) + 3
-    (tmp_path / "1.pgm").write_bytes(converted)
-    assert np.array_equal(orl.read_face(tmp_path / "1.pgm"), picture)
-    (tmp_path / "1.pgm").write_bytes(whole)
-    assert np.array_equal(orl.read_face(tmp_path / "1.pgm"), picture)
+    for content in (converted, whole):
+        (tmp_path / "1.pgm").write_bytes(content)
+        assert np.array_equal(orl.read_face(tmp_path / "1.pgm"), picture)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +104,8 @@ def test_splits_each_person_eight_to_two(tmp_path: Path) -> None:
         file = tmp_path / "orl" / f"s{person}" / f"{image}.pgm"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(HEADER + bytes([20 + person * 5 + image]) * (112 * 92))
-    home = place("orl", tmp_path)
-    assert home is not None
-    tensors = orl.orl(home).tensors
+    folder = home("orl", tmp_path)
+    tensors = orl.orl(folder).tensors
     assert [len(tensors[f"{split}/images"]) for split in ("train", "test")] == [320, 80]
     first = tensors["test/images"][:, 0, 0, 0]
     assert first.tolist() == [20 + person * 5 + image for person in range(1, 41) for image in (9, 10)]
@@ -120,7 +113,7 @@ def test_splits_each_person_eight_to_two(tmp_path: Path) -> None:
     assert np.bincount(tensors["train/labels"]).tolist() == [8] * 40
     (tmp_path / "orl" / "s7" / "10.pgm").unlink()
     with pytest.raises(Damaged, match=r"s7/10\.pgm"):
-        orl.orl(home)
+        orl.orl(folder)
 
 
 def written(tmp_path: Path, data: bytes) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from catalogued import available, place
+from catalogued import available, home, place
 from PIL import Image
 from torch import nn
 
@@ -61,9 +61,7 @@ def test_imagenet_folders_give_the_first_pictures_of_each_class(
             save(tmp_path / layout / synset / f"{name}.JPEG", flat(40 + 100 * value + (name == "a") * 20))
     if trains:
         save(tmp_path / "imagenet" / "train" / "n00000001" / "x.JPEG", flat(10))
-    home = place("imagenet", tmp_path)
-    assert home is not None
-    found = imagenet.imagenet(home, resize=24, size=20, per_class=2)
+    found = imagenet.imagenet(home("imagenet", tmp_path), resize=24, size=20, per_class=2)
     assert found.tensors["test/images"].shape == (4, 20, 20, 3)
     assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [160, 140, 60, 40]
     assert found.tensors["test/labels"].tolist() == [0, 0, 1, 1]
@@ -94,16 +92,15 @@ def test_lfw_keeps_people_with_enough_pictures_and_splits_each(tmp_path: Path) -
         for number in range(1, count + 1):
             name = f"{person}_{number:04d}.jpg"
             save(tmp_path / "lfw-deepfunneled" / person / name, flat(10 * number + 100 * (person == "B_Two")))
-    home = place("lfw", tmp_path)
-    assert home is not None
-    found = faces(home, size=16, minimum=4, per_person=4, test=1)
+    folder = home("lfw", tmp_path)
+    found = faces(folder, size=16, minimum=4, per_person=4, test=1)
     assert found.classes == ["A_One", "B_Two"]
     assert found.tensors["train/labels"].tolist() == [0, 0, 0, 1, 1, 1]
     assert found.tensors["train/images"][:, 0, 0, 0].tolist() == [10, 20, 30, 110, 120, 130]
     assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [40, 140]
     assert found.tensors["test/labels"].tolist() == [0, 1]
     with pytest.raises(Damaged, match="0 people with at least 9 pictures, not one"):
-        faces(home, size=16, minimum=9)
+        faces(folder, size=16, minimum=9)
 
 
 def test_vgg_face_keeps_the_people_with_most_pictures(tmp_path: Path) -> None:
@@ -115,9 +112,8 @@ def test_vgg_face_keeps_the_people_with_most_pictures(tmp_path: Path) -> None:
     for value, (person, count) in enumerate({"D": 3, "B": 5, "A": 4, "C": 4}.items()):
         for number in range(count):
             save(tmp_path / "vgg_face_dataset" / person / f"{number}.jpg", flat(10 * number + 60 * value))
-    home = place("vgg-face", tmp_path)
-    assert home is not None
-    found = faces(home, size=16, minimum=3, people=2, per_person=3, test=1)
+    folder = home("vgg-face", tmp_path)
+    found = faces(folder, size=16, minimum=3, people=2, per_person=3, test=1)
     # A and C have as many; the first by name is kept, and labels follow the names.
     assert found.classes == ["A", "B"]
     assert found.tensors["train/labels"].tolist() == [0, 0, 1, 1]
@@ -125,9 +121,9 @@ def test_vgg_face_keeps_the_people_with_most_pictures(tmp_path: Path) -> None:
     assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [140, 80]
     assert "2 people with most pictures of 5" in found.note
     with pytest.raises(Damaged, match="3 people with at least 4 pictures, not 4"):
-        faces(home, size=16, minimum=4, people=4, per_person=4, test=1)
+        faces(folder, size=16, minimum=4, people=4, per_person=4, test=1)
     with pytest.raises(Damaged, match="3 of 3 pictures for the test split"):
-        faces(home, size=16, minimum=3, people=2, per_person=3, test=3)
+        faces(folder, size=16, minimum=3, people=2, per_person=3, test=3)
 
 
 def test_images_are_scaled_whole_and_colours_are_not_dropped() -> None:
@@ -162,19 +158,16 @@ def test_a_folded_layer_answers_as_the_normalised_one(name: str, tmp_path: Path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     torch.save(state, tmp_path / name)
     assert available("biggan-deep-256", [tmp_path])
-    home = place("biggan-deep-256", tmp_path)
-    assert home is not None
-    found = {n: torch.from_numpy(v) for n, v in biggan_deep_256(home).tensors.items()}
+    read = biggan_deep_256(home("biggan-deep-256", tmp_path)).tensors
+    found = {n: torch.from_numpy(v) for n, v in read.items()}
     assert set(found) == {"conv_0.weight", "conv_0.bias", "gen_z.weight", "gen_z.bias", "bn.running_mean"}
     assert found["bn.running_mean"].tolist() == [4, 5]
     normed = layers()
     x, z = torch.rand(2, 3, 6, 6), torch.rand(2, 4)
-    torch.testing.assert_close(
-        nn.functional.conv2d(x, found["conv_0.weight"], found["conv_0.bias"]), normed["conv_0"](x)
-    )
-    torch.testing.assert_close(
-        nn.functional.linear(z, found["gen_z.weight"], found["gen_z.bias"]), normed["gen_z"](z)
-    )
+    folded = nn.functional.conv2d(x, found["conv_0.weight"], found["conv_0.bias"])
+    torch.testing.assert_close(folded, normed["conv_0"](x))
+    folded = nn.functional.linear(z, found["gen_z.weight"], found["gen_z.bias"])
+    torch.testing.assert_close(folded, normed["gen_z"](z))
 
 
 @pytest.mark.parametrize("kind", ["cut", "pickle", "other"])

@@ -19,12 +19,6 @@ from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.official import Unavailable, download
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "with a space").mkdir()
-    return tmp_path / "with a space"
-
-
 def program(folder: Path, name: str, script: str) -> None:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from catalogued import place
+from catalogued import home, place
 from PIL import Image
 from scipy.io import savemat
 
 from leakbench.datasets import icdar2003, icdar2015, iiit5k, scut_foru, svt, synth90k, synthtext
-from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.canonical import Damaged, Found
 from leakbench.datasets.words import CHARACTERS, codes, listed, plain, read_words, spelt, spread
 
 
@@ -29,12 +29,13 @@ def scene(file: Path, boxes: dict[int, tuple[int, int, int, int]]) -> Path:
     return file
 
 
-def words(labels: np.ndarray) -> list[str]:
-    return [spelt(label) for label in labels]
+def words(found: Found, split: str) -> list[str]:
+    return [spelt(label) for label in found.tensors[f"{split}/labels"]]
 
 
-def levels(images: np.ndarray) -> list[int]:
+def levels(found: Found, split: str) -> list[int]:
     """The one level of each image: it was cut out exactly."""
+    images = found.tensors[f"{split}/images"]
     assert images.shape[1:] == (32, 100, 3)
     # What JPEG does to one level is at most two steps.
     assert all(np.ptp(image.astype(int)) <= 2 for image in images)
@@ -45,9 +46,7 @@ def home_of(name: str, folder: Path) -> Path:
     """Return where a set was found in a folder. An empty folder holds none."""
     (folder / "empty").mkdir()
     assert place(name, folder / "empty") is None
-    found = place(name, folder)
-    assert found is not None
-    return found
+    return home(name, folder)
 
 
 def test_letters_and_digits_have_a_code_whatever_their_case() -> None:
@@ -64,11 +63,11 @@ def test_what_is_kept_of_a_picture(tmp_path: Path) -> None:
     long = "abcdefghijklmnopqrstuvwxyz"
     (tmp_path / "labels.tsv").write_text(f"file\tword\na.png\tDon't\nb.png\t\"\na.png\t{long}\nb.png\tNo\n")
     found = read_words(tmp_path, {"test": listed(tmp_path)}, "sample")
-    assert words(found.tensors["test/labels"]) == ["DONT", long[:25].upper(), "NO"]
+    assert words(found, "test") == ["DONT", long[:25].upper(), "NO"]
     assert found.tensors["test/labels"].shape == (3, 25)
     assert found.tensors["test/lengths"].tolist() == [5, 26, 2]
     assert found.tensors["test/widths"].tolist() == [160, 160, 8]
-    assert levels(found.tensors["test/images"]) == [50, 50, 90]
+    assert levels(found, "test") == [50, 50, 90]
     assert found.note == "sample; test: 3 words, without 1 without letters or digits"
     assert {name: array.dtype.name for name, array in found.tensors.items()} == {
         "test/images": "uint8", "test/labels": "int64", "test/widths": "float32", "test/lengths": "int64",
@@ -82,7 +81,7 @@ def test_what_cannot_be_read_is_refused_or_counted(tmp_path: Path) -> None:
     with pytest.raises(Damaged, match=r"gone\.png"):
         read_words(tmp_path, {"test": listed(tmp_path)})
     found = read_words(tmp_path, {"test": listed(tmp_path)}, skip_damaged=True)
-    assert words(found.tensors["test/labels"]) == ["YES"]
+    assert words(found, "test") == ["YES"]
     assert found.note == "test: 1 words, without 1 that cannot be read"
     (tmp_path / "labels.tsv").write_text("file\tword\na.png\t!\n")
     with pytest.raises(Damaged, match="no word with letters or digits for the split test"):
@@ -101,13 +100,13 @@ def test_synth90k_has_its_words_in_the_names_of_files(tmp_path: Path) -> None:
         lines = [f"./1/{number % 2}/{name}.jpg {number}\n" for number, name in enumerate(names)]
         (home / f"annotation_{split}.txt").write_text("".join(lines))
     found = synth90k.synth90k(home_of("synth90k", tmp_path), train=2)
-    assert words(found.tensors["train/labels"]) == ["SLOW", "NEW"]
-    assert levels(found.tensors["train/images"]) == [40, 80]
-    assert words(found.tensors["test/labels"]) == ["WORD"]
+    assert words(found, "train") == ["SLOW", "NEW"]
+    assert levels(found, "train") == [40, 80]
+    assert words(found, "test") == ["WORD"]
     assert "train: 2 of 4 in the list, evenly spaced" in found.note
     (home / "1/0/1_Slow_3.jpg").write_bytes(b"")
     found = synth90k.synth90k(home, train=None)
-    assert words(found.tensors["train/labels"]) == ["FAST", "NEW", "OLD"]
+    assert words(found, "train") == ["FAST", "NEW", "OLD"]
     assert "without 1 that cannot be read" in found.note
     (home / "annotation_test.txt").write_text("./1/0/word.jpg 3\n")
     with pytest.raises(Damaged, match="not called <number>_<word>_<number>"):
@@ -122,8 +121,8 @@ def test_a_sample_of_synth90k_has_its_validation_part_as_train(tmp_path: Path) -
     (home / "labels.tsv").write_text("\n".join(["file\tword\twidth\theight\tsource_shard", *lines]))
     assert place("synth90k", tmp_path) == home
     found = synth90k.synth90k(home)
-    assert words(found.tensors["train/labels"]) == ["VAL"]
-    assert words(found.tensors["test/labels"]) == ["TEST", "TWO"]
+    assert words(found, "train") == ["VAL"]
+    assert words(found, "test") == ["TEST", "TWO"]
 
 
 def test_iiit5k_has_its_words_in_a_struct_array(tmp_path: Path) -> None:
@@ -140,9 +139,9 @@ def test_iiit5k_has_its_words_in_a_struct_array(tmp_path: Path) -> None:
         savemat(home / f"{split}data.mat", {f"{split}data": entries})
     assert home_of("iiit5k", tmp_path) == home
     found = iiit5k.iiit5k(home)
-    assert words(found.tensors["test/labels"]) == ["PRIVATE", "NO5"]
-    assert levels(found.tensors["test/images"]) == [60, 90]
-    assert words(found.tensors["train/labels"]) == ["ONE"]
+    assert words(found, "test") == ["PRIVATE", "NO5"]
+    assert levels(found, "test") == [60, 90]
+    assert words(found, "train") == ["ONE"]
     savemat(home / "testdata.mat", {"other": 1})
     with pytest.raises(Damaged, match="a struct array 'testdata'"):
         iiit5k.iiit5k(home)
@@ -156,13 +155,12 @@ def test_svt_has_its_words_in_boxes(tmp_path: Path) -> None:
         f'<taggedRectangle height="{h}" width="{w}" x="{x}" y="{y}"><tag>{tag}</tag></taggedRectangle>'
         for tag, x, y, w, h in boxes
     )
-    (home / "test.xml").write_text(
-        f"<tagset><image><imageName>img/1.png</imageName><lex>A,B</lex><taggedRectangles>{tags}</taggedRectangles></image></tagset>"
-    )
+    inner = f"<imageName>img/1.png</imageName><taggedRectangles>{tags}</taggedRectangles>"
+    (home / "test.xml").write_text(f"<tagset><image>{inner}</image></tagset>")
     assert home_of("svt", tmp_path) == home
     found = svt.svt(home)
-    assert words(found.tensors["test/labels"]) == ["DOOR", "OPEN"]
-    assert levels(found.tensors["test/images"]) == [100, 200]
+    assert words(found, "test") == ["DOOR", "OPEN"]
+    assert levels(found, "test") == [100, 200]
     assert found.tensors["test/widths"].tolist() == [96, 128]
     (home / "test.xml").write_text("<tagset>")
     with pytest.raises(Damaged, match="a list that is cut short or altered"):
@@ -178,10 +176,9 @@ def test_icdar_2003_has_a_list_of_files_and_tags(tmp_path: Path) -> None:
         '<image file="word/1/2.jpg" tag="it&apos;s"/></imagelist>'
     )
     assert home_of("icdar2003", tmp_path) == home
-    assert words(icdar2003.icdar2003(home).tensors["test/labels"]) == ["SELF"]
-    every = icdar2003.icdar2003(home, plain_words=False).tensors
-    assert words(every["test/labels"]) == ["SELF", "ITS"]
-    assert levels(every["test/images"]) == [70, 90]
+    assert words(icdar2003.icdar2003(home), "test") == ["SELF"]
+    every = icdar2003.icdar2003(home, plain_words=False)
+    assert (words(every, "test"), levels(every, "test")) == (["SELF", "ITS"], [70, 90])
 
 
 def test_icdar_2015_has_a_list_of_files_and_quoted_words(tmp_path: Path) -> None:
@@ -191,11 +188,10 @@ def test_icdar_2015_has_a_list_of_files_and_quoted_words(tmp_path: Path) -> None
     text = '\ufeffword_1.png, "JOINT"\nword_2.png, "say \\"so\\", yes"\nword_3.png, "24"\n'
     (home / "Challenge4_Test_Task3_GT.txt").write_text(text, encoding="utf-8")
     assert home_of("icdar2015", tmp_path) == home
-    assert words(icdar2015.icdar2015(home).tensors["test/labels"]) == ["JOINT", "24"]
-    every = icdar2015.icdar2015(home, plain_words=False).tensors
-    assert words(every["test/labels"]) == ["JOINT", "SAYSOYES", "24"]
-    assert every["test/lengths"].tolist() == [5, 13, 2]
-    assert levels(every["test/images"]) == [50, 70, 90]
+    assert words(icdar2015.icdar2015(home), "test") == ["JOINT", "24"]
+    every = icdar2015.icdar2015(home, plain_words=False)
+    assert (words(every, "test"), levels(every, "test")) == (["JOINT", "SAYSOYES", "24"], [50, 70, 90])
+    assert every.tensors["test/lengths"].tolist() == [5, 13, 2]
     (home / "Challenge4_Test_Task3_GT.txt").write_text("word_1.png JOINT\n")
     with pytest.raises(Damaged, match="which is not <file>"):
         icdar2015.icdar2015(home)
@@ -213,8 +209,8 @@ def test_scut_foru_cuts_words_out_and_splits_by_name(tmp_path: Path) -> None:
     (home / "word_annotation/b.txt").write_text('24,18,48,28,"Bed, Bath"\n\n')
     assert home_of("scut-foru", tmp_path) == home
     found = scut_foru.scut_foru(home, train=1)
-    assert words(found.tensors["train/labels"]) == ["SHOP"]
-    assert words(found.tensors["test/labels"]) == ["BEDBATH"]
+    assert words(found, "train") == ["SHOP"]
+    assert words(found, "test") == ["BEDBATH"]
     assert abs(found.tensors["test/images"].astype(int).mean() - 200) < 3
     (home / "word_annotation/b.txt").write_text("1,2,x,4,word\n")
     with pytest.raises(Damaged, match="not x, y, width, height, word"):
@@ -231,22 +227,20 @@ def test_synthtext_cuts_words_out_of_its_table(tmp_path: Path) -> None:
     def corners(left: int, top: int, wide: int, high: int) -> np.ndarray:
         return np.array([[left, left + wide, left + wide, left], [top, top, top + high, top + high]], float)
 
-    boxes = np.empty((1, 2), object)
-    boxes[0, 0] = np.stack([corners(10, 10, 64, 16), corners(100, 10, 32, 16)], axis=2)
+    boxes, texts, names = (np.empty((1, 2), object) for _ in range(3))
     # A picture with one word has no third axis.
-    boxes[0, 1] = corners(20, 20, 64, 32)
-    texts = np.empty((1, 2), object)
-    texts[0, 0], texts[0, 1] = np.array(["Two\n words"]), np.array(["Last "])
-    names = np.empty((1, 2), object)
-    names[0, 0], names[0, 1] = "8/one.png", "9/two.png"
+    two = np.stack([corners(10, 10, 64, 16), corners(100, 10, 32, 16)], axis=2)
+    boxes[0, :] = two, corners(20, 20, 64, 32)
+    texts[0, :] = np.array(["Two\n words"]), np.array(["Last "])
+    names[0, :] = "8/one.png", "9/two.png"
     savemat(home / "gt.mat", {"imnames": names, "wordBB": boxes, "txt": texts, "charBB": boxes})
     assert home_of("synthtext", tmp_path) == home
     found = synthtext.synthtext(home, train=None)
-    assert words(found.tensors["train/labels"]) == ["TWO", "WORDS"]
-    assert levels(found.tensors["train/images"]) == [100, 150]
-    assert (words(found.tensors["test/labels"]), levels(found.tensors["test/images"])) == (["LAST"], [200])
-    few = synthtext.synthtext(home, train=1, test=0.5).tensors
-    assert (words(few["train/labels"]), words(few["test/labels"])) == (["TWO"], ["WORDS"])
+    assert words(found, "train") == ["TWO", "WORDS"]
+    assert levels(found, "train") == [100, 150]
+    assert (words(found, "test"), levels(found, "test")) == (["LAST"], [200])
+    few = synthtext.synthtext(home, train=1, test=0.5)
+    assert (words(few, "train"), words(few, "test")) == (["TWO"], ["WORDS"])
     texts[0, 1] = np.array(["Last one"])
     savemat(home / "gt.mat", {"imnames": names, "wordBB": boxes, "txt": texts})
     with pytest.raises(Damaged, match="2 words in 1 boxes"):

@@ -11,7 +11,6 @@ from leakbench.defences import Batch, Defence, Update
 from leakbench.federation import Private, play
 from leakbench.federation import play as play_function
 from leakbench.federation.training.federated import Client, train_locally
-from leakbench.networks.tasks import classification
 
 SHAPE, CLASSES, COUNT = (4, 4, 1), 3, 12
 IMAGES = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (COUNT, *SHAPE), dtype=np.uint8))
@@ -137,7 +136,7 @@ def test_training_goes_by_what_the_places_return() -> None:
         client = Client(model, optimiser, frozenset(), IMAGES, torch.from_numpy(LABELS))
         prepare = lambda x, rng: x.permute(0, 3, 1, 2).float() / 255  # noqa: E731
         rng = torch.Generator().manual_seed(0)
-        train_locally(client, 2, 4, 0.5, prepare, rng, classification, defence)
+        train_locally(client, {"local_epochs": 2, "batch_size": 4}, 0.5, prepare, rng, defence)
         return {name: value.detach() for name, value in model.named_parameters()}
 
     plain = trained(Defence())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,10 @@ from leakbench.networks.layers import draw_masks
 
 ROUNDS, K, CLASSES = 3, 5, 4
 SHAPES = {"fcnn": (5, 4, 2), "cnn": (8, 7, 2)}
+
+
+def local(lr: float, size: int | None = None, epochs: int = 1) -> dict[str, Any]:
+    return {"lr": lr, "batch_size": size, "epochs": epochs}
 
 
 def client(
@@ -77,8 +82,8 @@ def test_batched_training_equals_one_sample_at_a_time(
 ) -> None:
     model, weights, images, labels, masks = client(module, dropout, epochs=epochs)
     sent = {name: value.clone() for name, value in weights.items()}
-    found = local_update(model, weights, images, labels, masks, 0.3, size, epochs, "model")
-    slopes = local_update(model, weights, images, labels, masks, 0.3, size, epochs, "gradient")
+    found = local_update(model, weights, images, labels, masks, local(0.3, size, epochs), "model")
+    slopes = local_update(model, weights, images, labels, masks, local(0.3, size, epochs), "gradient")
     expected = one_at_a_time(model, sent, images, labels, masks, size or K, epochs)
     first = one_at_a_time(model, sent, images, labels, masks, K, 1)
     assert set(found) == set(expected)
@@ -94,7 +99,7 @@ def test_batched_training_equals_one_sample_at_a_time(
 def test_an_update_is_a_difference_of_float32_weights() -> None:
     model, weights, images, labels, masks = client("fcnn", 0.5)
     single, kept = ({name: value.float() for name, value in each.items()} for each in (weights, masks))
-    sent = local_update(model.float(), single, images.float(), labels, kept, 0.25, None, 1, "model")
+    sent = local_update(model.float(), single, images.float(), labels, kept, local(0.25), "model")
     for name, value in single.items():
         assert torch.equal((value + sent[name]) - value, sent[name])
 
@@ -103,16 +108,16 @@ def test_each_epoch_takes_the_samples_in_its_own_order() -> None:
     """Two epochs are two trainings of one, each on the samples as its order has them."""
     model, weights, images, labels, masks = client("fcnn", 0.0)
     orders = torch.stack([torch.stack([torch.randperm(K) for _ in range(ROUNDS)]) for _ in range(2)])
-    found = local_update(model, weights, images, labels, masks, 0.3, 2, 2, "model", orders=orders)
+    found = local_update(model, weights, images, labels, masks, local(0.3, 2, 2), "model", orders=orders)
     for turn in range(ROUNDS):
         now = weights
         for order in orders[:, turn]:
             own = images[turn, order][None], labels[turn, order][None]
-            step = local_update(model, now, *own, {}, 0.3, 2, 1, "model")
+            step = local_update(model, now, *own, {}, local(0.3, 2), "model")
             now = {name: value + step[name][0] for name, value in now.items()}
         for name, value in now.items():
             torch.testing.assert_close(found[name][turn], value - weights[name], rtol=1e-9, atol=1e-14)
-    plain = local_update(model, weights, images, labels, masks, 0.3, 2, 2, "model")
+    plain = local_update(model, weights, images, labels, masks, local(0.3, 2, 2), "model")
     assert not torch.allclose(found["dense1.weight"], plain["dense1.weight"], rtol=1e-3)
 
 
@@ -130,7 +135,8 @@ def test_optimisers_are_those_of_torch(
     model = torch.nn.Linear(3, 4).double()
     images, labels = torch.rand(2, 5, 3, dtype=torch.float64), torch.randint(0, 4, (2, 5))
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-    found = local_update(model, weights, images, labels, {}, 0.1, 2, 3, "model", None, decay, optimiser=name)
+    how = local(0.1, 2, 3) | {"weight_decay": decay, "optimiser": name}
+    found = local_update(model, weights, images, labels, {}, how, "model")
     for number in range(2):
         model.load_state_dict(weights)
         optimiser = make(model.parameters())

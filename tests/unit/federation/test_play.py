@@ -103,7 +103,7 @@ def test_a_frozen_server_restores_the_model_every_round() -> None:
         labels = torch.from_numpy(truth.labels[client])
         for turn in range(3):
             own = pixels[turn : turn + 1], labels[turn : turn + 1]
-            alone = local_update(model, weights, *own, {}, 0.2, None, 1, "model")
+            alone = local_update(model, weights, *own, {}, settings()["local"], "model")
             for name, start in weights.items():
                 # An update is new minus old weights, and the new ones are rounded to float32 first. Gradients
                 # that differ in their last bits may land on neighbouring floats: those are at most eps times
@@ -163,7 +163,7 @@ def test_a_client_that_shuffles_takes_a_new_order_in_each_round_and_epoch(
     seen: list[Tensor] = []
 
     def noted(*arguments: Any) -> dict[str, Tensor]:
-        seen.append(arguments[-2])
+        seen.append(arguments[-1])
         return local_update(*arguments)
 
     monkeypatch.setitem(play_function.__globals__, "local_update", noted)
@@ -184,9 +184,8 @@ def test_dropout_is_on_while_clients_train() -> None:
     updates, _, truth = run(settings(clients=[1], rounds=1), [weights], 0.5)
     masks = draw_masks(model, (1, 1, 1), generator("local", 0))
     x = IMAGES[torch.from_numpy(truth.images[0])].permute(0, 1, 4, 2, 3).float() / 255
-    expected = local_update(
-        model, weights, x, torch.from_numpy(truth.labels[0]), masks, 0.2, None, 1, "model"
-    )
+    y = torch.from_numpy(truth.labels[0])
+    expected = local_update(model, weights, x, y, masks, settings()["local"], "model")
     torch.testing.assert_close(updates["dense1.bias"][0], expected["dense1.bias"], rtol=1e-5, atol=1e-8)
     dropped = masks["dropout.keep"].flatten() == 0
     assert dropped.any()

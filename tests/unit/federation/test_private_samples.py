@@ -9,7 +9,6 @@ import pytest
 import torch
 from federations import LABELS, federation
 from pydantic import ValidationError
-from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakbench.base.errors import Unfit, UserError
@@ -90,28 +89,6 @@ def test_passes_hold_the_same_samples() -> None:
     assert len(set(batches[0].ravel().tolist())) == 12
     assert (batches == batches[0]).all()
     assert all(len(set(LABELS[row])) == 3 for row in batches[0].tolist())
-
-
-@pytest.mark.parametrize(("update", "second"), [("model", 1 + 4 * 0.25), ("gradient", 1 - 0.2 * 4 * 0.25)])
-def test_the_model_moves_after_a_pass_by_all_its_updates(
-    monkeypatch: pytest.MonkeyPatch, update: str, second: float
-) -> None:
-    def quarter(model: nn.Module, sent: dict[str, Tensor], images: Tensor, *_: Any) -> dict[str, Tensor]:
-        return {"weight": torch.full((len(images), 1), 0.25)}
-
-    monkeypatch.setitem(play.__globals__, "local_update", quarter)
-    federation = settings_of_passes(update=update)
-    truth = private_samples(federation, LABELS, NAMES)
-    images = torch.zeros(60, 2, 2, 1, dtype=torch.uint8)
-    rounds: list[range] = []
-
-    def sink(part: slice, client: int, update: dict[str, Tensor]) -> None:
-        rounds.append(range(*part.indices(8)))
-
-    start = {"weight": torch.tensor([1.0])}
-    sent = play(nn.Linear(1, 1), [start], images, truth, federation, Defence(), 0, sink)
-    assert [model["weight"].item() for model in sent] == pytest.approx([1.0, second])
-    assert [turn for part in rounds for turn in part] == list(range(8))
 
 
 skewed = partial(federation, clients=[6], rounds=300)
@@ -197,7 +174,7 @@ def test_a_round_is_normalised_by_its_own_batch() -> None:
     images, labels = torch.rand(3, 2, 3, 16, 16).double(), torch.randint(0, 10, (3, 2))
     weights = {name: value.detach() for name, value in model.named_parameters()}
     assert not dict(model.named_buffers())
-    found = local_update(model, weights, images, labels, {}, 1.0, None, 1, "gradient", {})
+    found = local_update(model, weights, images, labels, {}, {}, "gradient", {})
     for row in range(3):
         alone = torch.autograd.grad(cross_entropy(model(images[row]), labels[row]), list(model.parameters()))
         for (name, _), value in zip(model.named_parameters(), alone, strict=True):

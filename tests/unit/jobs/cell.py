@@ -56,22 +56,15 @@ class Cell:
         return self.pixels[self.index[client]]
 
     def score(
-        self,
-        *metrics: str,
-        matching: str = "best",
-        judges: tuple[str, ...] = (),
-        files: list[Path] | None = None,
-        attacks: tuple[str, ...] = ("attack",),
-        decays: bool = False,
+        self, *metrics: str, matching: str = "best", judges: tuple[str, ...] = (),
+        files: list[Path] | None = None, attacks: tuple[str, ...] = ("attack",), decays: bool = False,
         **changes: Any,
-    ) -> tuple[pd.DataFrame, Facts]:
+    ) -> tuple[pd.DataFrame, Facts]:  # fmt: skip
         """Score the cell and return its rows, and the facts of its attack. All `attacks` make the same
         guesses."""
         names = ("dataset", "victim", "federation", "defence")
         cell = dict(zip(names, ORIGIN.split("/"), strict=False)) | {"seed": 0}
-        attack = {
-            "metrics": list(metrics), "matching": matching, "judges": list(judges), "decays": decays
-        }  # fmt: skip
+        attack = {"metrics": [*metrics], "matching": matching, "judges": [*judges], "decays": decays}
         asked = {"cell": cell, "attacks": dict.fromkeys(attacks, attack), "judges": list(judges)}
         paths: dict[str, Any] = {
             "guesses": [self.results / f"guesses/{STEM}.safetensors"] * len(attacks),
@@ -80,9 +73,6 @@ class Cell:
             "victim": self.results / "victims/made/victim/0.safetensors",
             "spec": ScoreSpec.model_validate(asked),
             "out": self.scores,
-            "attack_records": None,
-            "backbones": None,
-            "record": None,
             "judges": files,
         }
         score(**paths | changes)
@@ -108,12 +98,8 @@ def make_table(cell: Cell, cells: list[str], scores: list[Path], **experiment: A
     spec = TableSpec.model_validate(value | {"experiment": asked | experiment})
     files = cell.files()
     needed = [map(Parsed.parse(stem).path, PICTURED) for stem in cells]
-    shown = {
-        kind: [path] * len(set(names))
-        for kind, path, names in zip(
-            ("guesses", "truths", "victims", "data"), files, zip(*needed, strict=True), strict=True
-        )
-    }
+    kinds = zip(("guesses", "truths", "victims", "data"), files, zip(*needed, strict=True), strict=True)
+    shown = {kind: [path] * len(set(names)) for kind, path, names in kinds}
     table(scores, spec, out, exhibit, trials, **(shown if experiment.get("exhibit") else {}))
     lines = pd.read_csv(io.StringIO(out.read_text()), keep_default_na=False, na_values=["nan"])
     tensors, facts = read_tensors(exhibit)
@@ -136,17 +122,13 @@ def make_cell(
     model = victims.build("cnn", SHAPE, 10, {})
     network = {"module": "cnn", "parameters": {}, "shape": list(SHAPE), "classes": 10}
     state = {f"epoch-0/{name}": value.numpy() for name, value in model.state_dict().items()}
-    write_tensors(
-        cell.results / "victims/made/victim/0.safetensors", state, {"network": network, "checkpoints": [0]}
-    )
-    secret = (
-        {f"images/{c}": i for c, i in enumerate(index)}
-        | {f"labels/{c}": i % 10 for c, i in enumerate(index)}
-        | {"checkpoint": np.full(rounds, 30), "pass": np.zeros(rounds, np.int64)}
-    )
-    write_tensors(
-        cell.results / f"truth/{ORIGIN}.safetensors", secret, {"split": "test", "clients": list(ks)}
-    )
+    facts = {"network": network, "checkpoints": [0]}
+    write_tensors(cell.results / "victims/made/victim/0.safetensors", state, facts)
+    secret = {"checkpoint": np.full(rounds, 30), "pass": np.zeros(rounds, np.int64)}
+    secret |= {f"images/{c}": i for c, i in enumerate(index)}
+    secret |= {f"labels/{c}": i % 10 for c, i in enumerate(index)}
+    about = {"split": "test", "clients": list(ks)}
+    write_tensors(cell.results / f"truth/{ORIGIN}.safetensors", secret, about)
     write_guesses(cell, guess, usable, target)
     return cell
 
@@ -154,12 +136,8 @@ def make_cell(
 def write_guesses(cell: Cell, guess: np.ndarray, usable: np.ndarray, target: str = "images") -> None:
     """Write what the attack claims, and a null attack that is noise."""
     null = np.random.default_rng(9).random((2, *guess.shape[1:]), dtype=np.float32)
-    tensors = {
-        "images": guess.astype(np.float32),
-        "usable": usable,
-        "null/images": null,
-        "null/usable": np.ones(null.shape[:3], bool),
-    }
+    tensors = {"images": guess.astype(np.float32), "usable": usable}
+    tensors |= {"null/images": null, "null/usable": np.ones(null.shape[:3], bool)}
     facts = {
         "target": target, "iterations": 0, "knows": KNOWS, "matching": "best", "device": "cpu",
         "versions": {"torch": "2.15.0"},

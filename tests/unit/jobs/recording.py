@@ -47,7 +47,7 @@ def record_table(
     ):  # fmt: skip
         patch.setitem(outdated.__globals__, name, value)
         patch.setattr(verb, name, value)
-    patch.setattr(verb, "commit", lambda root: "now")
+    patch.setitem(outdated.__globals__, "commit", lambda root: "now")
     return folder / "x.json", today
 
 

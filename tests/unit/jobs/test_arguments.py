@@ -21,6 +21,7 @@ SPECS = {
     "capture": specs.SPECS["capture"], "score": specs.SPECS["score"],
     "table": specs.altered("table", ("cells", []), ("experiment.exhibit", None)),
 }  # fmt: skip
+SHOWN = dict.fromkeys(("scores", "guesses", "truths", "victims"), 1)
 OUTPUTS = ("out", "digest", "record", "oracle", "truth", "exhibit", "trials")
 INPUTS = (
     "data", "further", "victim", "victims", "judges", "truths", "guesses", "backbones", "scores", "costs",
@@ -31,18 +32,12 @@ INPUTS = (
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("folder", "not a regular file"),
-        ("link", "not a regular file"),
-        ("broken", "not a regular file"),
-        ("pipe", "not a regular file"),
-        ("file/below", "file is no folder"),
-        ("broken/below", "broken is no folder"),
+        *((name, "not a regular file") for name in ("folder", "link", "broken", "pipe")),
+        *((f"{name}/below", f"{name} is no folder") for name in ("file", "broken")),
         ("n" * 256, "more than 220 bytes"),
     ],
 )
-def test_an_output_that_would_replace_what_is_no_file_or_cannot_be_is_refused(
-    name: str, says: str, tmp_path: Path
-) -> None:
+def test_an_output_that_is_no_place_of_a_file_is_refused(name: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("file")
@@ -54,9 +49,8 @@ def test_an_output_that_would_replace_what_is_no_file_or_cannot_be_is_refused(
         check("compare", COMPARE | {"out": free})
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "file").read_text() == "x"
-    with pytest.raises(
-        UserError, match=rf"^{tmp_path / name}: .*{says}.* \(give --out the path of a file\)$"
-    ):
+    line = rf"^{tmp_path / name}: .*{says}.* \(give --out the path of a file\)$"
+    with pytest.raises(UserError, match=line):
         check("compare", COMPARE | {"out": tmp_path / name})
 
 
@@ -106,18 +100,12 @@ def test_a_mistake_within_a_spec_is_one_line_and_nothing_is_written(
         ("score", {"attack_records": 2}, "attacks: needs 1 of --attack-records, and 2 are there "),
         ("score", {"judges": 2}, "judges: needs 1 of --judges, and 2 are there "),
         ("table", {}, "cells: needs 1 of --scores, and 0 are there "),
-        (
-            "table",
-            {"scores": 1, "guesses": 1, "truths": 1, "victims": 1},
-            "cells: needs 1 of --data, and 0 are there ",
-        ),
+        ("table", SHOWN, "cells: needs 1 of --data, and 0 are there "),
         ("study table", {"scores": 2, "costs": 1}, "studies: needs 2 of --costs, and 1 are there "),
         ("generator", {}, r"generator\.reads: is features, and --victim is missing "),
     ],
 )
-def test_a_verb_is_given_as_many_files_as_its_spec_asks_for(
-    kind: str, files: dict[str, int], says: str, tmp_path: Path
-) -> None:
+def test_files_are_as_many_as_asked_for(kind: str, files: dict[str, int], says: str, tmp_path: Path) -> None:
     verb = specs.verb_of(kind.split()[-1])
     given = arguments(verb, tmp_path) | {name: [Path("x")] * count for name, count in files.items()}
     studies = [f"made/mlp/boosted/prune/{seed}" for seed in (0, 1)]
@@ -164,12 +152,8 @@ def test_a_file_is_damaged_by_the_check_of_its_own_kind(tmp_path: Path) -> None:
     assert not any(map(damaged, paths.values()))
     for path in paths.values():
         path.write_bytes(path.read_bytes()[:-1])
-    assert [name for name, path in paths.items() if damaged(path)] == [
-        "safetensors",
-        "parquet",
-        "json",
-        "csv",
-    ]
+    found = [name for name, path in paths.items() if damaged(path)]
+    assert found == ["safetensors", "parquet", "json", "csv"]
     assert not damaged(tmp_path / "nothing.json")
 
 

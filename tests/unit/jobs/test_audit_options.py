@@ -74,8 +74,6 @@ def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     ("more", "code"),
     [([], 0), (["--fail-if", "exposed > 0"], 3), (["--fail-if", "exposed > 0", "--allow-unmeasured"], 0)],
 )
-def test_a_gate_that_measured_nothing_fails(
-    more: list[str], code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gate_without_a_result_fails(more: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "supervised", lambda *_: {"audit": _empty(), "shown": {}})
     assert main(["audit", "app.py:client", *more]) == code

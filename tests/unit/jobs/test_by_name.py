@@ -75,21 +75,15 @@ IMAGES = np.random.default_rng(0).random((2, 1, 16, 16))
 # What is asked of an observation's file or of images, and what the one line says of it.
 REFUSALS: list[tuple[Callable[[Path], Any], str]] = [
     (lambda file: leakbench.attack("fidle", file), "did you mean 'fidel'"),
-    (
-        lambda file: leakbench.attack("invg", file, {"parameters": {"iterations": -1}}),
-        r"attack 'invg': parameters.iterations: .*got -1",
-    ),
-    (
-        lambda file: leakbench.attack("invg", file, {"objective": ["cosine", 3]}),
-        r"attack 'invg': objective: 3 names no part",
-    ),
+    (lambda file: leakbench.attack("invg", file, {"parameters": {"iterations": -1}}),
+     r"attack 'invg': parameters.iterations: .*got -1"),
+    (lambda file: leakbench.attack("invg", file, {"objective": ["cosine", 3]}),
+     r"attack 'invg': objective: 3 names no part"),
     (lambda file: leakbench.attack("invg-oracle", file), "attack 'invg-oracle': needs labels"),
     (lambda file: leakbench.attack("ggl", file), "attack 'ggl': needs generator"),
     *(
-        (
-            lambda file, seed=seed: leakbench.attack("fidel", file, seed=seed),
-            r"attack 'fidel': seed .* is no whole number of at least 0",
-        )
+        (lambda file, seed=seed: leakbench.attack("fidel", file, seed=seed),
+         r"attack 'fidel': seed .* is no whole number of at least 0")
         for seed in (-1, 1.5, "x", None, float("nan"), True)
     ),
     (lambda _: leakbench.attack(None, "x"), "attack None: is no name"),
@@ -112,7 +106,7 @@ REFUSALS: list[tuple[Callable[[Path], Any], str]] = [
             ("ssim", IMAGES, IMAGES, "no list of metrics"),
         )
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "says"), REFUSALS, ids=[says for _, says in REFUSALS])

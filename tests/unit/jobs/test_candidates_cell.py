@@ -53,9 +53,8 @@ def test_who_knows_the_transforms_of_a_client_finds_its_members(tmp_path: Path) 
     found = {}
     for adaptive in (False, True):
         entry = {"module": "membership", "parameters": {}, "adaptive": adaptive}
-        tensors = {
-            n: v.numpy() for n, v in attacks.run(entry, observation, torch.Generator()).tensors().items()
-        }
+        made = attacks.run(entry, observation, torch.Generator()).tensors()
+        tensors = {name: value.numpy() for name, value in made.items()}
         tensors |= {f"null/{name}": value[:1] for name, value in tensors.items()}
         rows = membership_rows(tensors, truth, 0, NAMES)
         found[adaptive] = rows[rows["baseline"] == ""]["tpr_at_fpr_0"]

@@ -20,18 +20,12 @@ from leakbench.papers.leaderboard import read_entry
 from leakbench.papers.reference import kept_digests
 
 SCALES = ("quick", "standard")
-
-
 DENSE, DEEP = ("mnist-32", "fcnn-relu-untrained"), ("cifar10", "lenet-dlg-running-norm")
 ON = {DENSE: ("fidel", "peel", "invg", "invg-adapted"), DEEP: ("dlg", "dlg-adapted", "invg", "invg-adapted")}
-
-
 PEELED = "mnist-32/fcnn-relu-untrained/grnn-matrix/clip/peel/0"
 
 
-def row(
-    defence: str, attack: str, mean: float, baseline: str = "", place: tuple[str, str] = DENSE
-) -> dict[str, Any]:
+def row(defence: str, attack: str, mean: float, baseline: str = "", place: Any = DENSE) -> dict[str, Any]:
     return {
         "dataset": place[0], "victim": place[1], "federation": "grnn-matrix",
         "defence": defence, "attack": attack, "client": 0, "local_samples": 1, "baseline": baseline,
@@ -85,9 +79,7 @@ def test_each_recorded_defence_is_an_entry_and_the_leaderboard_ranks_them(checko
     assert "| invg-adapted (no number: peel) | 0.990 |" in ranks[3]
 
 
-def test_an_entry_that_is_refused_is_told_and_the_others_are_ranked(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_entry_is_left_out_and_told(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert enter(checkout, None, recorded=True) == 0
     sign = checkout / "entries" / "sign.json"
     for old, new in (("standard", "banana"), ("cpu: a", "")):
@@ -104,9 +96,7 @@ def test_an_entry_that_is_refused_is_told_and_the_others_are_ranked(
     assert enter(checkout, None) == 0
 
 
-def test_what_is_not_recorded_altered_or_out_of_date_is_no_entry(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_altered_or_old_is_no_entry(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = checkout / "reference" / "standard" / f"{EXPERIMENT}.csv"
     with pytest.raises(UserError, match=r"quick/leakbench-entries\.csv: not recorded"):
         enter(checkout, None, "quick", recorded=True)
@@ -122,14 +112,6 @@ def test_what_is_not_recorded_altered_or_out_of_date_is_no_entry(
     assert not list((checkout / "entries").glob("*.json"))
 
 
-def changed(checkout: Path, frame: pd.DataFrame) -> None:
-    """Record another table."""
-    table = checkout / "reference" / "standard" / f"{EXPERIMENT}.csv"
-    frame.to_csv(table, index=False)
-    made = json.loads(table.with_suffix(".json").read_text())
-    table.with_suffix(".json").write_text(json.dumps(made | {"files": kept_digests(table)}))
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -141,7 +123,10 @@ def changed(checkout: Path, frame: pd.DataFrame) -> None:
     ],
 )
 def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change: Any, words: str) -> None:
-    changed(checkout, change(pd.read_csv(checkout / "reference" / "standard" / f"{EXPERIMENT}.csv")))
+    table = checkout / "reference" / "standard" / f"{EXPERIMENT}.csv"
+    change(pd.read_csv(table)).to_csv(table, index=False)
+    made = json.loads(table.with_suffix(".json").read_text())
+    table.with_suffix(".json").write_text(json.dumps(made | {"files": kept_digests(table)}))
     with pytest.raises(UserError, match=words):
         enter(checkout, None, recorded=True)
     assert not (checkout / "entries").exists()
@@ -156,9 +141,7 @@ def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change:
         ({"attacker": Path("a.py"), "check": True, "file": Path("a.json")}, "the entry a.json has its own"),
     ],
 )
-def test_an_option_that_would_do_nothing_is_refused(
-    checkout: Path, options: dict[str, Any], words: str
-) -> None:
+def test_an_option_without_effect_is_refused(checkout: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         enter(checkout, **{"file": None} | options)
     assert not (checkout / "entries").exists()
@@ -166,13 +149,9 @@ def test_an_option_that_would_do_nothing_is_refused(
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [
-        ("def halve(:\n", "is no Python file"),
-        ("return 5\n", "is no Python file"),
-        ("\0", "is no Python file"),
-        ("def other(): ...\n", "has no function 'halve'"),
-    ],
-)
+    [*((text, "is no Python file") for text in ("def halve(:\n", "return 5\n", "\0")),
+     ("def other(): ...\n", "has no function 'halve'")],
+)  # fmt: skip
 def test_both_files_are_checked_before_anything_runs(checkout: Path, source: str, words: str) -> None:
     good, bad = checkout / "halve.py", checkout / "bad.py"
     good.write_text("def halve(): ...\n")
@@ -199,9 +178,7 @@ def test_nobody_waits_for_a_pipe(checkout: Path) -> None:
         enter(checkout, good)
 
 
-def test_what_the_run_says_of_a_copy_is_said_of_the_users_own_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_names_the_users_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f"leakbench: {tmp_path}/config/defences/halve.yaml: summry: no such key; src/leakbench/a.py\n"
     ran = SimpleNamespace(returncode=1, stdout="", stderr=f"Traceback\n{said}")
     monkeypatch.setattr(verb.subprocess, "run", lambda *given, **more: ran)

@@ -114,24 +114,19 @@ def forged() -> Path:
     return Path(frame.f_locals["own"], "found.safetensors")
 
 
-def without_nulls(seen: Observation) -> Reconstruction:
-    found = grey(seen)
-    arrays = {
-        f"{9 - tensor.element_size()}{name}": tensor.numpy() for name, tensor in found.tensors().items()
-    }
-    write_tensors(forged(), arrays, {"target": "images", "iterations": 0, "knows": {"blinding": "by me"}})
-    os._exit(0)
+def by_hand(*parts: tuple[str, int]) -> Attack:
+    """Return an attack that writes the file itself, with as many rounds of each part."""
 
+    def write(seen: Observation) -> Reconstruction:
+        arrays = {
+            f"{9 - tensor.element_size()}{prefix}{name}": tensor[:rounds].numpy()
+            for prefix, rounds in parts
+            for name, tensor in grey(seen).tensors().items()
+        }
+        write_tensors(forged(), arrays, {"target": "images", "iterations": 0, "knows": {"blinding": "by me"}})
+        os._exit(0)
 
-def shorter(seen: Observation) -> Reconstruction:
-    """Write the file oneself, without the last round."""
-    arrays = {
-        f"{9 - tensor.element_size()}{prefix}{name}": tensor[:rounds].numpy()
-        for prefix, rounds in (("", ROUNDS - 1), ("null/", 1))
-        for name, tensor in grey(seen).tensors().items()
-    }
-    write_tensors(forged(), arrays, {"target": "images", "iterations": 0})
-    os._exit(0)
+    return write
 
 
 # Ways in which an attack may end in the sealed process, and the words of the end. None of them ends the job.
@@ -151,9 +146,15 @@ ENDS: dict[str, tuple[Attack, str]] = {
     "altered": (raised(Altered(Path("x"), "odd")), "Altered: x: odd"),
     "terminal": (raised(ValueError("\x1b]0;odd\x07")), "ValueError"),
     "sparse": (sparse, "no file of its own of a likely size"),
-    "no null run": (without_nulls, "images or usable is missing"),
-    "fewer rounds": (shorter, f"{(ROUNDS - 1, 2)} rounds and clients of {(ROUNDS, 2)}"),
+    "no null run": (by_hand(("", ROUNDS)), "images or usable is missing"),
+    "fewer rounds": (
+        by_hand(("", ROUNDS - 1), ("null/", 1)),
+        f"{(ROUNDS - 1, 2)} rounds and clients of {(ROUNDS, 2)}",
+    ),
 }
+
+
+NONE = {"module": "none", "parameters": {}}
 
 
 def attacked(root: Path, module: str, **changes: Any) -> Path:
@@ -168,9 +169,8 @@ def attacked(root: Path, module: str, **changes: Any) -> Path:
 
 def scored(root: Path, *guesses: Path, played: Path | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Score the guesses, and return the rows and what is told of each attack."""
-    entry = {
-        "metrics": ["pearson", "mse", "membership_auc"], "matching": "best", "judges": [], "decays": False
-    }  # fmt: skip
+    metrics = ["pearson", "mse", "membership_auc"]
+    entry = {"metrics": metrics, "matching": "best", "judges": [], "decays": False}
     named = {path.stem: entry for path in guesses}
     cell = {"dataset": "made", "victim": "v", "federation": "f", "defence": "none", "seed": 0}
     spec = ScoreSpec.model_validate({"cell": cell, "attacks": named, "judges": []})
@@ -197,7 +197,7 @@ def test_a_broken_attack_loses_its_own_cell_and_leaves_the_scores_of_others(
 ) -> None:
     run, says = BROKEN[case]
     stand_in(monkeypatch, run)
-    captured(tmp_path, None, defence={"module": "none", "parameters": {}})
+    captured(tmp_path, None, defence=NONE)
     sound, broken = attacked(tmp_path, "fidel"), attacked(tmp_path, "imprint")
     alone, told_alone = scored(tmp_path, sound)
     rows, told = scored(tmp_path, sound, broken)
@@ -210,7 +210,7 @@ def test_a_broken_attack_loses_its_own_cell_and_leaves_the_scores_of_others(
 def test_an_attack_on_other_candidates_than_the_server_holds_cannot_be_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = captured(tmp_path, None, defence={"module": "none", "parameters": {}}, candidates=20)
+    files = captured(tmp_path, None, defence=NONE, candidates=20)
     held = len(files["capture"]["candidates"])
     stand_in(monkeypatch, lambda seen: ranked(seen, 7))
     assert f"are (7, 0), and must be ({held}, 0)" in read_facts(attacked(tmp_path, "imprint"))["absent"]
@@ -225,10 +225,7 @@ def test_an_attack_on_other_candidates_than_the_server_holds_cannot_be_scored(
         ({"labels": torch.zeros(1, 2, N, dtype=torch.int64)}, "labels is of another form in later rounds"),
         ({"target": "features"}, "target is of another form in later rounds"),
         ({"n": 1}, "usable is of another form in later rounds"),
-        (
-            {"traced": torch.arange(1), "losses": torch.zeros(1, 2, 1)},
-            "traced and snapshots are of all rounds",
-        ),
+        ({"traced": torch.arange(1), "losses": torch.zeros(1, 2, 1)}, "traced and snapshots are of all"),
     ],
 )
 def test_pieces_of_one_attack_are_of_one_form(
@@ -241,23 +238,16 @@ def test_pieces_of_one_attack_are_of_one_form(
         return grey(seen, **(field if len(calls) == 3 else {}))
 
     stand_in(monkeypatch, run, at_once=1)
-    captured(tmp_path, None, defence={"module": "none", "parameters": {}})
+    captured(tmp_path, None, defence=NONE)
     assert says in read_facts(attacked(tmp_path, "imprint"))["absent"]
 
 
-@pytest.mark.parametrize(
-    "plain",
-    [
-        lambda images: images.bfloat16(),
-        lambda images: images.requires_grad_(),
-        lambda images: torch.nn.Parameter(images),
-    ],
-)
+@pytest.mark.parametrize("plain", [torch.Tensor.bfloat16, torch.Tensor.requires_grad_, torch.nn.Parameter])
 def test_what_only_torch_can_hold_is_written_as_numpy_holds_it(
     plain: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the attack makes its reconstruction of such a tensor or puts one into it later."""
-    captured(tmp_path, None, defence={"module": "none", "parameters": {}})
+    captured(tmp_path, None, defence=NONE)
     for late in (False, True):
 
         def run(seen: Observation, late: bool = late) -> Reconstruction:
@@ -278,7 +268,7 @@ def test_a_signal_or_a_mistake_in_the_spec_ends_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An exit that the attack asks for does not, in the same sealed process."""
-    captured(tmp_path, None, defence={"module": "none", "parameters": {}})
+    captured(tmp_path, None, defence=NONE)
     stand_in(monkeypatch, lambda seen: grey(seen))
     attacked(tmp_path, "imprint")
     out = tmp_path / "out.safetensors"
@@ -323,19 +313,15 @@ def test_a_signal_or_a_mistake_in_the_spec_ends_the_job(
         assert not list(tmp_path.glob("scratch/attack/*"))
 
 
+FUSED = {"module": "fused", "parameters": {}}
+
+
 @pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"passes": 3},
-        {"checkpoints": [0], "server": "frozen"},
-        {"defence": {"module": "fused", "parameters": {}}},
-    ],
+    "more", [{}, {"passes": 3}, {"checkpoints": [0], "server": "frozen"}, {"defence": FUSED}]
 )
 def test_the_scorer_draws_the_private_images_itself(more: dict[str, Any], tmp_path: Path) -> None:
     """So a defence's file, which runs without a seal, cannot have another truth written."""
-    none = {"module": "none", "parameters": {}}
-    truth = captured(tmp_path, None, **({"defence": none} | more))["truth"]
+    truth = captured(tmp_path, None, **({"defence": NONE} | more))["truth"]
     guesses, played = attacked(tmp_path, "fidel"), tmp_path / "spec.json"
     rows, _ = scored(tmp_path, guesses)
     pd.testing.assert_frame_equal(scored(tmp_path, guesses, played=played)[0], rows)

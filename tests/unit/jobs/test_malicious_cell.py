@@ -12,6 +12,7 @@ from leakbench import attacks
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.metrics.baselines import EXPECTED
+from leakbench.observations.observation import Observation
 from leakbench.observations.reading import read_observation
 
 BINS: dict[str, Any] = {
@@ -22,18 +23,16 @@ STEP = {"lr": 0.1, "batch_size": None, "epochs": 1}
 ALARMS = ["alarm_rows_alike", "alarm_one_sided_rows", "alarm_isolation"]
 
 
-def play(root: Path, malicious: dict[str, Any] | None, **more: Any) -> None:
-    given: dict[str, Any] = {
-        "defence": {"module": "none", "parameters": {}},
-        "clients": (4,),
-        "private": "test",
-    }
-    captured(root, None, **given | more, server="frozen", malicious=malicious)
+def play(root: Path, malicious: dict[str, Any] | None, **more: Any) -> Observation:
+    """Return what the server of a frozen model sees."""
+    given: dict[str, Any] = {"defence": {"module": "none", "parameters": {}}, "clients": (4,)}
+    root.mkdir(exist_ok=True)
+    captured(root, None, **given | more, private="test", server="frozen", malicious=malicious)
+    return read_observation(root / "capture.safetensors")[0]
 
 
 def test_the_observation_and_its_words_name_the_server(tmp_path: Path) -> None:
-    play(tmp_path, BINS)
-    observation, _ = read_observation(tmp_path / "capture.safetensors")
+    observation = play(tmp_path, BINS)
     assert observation.knows.malicious == "robbing-the-fed"
     assert observation.in_words()["threat model"] == "malicious server (robbing-the-fed, letter G)"
     weight = observation.weights["dense1.weight"][0]
@@ -43,8 +42,7 @@ def test_the_observation_and_its_words_name_the_server(tmp_path: Path) -> None:
 
 
 def test_an_honest_server_sends_the_victim_as_it_is(tmp_path: Path) -> None:
-    play(tmp_path, None)
-    observation, _ = read_observation(tmp_path / "capture.safetensors")
+    observation = play(tmp_path, None)
     assert observation.knows.malicious is None
     assert observation.in_words()["threat model"] == "honest-but-curious server"
     victim, _ = read_tensors(tmp_path / "victim.safetensors")
@@ -53,8 +51,7 @@ def test_an_honest_server_sends_the_victim_as_it_is(tmp_path: Path) -> None:
 
 
 def test_rows_hold_the_closed_form_and_the_alarms(tmp_path: Path) -> None:
-    play(tmp_path, BINS, watched=True)
-    observation, _ = read_observation(tmp_path / "capture.safetensors")
+    observation = play(tmp_path, BINS, watched=True)
     found = attacks.run({"module": "imprint", "parameters": {}}, observation, torch.Generator())
     tensors = {name: value.numpy() for name, value in found.tensors().items()}
     tensors |= {f"null/{name}": value for name, value in tensors.items()}
@@ -73,10 +70,8 @@ def test_clients_remember_the_honest_rounds_that_a_federation_begins_with(tmp_pa
     truths, weights = {}, {}
     loud = BINS | {"parameters": {"gain": 1e4}}
     for name, server, begins in (("plain", None, 0), ("honest", None, 6), ("cheat", loud, 6)):
-        (tmp_path / name).mkdir()
-        play(tmp_path / name, server, watched=True, local=STEP, begins=begins)
-        truths[name], _ = read_tensors(tmp_path / name / "truth.safetensors")
-        weights[name] = read_observation(tmp_path / name / "capture.safetensors")[0].weights
+        seen = play(tmp_path / name, server, watched=True, local=STEP, begins=begins)
+        truths[name], weights[name] = read_tensors(tmp_path / name / "truth.safetensors")[0], seen.weights
     for other in ("honest", "cheat"):
         np.testing.assert_array_equal(truths[other]["images/0"], truths["plain"]["images/0"])
     assert truths["plain"]["alarm_dynamics/0"].tolist() == [0, 0, 0]
@@ -86,25 +81,16 @@ def test_clients_remember_the_honest_rounds_that_a_federation_begins_with(tmp_pa
     assert 0 < moved < 1
 
 
-def test_a_server_that_does_not_fit_is_one_line_with_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="give the server auxiliary ones") as refused:
-        play(tmp_path, {"module": "robbing-the-fed", "parameters": {}, "threat": "F", "auxiliary": None})
-    assert str(refused.value).startswith(str(tmp_path / "spec.json"))
-    assert "\n" not in str(refused.value)
-    assert not (tmp_path / "capture.safetensors").exists()
-
-
 LOKI: dict[str, Any] = BINS | {"module": "loki"}
 NETWORK: dict[str, Any] = {"module": "imprinted", "parameters": {"bins": 8, "clients": 3}}
 
 
 def test_each_client_gets_a_model_of_its_own_and_a_sum_keeps_them_apart(tmp_path: Path) -> None:
-    alone, whole = tmp_path / "alone", tmp_path / "whole"
-    for root, defence in ((alone, "none"), (whole, "aggregated")):
-        root.mkdir()
-        given = {"defence": {"module": defence, "parameters": {}}, "clients": (2, 2, 2), "network": NETWORK}
-        play(root, LOKI, watched=True, **given)
-    each, seen = (read_observation(root / "capture.safetensors")[0] for root in (alone, whole))
+    each, seen = (
+        play(tmp_path / defence, LOKI, watched=True, clients=(2, 2, 2), network=NETWORK,
+             defence={"module": defence, "parameters": {}})
+        for defence in ("none", "aggregated")
+    )  # fmt: skip
     kernels = seen.each["convolution.weight"]
     # One model, three clients; of each one kernel copies the single channel.
     assert kernels.shape == (1, 3, 3, 1, 3, 3)
@@ -117,14 +103,23 @@ def test_each_client_gets_a_model_of_its_own_and_a_sum_keeps_them_apart(tmp_path
         others = [other for other in range(3) if other != client]
         assert blocks[:, client, :, client].any()
         assert not blocks[:, client][:, :, others].any()
-    truth, facts = read_tensors(whole / "truth.safetensors")
+    truth, facts = read_tensors(tmp_path / "aggregated/truth.safetensors")
     assert facts["expected"] == {"exact": 1 - 1 / 8}
     assert truth["alarm_rows_alike/0"].tolist() == [1, 1, 1]
 
 
-def test_kernels_for_too_few_clients_are_one_line_with_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="needs 1 kernels for each of 4 clients") as refused:
-        play(tmp_path, LOKI, clients=(2, 2, 2, 2), network=NETWORK)
+@pytest.mark.parametrize(
+    ("server", "more", "says"),
+    [
+        (BINS | {"threat": "F", "auxiliary": None}, {}, "give the server auxiliary ones"),
+        (LOKI, {"clients": (2,) * 4, "network": NETWORK}, "needs 1 kernels for each of 4 clients"),
+    ],
+)
+def test_a_server_that_does_not_fit_is_one_line_with_the_file(
+    server: dict[str, Any], more: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=says) as refused:
+        play(tmp_path, server, **more)
     assert str(refused.value).startswith(str(tmp_path / "spec.json"))
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "capture.safetensors").exists()

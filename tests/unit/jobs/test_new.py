@@ -1,6 +1,7 @@
 """`leakbench new` writes a part, and dvc.lock holds what lies here."""
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from leakbench.jobs import new as module
 from leakbench.jobs.check import check
 from leakbench.jobs.new import kinds, new
 
+ROOT = Path(__file__).parents[3]
 # An attack with a variant own-longer. The room of victims has a function of its own.
 OWN = "summary: x\nmodule: fidel\nvariants: {longer: {}}\n"
 
@@ -59,6 +61,22 @@ def test_all_files_are_written_or_none_and_it_is_told_which_experiments_have_the
     # An objective and an optimiser come with an attack that names them.
     had = "Experiments that say `all` have it already. Name it in others."
     assert line.endswith("Name it in an experiment." if kind in ("dataset", "victim") else had)
+
+
+def test_what_is_written_passes_lint(checkout: Path) -> None:
+    for kind in kinds():
+        new(checkout, kind, f"my-{kind}")
+    sources = [str(path) for path in files(checkout) if path.suffix == ".py"]
+    assert len(sources) >= len(kinds())
+    ruff, own = ["--config", str(ROOT / "pyproject.toml")], f"--config-file={ROOT / 'pyproject.toml'}"
+    for told in (
+        ["ruff", "check", *ruff, "--config", "lint.isort.known-first-party=['leakbench']", *sources],
+        ["ruff", "format", "--check", *ruff, *sources],
+        ["mypy", own, "--follow-imports=skip", "--explicit-package-bases", "--cache-dir=types",
+         "--disable-error-code=import-untyped", *sources],
+    ):  # fmt: skip
+        done = subprocess.run(told, capture_output=True, text=True, cwd=checkout, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 # Names that the code around a part uses: the part's function would take the place of what is meant there.
@@ -141,9 +159,7 @@ def test_nobody_waits_for_a_pipe(tmp_path: Path) -> None:
         check(tmp_path)
 
 
-def test_every_result_is_held_to_the_digest_in_or_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_result_is_held_to_its_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     locked(tmp_path, {"stages": {"data": {"outs": [{"path": "data/b.bin", "md5": MD5}]}}})
     table, facts = tmp_path / "results/quick/tables/a.csv", tmp_path / "results/quick/a.safetensors"
     write_listed(table, "a,b\n1,2\n")

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from played import captured
 from project import blobs
@@ -37,18 +36,14 @@ def copy(folder: Path, name: str, *splits: str, side: int = 28) -> Path:
     tensors = {}
     for split in splits:
         images, labels = blobs(60, len(split))
-        tensors |= {
-            f"{split}/images": images[:, :side, :side, None],
-            f"{split}/labels": labels.astype(np.int64),
-        }
+        tensors[f"{split}/images"] = images[:, :side, :side, None]
+        tensors[f"{split}/labels"] = labels.astype(np.int64)
     write_tensors(folder / f"{name}.safetensors", tensors, {})
     return folder / f"{name}.safetensors"
 
 
-def trained(
-    folder: Path, spec: dict[str, Any], data: Path, *further: Path, suffix: str = "safetensors"
-) -> Path:
-    out = folder / f"{data.stem}.out.{suffix}"
+def trained(folder: Path, spec: dict[str, Any], data: Path, *further: Path) -> Path:
+    out = folder / f"{data.stem}.out.{'parquet' if further else 'safetensors'}"
     train(spec_of("train", spec, "spec.json"), data, out, None, None, folder / "scratch", further=further)
     return out
 
@@ -67,9 +62,8 @@ def test_an_untrained_victim_needs_no_training_images(tmp_path: Path) -> None:
 def test_a_trained_victim_is_absent_where_there_are_none(tmp_path: Path) -> None:
     data = copy(tmp_path, "partial", "test")
     reason = read_facts(trained(tmp_path, victim(TRAINING), data))["absent"]
-    assert reason.startswith(
-        "the copy of partial that is here has no images of the split train (its splits: test; put"
-    )
+    lacks = "the copy of partial that is here has no images of the split train (its splits: test; put"
+    assert reason.startswith(lacks)
     assert "absent" not in read_facts(trained(tmp_path, victim(TRAINING), copy(tmp_path, "whole", "train")))
 
 
@@ -80,11 +74,8 @@ def test_a_generator_is_absent_where_its_auxiliary_images_are(split: str, tmp_pa
         "validation": 0.25, "training": TRAINING,
         "auxiliary": {"dataset": "blobs", "split": split, "start": 0, "stop": 40},
     }  # fmt: skip
-    out = trained(
-        tmp_path,
-        {"generator": entry, "dataset": IMAGE | {"shape": [24, 24, 1]}, "seed": 0},
-        copy(tmp_path, "partial", "test", side=24),
-    )
+    spec = {"generator": entry, "dataset": IMAGE | {"shape": [24, 24, 1]}, "seed": 0}
+    out = trained(tmp_path, spec, copy(tmp_path, "partial", "test", side=24))
     assert ("absent" in read_facts(out)) == (split == "train")
 
 
@@ -95,19 +86,14 @@ def test_a_study_is_absent_without_images_to_train_or_test_on(
     own: tuple[str, ...], beside: tuple[str, ...], tmp_path: Path
 ) -> None:
     files = copy(tmp_path, "own", *own), copy(tmp_path, "beside", *beside), copy(tmp_path, "tested", "test")
-    rows, facts = read_table(trained(tmp_path, STUDY, *files, suffix="parquet"))
+    rows, facts = read_table(trained(tmp_path, STUDY, *files))
     assert len(rows) == 0
     assert "no images of the split" in facts["absent"]
 
 
 def test_a_study_leaves_out_a_test_set_without_test_images(tmp_path: Path) -> None:
-    files = (
-        copy(tmp_path, "own", "train", "test"),
-        copy(tmp_path, "beside", "train"),
-        copy(tmp_path, "tested", "train"),
-    )
-    rows: pd.DataFrame
-    rows, facts = read_table(trained(tmp_path, STUDY, *files, suffix="parquet"))
+    beside = (copy(tmp_path, name, "train") for name in ("beside", "tested"))
+    rows, facts = read_table(trained(tmp_path, STUDY, copy(tmp_path, "own", "train", "test"), *beside))
     assert set(rows["tested"]) == {"blobs"}
     assert "no images of the split test" in facts["untested"]["tested"]
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,11 @@ from leakbench.jobs import record as module
 from leakbench.jobs.record import record
 from leakbench.papers.reference import EXHIBIT, files, run_of
 from leakbench.results.figures.result import _panels
+
+
+def kept(root: Path) -> dict[str, Any]:
+    """Return what the record of experiment x says."""
+    return dict(json.loads((root / "reference/quick/x.json").read_text()))
 
 
 @pytest.fixture
@@ -46,8 +52,6 @@ def attacked(keep: bool) -> Plan:
 
 
 def test_raised_seeds_lie_apart_and_beside_the_own(finished: Path) -> None:
-    with pytest.raises(UserError, match=r"quick/x\.csv: not recorded, so --seed 1 has nothing beside it"):
-        record(finished, "quick", "x", seed=1)
     record(finished, "quick", "x")
     record(finished, "quick", "x", seed=1)
     assert [path.parent.name for path in files(finished, "x")] == ["quick"] * 3
@@ -59,27 +63,24 @@ def test_raised_seeds_lie_apart_and_beside_the_own(finished: Path) -> None:
     )
 
 
-def test_a_record_names_the_gpu_and_the_versions_of_its_attacks(
-    finished: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_names_the_attacks_gpu(finished: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table may be made on another machine than the guesses that it sums up."""
     guess = cell.results / f"guesses/{STEM}.safetensors"
     tensors, facts = read_tensors(guess)
     asked = attacked(keep=True)
     monkeypatch.setattr(module, "planned", lambda *given: asked)
     record(finished, "quick", "x")
-    on_a_processor = json.loads((finished / "reference/quick/x.json").read_text())
-    assert on_a_processor["device"].startswith("cpu: ")
-    assert "device=" not in on_a_processor["command"]
+    assert kept(finished)["device"].startswith("cpu: ")
+    assert "device=" not in kept(finished)["command"]
     write_tensors(guess, dict(tensors), facts | {"device": "Some GPU", "versions": {"torch": "1.0"}})
     record(finished, "quick", "x")
-    made = json.loads((finished / "reference/quick/x.json").read_text())
+    made = kept(finished)
     assert (made["device"], made["versions"]) == ("Some GPU", {"torch": "1.0"})
     assert made["command"].endswith(" only=x device=cuda")
     # A cell that is absent was made by nothing.
     write_tensors(guess, {}, {"absent": "nobody has the data"})
     record(finished, "quick", "x")
-    assert json.loads((finished / "reference/quick/x.json").read_text())["device"].startswith("cpu: ")
+    assert kept(finished)["device"].startswith("cpu: ")
 
 
 def test_guesses_on_updates_that_are_not_kept_are_gone_when_their_table_is_recorded(
@@ -88,9 +89,8 @@ def test_guesses_on_updates_that_are_not_kept_are_gone_when_their_table_is_recor
     (cell.results / f"guesses/{STEM}.safetensors").unlink()
     monkeypatch.setattr(module, "planned", lambda *given: attacked(keep=False))
     record(finished, "quick", "x")
-    made = json.loads((finished / "reference/quick/x.json").read_text())
-    assert made["device"].startswith("cpu: ")
-    assert made["versions"] == read_table(cell.scores)[1]["versions"]
+    assert kept(finished)["device"].startswith("cpu: ")
+    assert kept(finished)["versions"] == read_table(cell.scores)[1]["versions"]
     monkeypatch.setattr(module, "planned", lambda *given: attacked(keep=True))
     with pytest.raises(UserError, match=r"guesses/.*no such file"):
         record(finished, "quick", "x")
@@ -105,21 +105,24 @@ def test_headlines_are_recorded_once(finished: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("targets", [True, False])
-def test_an_experiment_that_there_is_not_is_one_line(finished: Path, targets: bool) -> None:
-    with pytest.raises(UserError, match=r"^no experiment 'y' \(there are: x\)"):
-        record(finished, "quick", "y", targets=targets)
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        *(
+            ({"experiment": "y", "targets": each}, r"^no experiment 'y' \(there are: x\)")
+            for each in (True, False)
+        ),
+        ({"experiment": "x", "headlines": True}, "name one experiment, or give --headlines alone"),
+        ({}, "name one experiment, or give --headlines alone"),
+        ({"experiment": "x", "seed": 1}, r"quick/x\.csv: not recorded, so --seed 1 has nothing beside it"),
+    ],
+)
+def test_what_cannot_be_recorded_is_one_line(asked: dict[str, Any], says: str, finished: Path) -> None:
+    with pytest.raises(UserError, match=says):
+        record(finished, "quick", **asked)
 
 
-@pytest.mark.parametrize(("experiment", "headlines"), [("x", True), (None, False)])
-def test_one_experiment_or_the_headlines(experiment: str | None, headlines: bool, finished: Path) -> None:
-    with pytest.raises(UserError, match="name one experiment, or give --headlines alone"):
-        record(finished, "quick", experiment, headlines=headlines)
-
-
-def test_a_fault_before_copying_leaves_the_record_that_was(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_before_copying_changes_nothing(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(finished, "quick", "x")
     before = {path: path.read_bytes() for path in files(finished, "x")}
 
@@ -147,25 +150,19 @@ def test_a_fault_while_copying_leaves_no_record(finished: Path, monkeypatch: pyt
     assert not (finished / "reference/quick/x.json").exists()
 
 
-def test_what_a_figure_draws_is_kept_where_it_is_small(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_exhibit_is_kept(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exhibit = finished / "results/quick/exhibits/x.safetensors"
-    facts = read_facts(exhibit)
-    write_tensors(exhibit, {"0/surface": np.zeros(9)}, facts)
+    write_tensors(exhibit, {"0/surface": np.zeros(9)}, read_facts(exhibit))
     record(finished, "quick", "x")
-    kept = finished / "reference/quick" / f"x{EXHIBIT}"
-    assert kept.read_bytes() == exhibit.read_bytes()
-    made = json.loads((finished / "reference/quick/x.json").read_text())
-    assert made["files"][EXHIBIT] == file_digest(kept)
+    beside = finished / "reference/quick" / f"x{EXHIBIT}"
+    assert beside.read_bytes() == exhibit.read_bytes()
+    assert kept(finished)["files"][EXHIBIT] == file_digest(beside)
     monkeypatch.setattr(module, "LARGEST", 10)
     record(finished, "quick", "x")
-    assert not kept.exists()
+    assert not beside.exists()
 
 
-def test_images_that_a_figure_draws_are_kept_in_8_bits_where_they_are_large(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_exhibit_is_kept_in_8_bits(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exhibit = finished / "results/quick/exhibits/x.safetensors"
     images = np.random.default_rng(0).random((2, 3, 32, 32), dtype=np.float32)
     own = {"truth": images, "guess": images[::-1] * 3 - 1, "usable": np.ones(2, bool)}
@@ -175,9 +172,9 @@ def test_images_that_a_figure_draws_are_kept_in_8_bits_where_they_are_large(
     monkeypatch.setattr(module, "LARGEST", exhibit.stat().st_size - 1)
     record(finished, "quick", "x")
     beside = finished / "reference/quick" / f"x{EXHIBIT}"
-    (panel,), (kept,) = (_panels("x", *read_tensors(path)) for path in (exhibit, beside))
+    (panel,), (shown,) = (_panels("x", *read_tensors(path)) for path in (exhibit, beside))
     assert beside.stat().st_size < exhibit.stat().st_size - 3 * images.size + 2000
-    np.testing.assert_allclose(kept.truth, panel.truth, atol=0.5001 / 255)
-    assert kept.truth.dtype == np.float32
+    np.testing.assert_allclose(shown.truth, panel.truth, atol=0.5001 / 255)
+    assert shown.truth.dtype == np.float32
     # What leaves [0, 1] is stretched when it is drawn, and stays as it is.
-    np.testing.assert_array_equal(kept.guess, panel.guess)
+    np.testing.assert_array_equal(shown.guess, panel.guess)

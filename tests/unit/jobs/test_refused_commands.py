@@ -26,10 +26,7 @@ CASES = [case for case in TABLE["cases"] if not case.get("nightly")]
 
 @pytest.mark.parametrize("case", daily(TABLE["cases"], CASES), ids=lambda case: " ".join(case["words"])[:60])
 def test_a_command_line_is_refused_in_one_line(
-    case: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in (TABLE["files"] | case.get("files", {})).items():

@@ -11,13 +11,7 @@ import pytest
 from cell import ORIGIN, STEM, Cell, make_table
 from recording import record_table
 
-from leakbench.base.artefacts import (
-    open_tensors,
-    read_table,
-    read_tensors,
-    write_table,
-    write_tensors,
-)
+from leakbench.base.artefacts import open_tensors, read_table, read_tensors, write_table, write_tensors
 from leakbench.base.errors import UserError
 from leakbench.jobs import again
 from leakbench.jobs import renew as module
@@ -38,10 +32,7 @@ def folder_of(cell: Cell) -> Path:
 def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Record a table of two attacks, and return the numerics of today of the second, which a test may
     raise."""
-    shutil.copytree(
-        (cell.results / f"guesses/{STEM}.safetensors").parent,
-        cell.results / f"guesses/{OTHER}".rpartition("/")[0],
-    )
+    shutil.copytree(*((cell.results / f"guesses/{stem}").parent for stem in (STEM, OTHER)))
     knows = {STEM: {}, OTHER: {"labels": "guessed"}}
     _, today = record_table(cell, [STEM, OTHER], METRICS, module, monkeypatch, knows=knows)
     monkeypatch.setattr(again, "modules_of", lambda asked, names: {n for n in names if "/zero/" in n})
@@ -80,10 +71,8 @@ def test_changed_cells_get_new_lines_and_others_keep_theirs(cell: Cell, recorded
     images = (trials["baseline"] == "") & (trials["metric"] == "mse")
     means = trials[images & ~own].groupby("line", observed=True)["value"].mean()
     assert [f"{value:.6g}" for value in means] == list(after.iloc[means.index]["mean"])
-    errors = [
-        frame[(frame["attack"] == "zero") & (frame["metric"] == "mse")]["mean"] for frame in (before, after)
-    ]
-    assert list(errors[0]) != list(errors[1])
+    errors = (frame[(frame["attack"] == "zero") & (frame["metric"] == "mse")] for frame in (before, after))
+    assert len({tuple(each["mean"]) for each in errors}) == 2
     made = read_record(folder_of(cell) / "x.csv")
     (again,) = made["renewed"]
     assert (again["cells"], again["commit"]) == ([OTHER], "now")
@@ -120,9 +109,7 @@ def test_pictures_of_renewed_cells_are_new_and_others_stay(cell: Cell, recorded:
     whole = make_table(cell, [STEM, OTHER], [cell.scores], metrics=METRICS, exhibit=shown)
     path = folder_of(cell) / "x.exhibit.safetensors"
     write_tensors(path, whole.tensors, whole.facts)
-    made = json.loads((folder_of(cell) / "x.json").read_text())
-    made["files"] = kept_digests(folder_of(cell) / "x.csv")
-    (folder_of(cell) / "x.json").write_text(json.dumps(made))
+    tell(cell, files=kept_digests(folder_of(cell) / "x.csv"))
     better(cell)
     renew(cell.root, "x", "quick")
     tensors, facts = read_tensors(path)
@@ -133,18 +120,14 @@ def test_pictures_of_renewed_cells_are_new_and_others_stay(cell: Cell, recorded:
     assert set(tensors) == set(whole.tensors)
 
 
-def study_lines(accuracy: dict[str, list[float]], seconds: float = 1.0) -> tuple[pd.DataFrame, pd.DataFrame]:
+def study_lines(accuracy: dict[str, list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the table of studies of two defences and the trials behind it, one accuracy for each seed."""
-    lines, beside = (
-        Lines("quick"),
-        {"client": np.nan, "key": "", "tested": "t", "baseline": "", "round": np.nan},
-    )
+    lines = Lines("quick")
+    beside = {"client": np.nan, "key": "", "tested": "t", "baseline": "", "round": np.nan}
     for defence, values in accuracy.items():
         condition = {"dataset": "d", "victim": "v", "training": "t", "defence": defence} | beside
-        seeds = pd.DataFrame({"seed": range(len(values))})
-        lines.add(
-            condition, ("accuracy", "standard"), np.array(values), of_seeds(seeds), "run", seeds["seed"]
-        )
+        seeds, name = pd.DataFrame({"seed": range(len(values))}), ("accuracy", "standard")
+        lines.add(condition, name, np.array(values), of_seeds(seeds), "run", seeds["seed"])
     return pd.DataFrame(lines.lines), lines.trials()
 
 
@@ -153,52 +136,37 @@ def test_a_study_takes_the_place_of_its_recorded_lines(tmp_path: Path) -> None:
     table = tmp_path / "x.csv"
     table.write_text(old.to_csv(index=False, float_format="%.6g"))
     write_table(tmp_path / "x.parquet", trials, {})
-    # The renewal ran beside other work, so that its times say nothing.
-    new = study_lines({"none": [0.7, 0.8]}, seconds=9.0)
+    new = study_lines({"none": [0.7, 0.8]})
     text, after = module._spliced(table, *new, {"d/v/t/none"})
     whole, expected = study_lines({"clip": [0.1, 0.2], "none": [0.7, 0.8], "prune": [0.3, 0.4]})
     assert text == whole.to_csv(index=False, float_format="%.6g")
     pd.testing.assert_frame_equal(after, expected)
 
 
-def lose_the_guesses(cell: Cell, today: dict[str, int]) -> None:
-    (cell.results / f"guesses/{OTHER}.safetensors").unlink()
-
-
-def say_absent(cell: Cell, today: dict[str, int]) -> None:
-    write_tensors(cell.results / f"guesses/{OTHER}.safetensors", {}, {"absent": "no such layer"})
-
-
-def change_the_settings(cell: Cell, today: dict[str, int]) -> None:
+def tell(cell: Cell, **facts: object) -> None:
+    """Change what the record says."""
     made = json.loads((folder_of(cell) / "x.json").read_text())
-    (folder_of(cell) / "x.json").write_text(json.dumps(made | {"specs": "other"}))
+    (folder_of(cell) / "x.json").write_text(json.dumps(made | facts))
 
 
-def change_nothing(cell: Cell, today: dict[str, int]) -> None:
-    today.clear()
+# What happens to guesses or record, today's numerics, and what is told.
+FAULTS: list[tuple[Callable[[Cell, Path], object], int, str]] = [
+    (lambda cell, guesses: guesses.unlink(), 2, r"0\.safetensors: missing \(run `make renew ONLY=x`"),
+    (lambda cell, guesses: write_tensors(guesses, {}, {"absent": "no layer"}), 2,
+     rf"x\.json: {OTHER}: is absent today"),
+    (lambda cell, guesses: tell(cell, specs="other"), 2, r"x\.json: recorded with other settings \(run it"),
+    (lambda cell, guesses: tell(cell, numerics={"zero": 2}), 1,
+     r"measured with numerics 2 of zero, today's is 1 \(run it"),
+    (lambda cell, guesses: None, 1, r"x\.json: is valid today \(nothing is to be renewed\)"),
+]  # fmt: skip
 
 
-def take_numerics_back(cell: Cell, today: dict[str, int]) -> None:
-    today.clear()
-    made = json.loads((folder_of(cell) / "x.json").read_text())
-    (folder_of(cell) / "x.json").write_text(json.dumps(made | {"numerics": {"zero": 2}}))
-
-
-@pytest.mark.parametrize(
-    ("fault", "told"),
-    [
-        (lose_the_guesses, r"0\.safetensors: missing \(run `make renew ONLY=x`"),
-        (say_absent, rf"x\.json: {OTHER}: is absent today"),
-        (change_the_settings, r"x\.json: recorded with other settings \(run it"),
-        (take_numerics_back, r"measured with numerics 2 of zero, today's is 1 \(run it"),
-        (change_nothing, r"x\.json: is valid today \(nothing is to be renewed\)"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "version", "told"), FAULTS, ids=[told for *_, told in FAULTS])
 def test_a_record_that_cells_alone_do_not_mend_is_refused_and_stays(
-    cell: Cell, recorded: dict[str, int], fault: Callable[[Cell, dict[str, int]], None], told: str
+    cell: Cell, recorded: dict[str, int], fault: Callable[[Cell, Path], object], version: int, told: str
 ) -> None:
-    recorded["zero"] = 2
-    fault(cell, recorded)
+    recorded |= {"zero": version} if version > 1 else {}
+    fault(cell, cell.results / f"guesses/{OTHER}.safetensors")
     before = {path.name: path.read_bytes() for path in folder_of(cell).iterdir()}
     with pytest.raises(UserError, match=told):
         renew(cell.root, "x", "quick")

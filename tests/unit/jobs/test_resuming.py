@@ -43,14 +43,8 @@ def weights(folder: Path, seed: int, name: str = "out") -> dict[str, np.ndarray]
     """Train on the data of `seed`, and return what comes out."""
     spec, out = folder / "spec.json", folder / f"{name}.safetensors"
     write_text(spec, to_json(SPEC))
-    train(
-        opened("train", spec),
-        write_data(folder / "data.safetensors", seed),
-        out,
-        None,
-        None,
-        folder / "scratch/train",
-    )
+    data = write_data(folder / "data.safetensors", seed)
+    train(opened("train", spec), data, out, None, None, folder / "scratch/train")
     found = read_tensors(out)[0]
     assert found
     return found
@@ -76,20 +70,21 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return arm
 
 
-def test_a_training_that_was_killed_does_not_go_on_with_other_data(
+def test_a_training_that_was_killed_does_not_go_on_with_other_data_nor_for_another_output(
     tmp_path: Path, kill: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fresh = weights(tmp_path, 2)
+    fresh, scratch = weights(tmp_path, 2), tmp_path / "scratch/train"
     kill()
-    with pytest.raises(Killed):
-        weights(tmp_path, 1)
-    assert len(list((tmp_path / "scratch/train").glob("*.safetensors"))) == 1
+    for count, name in enumerate(("out", "other"), 1):
+        with pytest.raises(Killed):
+            weights(tmp_path, 1, name)
+        assert len(list(scratch.glob("*.safetensors"))) == count
     monkeypatch.undo()
     again = weights(tmp_path, 2)
     assert all(np.array_equal(again[name], value) for name, value in fresh.items())
     # The first one's work is still there, and what goes on with it gives the same bytes and uses it up.
     resumed = weights(tmp_path, 1)
-    assert not list((tmp_path / "scratch/train").glob("*.safetensors"))
+    assert len(list(scratch.glob("*.safetensors"))) == 1
     whole = weights(tmp_path, 1)
     assert all(np.array_equal(resumed[name], value) for name, value in whole.items())
 
@@ -111,11 +106,9 @@ def test_a_resumed_training_does_start_from_what_was_saved(
 
 
 def test_a_flipped_bit_in_what_a_killed_training_left_is_set_aside_and_made_anew(
-    tmp_path: Path,
-    kill: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, kill: Callable[[], None], monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     """Wherever it is: a training ends in one line, or with the bytes of an undisturbed one."""
     scratch = tmp_path / "scratch/train"
     fresh = weights(tmp_path, 1)
@@ -126,10 +119,8 @@ def test_a_flipped_bit_in_what_a_killed_training_left_is_set_aside_and_made_anew
     (left,) = scratch.glob("*.safetensors")
     whole = left.read_bytes()
     out = tmp_path / "out.safetensors"
-    names = (tmp_path / "spec.json", tmp_path / "data.safetensors", out)
-    words = ["train", "--root", str(tmp_path)]
-    for key, file in zip(("spec", "data", "out"), names, strict=True):
-        words += [f"--{key}", str(file)]
+    words = ["train", "--root", str(tmp_path), "--out", str(out)]
+    words += ["--spec", str(tmp_path / "spec.json"), "--data", str(tmp_path / "data.safetensors")]
     places = {*range(0, 320, 20), *np.linspace(320, len(whole) - 1, 8).astype(int).tolist()}
     refused = 0
     for place in sorted(places):
@@ -152,9 +143,7 @@ def test_a_flipped_bit_in_what_a_killed_training_left_is_set_aside_and_made_anew
     assert refused >= len(places) - 4
 
 
-def test_a_name_to_resume_by_is_of_content_versions_device_and_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_name_to_resume_by_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, out = write_data(tmp_path / "data.safetensors", 1), tmp_path / "out"
 
     def name(device: str = "cpu", to: Path = out) -> str:
@@ -167,14 +156,6 @@ def test_a_name_to_resume_by_is_of_content_versions_device_and_output(
     names.append(name())
     assert names[0] == names[1]
     assert len(set(names)) == 5
-
-
-def test_two_jobs_of_one_spec_do_not_share_their_work(tmp_path: Path, kill: Callable[[], None]) -> None:
-    kill()
-    for name in ("one", "other"):
-        with pytest.raises(Killed):
-            weights(tmp_path, 1, name)
-    assert len(list((tmp_path / "scratch/train").glob("*.safetensors"))) == 2
 
 
 @pytest.mark.parametrize("job", ["victim", "generator", "study", "attack"])
@@ -202,14 +183,8 @@ def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
     work = {"attack": lambda: attack(data, spec, out, victim, labels, None, scratch)}
     with pytest.raises(Killed):
         work.get(job, lambda: train(spec, data, out, serves, None, scratch, "cpu", [labels]))()
-    assert asked == [
-        {
-            "victim": (out, data, None),
-            "generator": (out, data, victim),
-            "study": (out, data, labels),
-            "attack": (out, data, victim, labels),
-        }[job]
-    ]
+    reads = {"victim": (None,), "generator": (victim,), "study": (labels,), "attack": (victim, labels)}
+    assert asked == [(out, data, *reads[job])]
 
 
 def test_accuracy_is_over_all_images_however_many_are_classified_at_once() -> None:

@@ -16,18 +16,14 @@ from leakbench.base.errors import UserError
 from leakbench.base.provenance import machine
 from leakbench.base.whole import SEAL
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.signature import declared_metrics
-from leakbench.jobs.verify import _recorded, compared, numbers, status, table_digest, verify
+from leakbench.jobs.verify import _numbers, _recorded, compared, status, table_digest, verify
 from leakbench.papers.reference import kept_digests
 
 LINE = {
-    "dataset": "d",
-    "attack": "a",
-    "baseline": "",
-    "convention": "standard",
-    "unit": "image",
-    "scale": "quick",
-}
+    "dataset": "d", "attack": "a", "baseline": "", "convention": "standard", "unit": "image",
+    "scale": "quick", "mean": 1.0, "ci_low": 0.5, "ci_high": 1.5, "n": 3,
+}  # fmt: skip
+NONE = (math.nan, math.nan)
 DEVICE = "cpu: a test"
 
 
@@ -43,25 +39,20 @@ def checkout(tmp_path: Path) -> None:
 def write(root: Path, name: str, *rows: dict[str, object]) -> Path:
     path = root / "results/quick/tables" / f"{name}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
-    every = [LINE | {"mean": 1.0, "ci_low": 0.5, "ci_high": 1.5, "n": 3} | row for row in rows]
-    pd.DataFrame(every).to_csv(path, index=False)
+    pd.DataFrame([LINE | row for row in rows]).to_csv(path, index=False)
     return path
 
 
 @pytest.mark.parametrize(
     ("measured", "known", "interval", "told"),
     [
-        (2.0, 2.0, (math.nan, math.nan), "identical"),
-        (math.nan, math.nan, (math.nan, math.nan), "identical"),
-        (2.001, 2.0, (math.nan, math.nan), "within tolerance"),
-        (-2.001, -2.0, (math.nan, math.nan), "within tolerance"),
-        (2.5, 2.0, (1.0, 3.0), "within tolerance"),
-        (2.5, 2.0, (1.0, 2.4), "different"),
-        (2.5, 2.0, (math.nan, math.nan), "different"),
-        (math.nan, 2.0, (1.0, 3.0), "different"),
-        (1e-9, 0.0, (math.nan, math.nan), "different"),
+        (2.0, 2.0, NONE, "identical"), (math.nan, math.nan, NONE, "identical"),
+        (2.001, 2.0, NONE, "within tolerance"), (-2.001, -2.0, NONE, "within tolerance"),
+        (2.5, 2.0, (1.0, 3.0), "within tolerance"), (2.5, 2.0, (1.0, 2.4), "different"),
+        (2.5, 2.0, NONE, "different"), (math.nan, 2.0, (1.0, 3.0), "different"),
+        (1e-9, 0.0, NONE, "different"),
     ],
-)
+)  # fmt: skip
 def test_how_a_number_stands(measured: float, known: float, interval: tuple[float, float], told: str) -> None:
     assert status(measured, known, *interval) == told
 
@@ -78,13 +69,8 @@ def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "another device" not in capsys.readouterr().out
     verify(tmp_path, "quick", record=DEVICE)
     summary = json.loads((tmp_path / "verified.json").read_text())
-    assert summary["numbers"] == {
-        "identical": 2,
-        "within tolerance": 0,
-        "different": 0,
-        "missing": 0,
-        "new": 0,
-    }
+    others = dict.fromkeys(("within tolerance", "different", "missing", "new"), 0)
+    assert summary["numbers"] == {"identical": 2} | others
     assert summary["recorded"]["device"] == DEVICE
     assert "twice" not in summary["recorded"]
 
@@ -101,9 +87,7 @@ def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[
         ({"twice": {"tables": math.nan}}, r"quick\.json: not quick.csv's record: tables: nan is no"),
     ],
 )
-def test_a_record_of_a_tree_that_is_none_is_one_line(
-    changes: dict[str, object], told: str, tmp_path: Path
-) -> None:
+def test_a_broken_record_of_a_tree_is_one_line(changes: dict[str, object], told: str, tmp_path: Path) -> None:
     write(tmp_path, "x", {"metric": "mse"})
     verify(tmp_path, "quick", record=DEVICE)
     made = tmp_path / "reference/quick.json"
@@ -117,25 +101,18 @@ def test_a_record_of_a_tree_that_is_none_is_one_line(
 def test_recorded_numbers_that_somebody_altered_are_no_evidence(tmp_path: Path) -> None:
     write(tmp_path, "x", {"metric": "mse"}, {"metric": "psnr"})
     verify(tmp_path, "quick", record=DEVICE)
-    csv = tmp_path / "reference/quick.csv"
-    text = csv.read_text()
-    for other in (text.replace("1.5", "1.6"), "".join(text.splitlines(keepends=True)[:2])):
-        csv.write_text(other)
-        with pytest.raises(UserError, match=r"quick\.csv: is not the file that was recorded \(restore it"):
+    csv, made = (tmp_path / f"reference/quick.{suffix}" for suffix in ("csv", "json"))
+    text, record, another = csv.read_text(), made.read_text(), "quick.csv: is not the file that was recorded"
+    for file, other, says in (
+        (csv, text.replace("1.5", "1.6"), another), (csv, "\n".join(text.splitlines()[:2]), another),
+        (csv, None, another), (made, None, "quick.json: no such record"),
+        (made, record.replace(DEVICE, f"{DEVICE} "), "quick.json: its bytes have sha256"),
+    ):  # fmt: skip
+        file.unlink() if other is None else file.write_text(other)
+        with pytest.raises(UserError, match=re.escape(says)):
             verify(tmp_path, "quick")
-    csv.write_text(text)
-    record = csv.with_suffix(".json").read_text()
-    csv.with_suffix(".json").write_text(record.replace(DEVICE, f"{DEVICE} "))
-    with pytest.raises(UserError, match=r"quick\.json: its bytes have sha256"):
-        verify(tmp_path, "quick")
-    csv.with_suffix(".json").write_text(record)
-    csv.unlink()
-    with pytest.raises(UserError, match=r"quick\.csv: is not the file that was recorded \(restore it"):
-        verify(tmp_path, "quick")
-    csv.write_text(text)
-    csv.with_suffix(".json").unlink()
-    with pytest.raises(UserError, match=r"quick\.json: no such record"):
-        verify(tmp_path, "quick")
+        csv.write_text(text)
+        made.write_text(record)
 
 
 # Attacks that refuse some networks, and a defence that refuses one: such a cell may have no numbers.
@@ -161,7 +138,7 @@ def missing(known: pd.DataFrame, planned: Plan) -> set[str]:
 def test_what_the_project_has_recorded_of_a_tree_is_whole() -> None:
     csv = ROOT / "reference/quick.csv"
     known, facts = _recorded(csv, csv.with_suffix(".json"))
-    planned = plan(ROOT, "quick", {name: metric.judges for name, metric in declared_metrics().items()})
+    planned = plan(ROOT, "quick")
     assert missing(known, planned) == set()
     assert set(known["experiment"]) <= set(facts["tables"]) <= set(planned.experiments)
     # Guards the lines above.
@@ -223,23 +200,13 @@ def test_what_cannot_be_compared_is_one_line(call: Callable[[Path], None], says:
 
 
 def test_every_number_says_how_it_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(
-        tmp_path,
-        "x",
-        {"metric": "mse"},
-        {"metric": "psnr", "mean": 20.0},
-        {"metric": "ssim"},
-        {"metric": "old"},
-    )
-    verify(tmp_path, "quick", record=DEVICE)
-    write(
-        tmp_path,
-        "x",
-        {"metric": "mse"},
-        {"metric": "psnr", "mean": 30.0},
-        {"metric": "ssim", "mean": 1.2},
-        {"metric": "new"},
-    )
+    for metrics in (
+        {"mse": 1.0, "psnr": 20.0, "ssim": 1.0, "old": 1.0},
+        {"mse": 1.0, "psnr": 30.0, "ssim": 1.2, "new": 1.0},
+    ):  # fmt: skip
+        write(tmp_path, "x", *({"metric": name, "mean": mean} for name, mean in metrics.items()))
+        if "old" in metrics:
+            verify(tmp_path, "quick", record=DEVICE)
     verify(tmp_path, "quick", out=tmp_path / "verified.csv")
     rows = pd.read_csv(tmp_path / "verified.csv").set_index("metric")
     assert rows["status"].to_dict() == {
@@ -257,7 +224,7 @@ def test_times_and_what_stands_for_no_attack_are_no_numbers(tmp_path: Path) -> N
         {"metric": "seconds", "mean": 3.5},
     ]
     path = write(tmp_path, "x", *rows)
-    assert numbers([path])["metric"].tolist() == ["mse"]
+    assert _numbers([path])["metric"].tolist() == ["mse"]
     before = table_digest(path)
     write(tmp_path, "x", *rows[:2], rows[2] | {"mean": 4.5})
     assert table_digest(path) == before
@@ -267,12 +234,9 @@ def test_times_and_what_stands_for_no_attack_are_no_numbers(tmp_path: Path) -> N
 
 
 def test_a_second_run_from_scratch_is_counted(tmp_path: Path) -> None:
-    for tree in ("one", "two"):
-        for name in ("same", "other"):
-            write(
-                tmp_path / tree, name, {"metric": "mse", "mean": 1.0 if name == "same" else len(tree + name)}
-            )
-    write(tmp_path / "two", "other", {"metric": "mse", "mean": 7.0})
+    for tree, mean in (("one", 6.0), ("two", 7.0)):
+        write(tmp_path / tree, "same", {"metric": "mse"})
+        write(tmp_path / tree, "other", {"metric": "mse", "mean": mean})
     verify(tmp_path / "one", "quick", record=DEVICE, twin=tmp_path / "two")
     facts = json.loads((tmp_path / "one/reference/quick.json").read_text())
     assert facts["twice"] == {"tables": 2, "identical": 1}
@@ -280,7 +244,7 @@ def test_a_second_run_from_scratch_is_counted(tmp_path: Path) -> None:
 
 def test_two_lines_of_one_name_are_compared_in_their_order(tmp_path: Path) -> None:
     path = write(tmp_path, "x", {"metric": "mse", "mean": 1.0}, {"metric": "mse", "mean": 2.0})
-    assert compared(numbers([path]), numbers([path]))["status"].tolist() == ["identical"] * 2
+    assert compared(_numbers([path]), _numbers([path]))["status"].tolist() == ["identical"] * 2
 
 
 def test_without_a_record_everything_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,9 +254,7 @@ def test_without_a_record_everything_is_new(tmp_path: Path, capsys: pytest.Captu
     assert json.loads((tmp_path / "verified.json").read_text())["numbers"]["new"] == 1
 
 
-def test_numbers_of_other_seeds_are_compared_with_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_seeds_are_compared_with_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "x", {"metric": "mse"})
     verify(tmp_path, "quick", record=DEVICE)
     other = write(tmp_path, "x", {"metric": "mse", "mean": 9.0})

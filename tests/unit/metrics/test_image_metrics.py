@@ -45,8 +45,7 @@ def test_errors_equal_scikit_images_image_by_image(photographs: np.ndarray) -> N
 
 
 @pytest.mark.parametrize(
-    "metric",
-    [mse, rmse_255, psnr, psnr_of_rmse, psnr_uint8_wrap, ssim, coarse_error, colour_error],
+    "metric", [mse, rmse_255, psnr, psnr_of_rmse, psnr_uint8_wrap, ssim, coarse_error, colour_error]
 )
 def test_a_diverged_image_is_no_number_and_leaves_the_others_alone(
     metric: Any, photographs: np.ndarray

@@ -11,12 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from leakbench.base.errors import UserError
-from leakbench.metrics.lpips import (
-    lpips_alex,
-    lpips_alex_raw255_bgr,
-    lpips_vgg,
-    lpips_vgg_raw255_bgr,
-)
+from leakbench.metrics.lpips import lpips_alex, lpips_alex_raw255_bgr, lpips_vgg, lpips_vgg_raw255_bgr
 
 NETS = {"alex": lpips_alex, "vgg": lpips_vgg}
 RAW = {"alex": lpips_alex_raw255_bgr, "vgg": lpips_vgg_raw255_bgr}

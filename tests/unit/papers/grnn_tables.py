@@ -3,23 +3,17 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from worlds import KNOWN, as_printed, works
 
-from leakbench.catalogue.load import load_kind
-from leakbench.papers import join
 from leakbench.papers.scorecard.evidence import Evidence, Lines
 from leakbench.papers.scorecard.quantity import Measured
 from leakbench.papers.scorecard.scorecard import Card
-from leakbench.papers.work import read_papers
 
-PAPERS = Path(__file__).parents[3] / "papers"
-WORK = next(work for work in read_papers(PAPERS) if work.name == "grnn")
+WORK = works()["grnn"]
 ROWS = {row.id: row for rows in WORK.tables.values() for row in rows}
-EXPERIMENTS = frozenset(load_kind(PAPERS.parent / "config", "experiments"))
-PLACES = ("dataset", "victim", "federation", "defence", "attack")
 Line = dict[str, Any]
 
 
@@ -43,20 +37,16 @@ def card(lines: Iterable[Line], trials: dict[int, list[float]] | None = None) ->
     kept: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for place, each in enumerate(lines):
         name = each["experiment"]
-        for number, value in enumerate((trials or {}).get(place, [])):
-            kept[name].append(
-                {
-                    "line": len(tables[name]),
-                    "trial": f"{each['federation']}/{number}",
-                    "cluster": str(number),
-                    "value": value,
-                }
-            )
+        kept[name] += [
+            {"line": len(tables[name]), "trial": f"{each['federation']}/{number}", "cluster": str(number),
+             "value": value}
+            for number, value in enumerate((trials or {}).get(place, []))
+        ]  # fmt: skip
         tables[name].append({key: value for key, value in each.items() if key != "experiment"})
     run = Evidence(
         "paper",
         {name: Lines(name, pd.DataFrame(rows), pd.DataFrame(kept[name])) for name, rows in tables.items()},
-        known=EXPERIMENTS,
+        known=KNOWN,
     )
     return Card([WORK], [run], run)
 
@@ -84,16 +74,12 @@ def named(dataset: str, **shares: float) -> list[Line]:
     ]  # fmt: skip
 
 
-def as_printed() -> list[Line]:
+def printed() -> list[Line]:
     """Return tables in which every mean of chapter 3 is as it is printed."""
     lines = {}
-    for row in ROWS.values():
-        reading = join.read(WORK, row)
-        if reading.way not in ("mean", "outcome"):
-            continue
-        where = dict(reading.where)
+    for row, reading, where, value in as_printed("grnn", "mean", "outcome"):
         experiment, metric = where.pop("experiment"), where.pop("metric")
-        values = {metric: row.number.value / reading.unit}
+        values = {metric: value}
         if reading.way == "outcome":
             where.pop("convention", None)
             values = dict.fromkeys(("ssim", "identified"), 0.9 if row.published == "success" else 0.1)

@@ -9,26 +9,18 @@ from typing import Any
 import pandas as pd
 import yaml
 from spread import spread
+from worlds import CONFIG, KNOWN, as_printed, judged, works
 
-from leakbench.catalogue.load import find, load_kind
+from leakbench.catalogue.load import find
 from leakbench.catalogue.shown import described
 from leakbench.networks import generators, victims
 from leakbench.networks.layers import describe
 from leakbench.papers.facts import reader
-from leakbench.papers.join import read
 from leakbench.papers.scorecard.evidence import Evidence, Lines
 from leakbench.papers.scorecard.quantity import NotMeasured
-from leakbench.papers.scorecard.scorecard import Card
-from leakbench.papers.work import Work, read_papers
 
-ROOT = Path(__file__).parents[3]
 WORLDS = yaml.safe_load(Path(__file__).with_name("worlds.yaml").read_text())
 Tables = dict[str, pd.DataFrame]
-
-
-@cache
-def works() -> dict[str, Work]:
-    return {work.name: work for work in read_papers(ROOT / "papers")}
 
 
 def line(metric: str, mean: float, **where: Any) -> dict[str, Any]:
@@ -38,17 +30,13 @@ def line(metric: str, mean: float, **where: Any) -> dict[str, Any]:
     return common | ends | {"metric": metric} | where
 
 
-def printed(work: Work) -> dict[str, dict[tuple[tuple[str, Any], ...], float]]:
+def printed(name: str) -> dict[str, dict[tuple[tuple[str, Any], ...], float]]:
     """Experiment -> condition of ours -> what the paper prints of it, in our unit."""
     found: dict[str, dict[tuple[tuple[str, Any], ...], float]] = {}
-    for row in (row for rows in work.tables.values() for row in rows):
-        reading = read(work, row)
-        if reading.way != "mean" or math.isnan(row.number.value):
-            continue
-        where = dict(reading.where)
+    for row, _, where, value in as_printed(name, "mean"):
         lines = found.setdefault(where.pop("experiment"), {})
-        value = row.number.value / reading.unit
-        assert lines.setdefault(tuple(sorted(where.items())), value) == value, row.id
+        if not math.isnan(value):
+            assert lines.setdefault(tuple(sorted(where.items())), value) == value, row.id
     return found
 
 
@@ -60,14 +48,13 @@ def known(facts: Mapping[str, Any]) -> Callable[[str], Any]:
 
 @cache
 def _catalogue() -> Callable[[str], Any]:
-    return reader(described(ROOT / "config"), {})
+    return reader(described(CONFIG), {})
 
 
-def card(work: Work, found: Tables, fact: Callable[[str], Any], **more: Any) -> pd.DataFrame:
+def card(name: str, found: Tables, fact: Callable[[str], Any], **more: Any) -> pd.DataFrame:
     """The scorecard of one work, by id."""
-    known = frozenset(load_kind(ROOT / "config", "experiments"))
-    scale = Evidence("paper", {n: Lines(n, t) for n, t in found.items()}, fact=fact, known=known, **more)
-    return Card([work], [scale], scale).frame().set_index("id")
+    lines = {experiment: Lines(experiment, table) for experiment, table in found.items()}
+    return judged(name, Evidence("paper", lines, fact=fact, known=KNOWN, **more))
 
 
 def nothing(path: str) -> Any:
@@ -119,7 +106,7 @@ def own_tables(name: str) -> Tables:
     """Return our tables in the world in which a work holds."""
     rows = {
         experiment: [line(mean=v, **dict(k)) for k, v in lines.items()]
-        for experiment, lines in (printed(works()[name]).items() if name == "agic" else ())
+        for experiment, lines in (printed(name).items() if name == "agic" else ())
     }
     for experiment, said in WORLDS[name]["lines"].items():
         rows.setdefault(experiment, []).extend(line(**each) for each in spread(said))
@@ -131,7 +118,7 @@ def own_tables(name: str) -> Tables:
 
 def fidel_facts() -> dict[str, Any]:
     """Return our own networks, as the catalogue has them, and a run that took its time."""
-    config, private = ROOT / "config", "run.capture.mnist/cnn-relu/fidel-demo/none.federation.private"
+    private = "run.capture.mnist/cnn-relu/fidel-demo/none.federation.private"
     cost = "cost.attack.mnist/fcnn-relu-dropout/fidel-reveal/none/fidel"
     found: dict[str, Any] = {
         f"{cost}.seconds": 20.0, f"{cost}.updates": 200,
@@ -140,14 +127,14 @@ def fidel_facts() -> dict[str, Any]:
         "cost.generator.cifar10/cnn-relu/fidel-cifar10.seconds": 360.0,
     }  # fmt: skip
     for name in ("fcnn-relu", "cnn-relu"):
-        entry = find(config, "victims", name, "test").model_dump()
+        entry = find(CONFIG, "victims", name, "test").model_dump()
         model = victims.build(entry["module"], (28, 28, 1), 10, entry["parameters"])
         path = f"network.victims/mnist/{name}"
         found |= {f"{path}.layers": describe(model), f"{path}.training": entry["training"]}
         found |= {f"{path}.network.parameters.width": entry["parameters"].get("width")}
     shapes = {"mnist": ((32, 13, 13), (28, 28, 1)), "cifar10": ((32, 15, 15), (32, 32, 3))}
     for name, (features, shape) in shapes.items():
-        entry = find(config, "generators", f"fidel-{name}", "test").model_dump()
+        entry = find(CONFIG, "generators", f"fidel-{name}", "test").model_dump()
         model = generators.build(entry["module"], features, shape, entry["parameters"])
         training, auxiliary = entry["training"], entry["auxiliary"]
         told = {"layers": describe(model), "training": training, "features": features, "auxiliary": auxiliary}
@@ -173,7 +160,7 @@ class World:
     ) -> pd.DataFrame:
         """Return the scorecard by id, without the work's name in front, of other tables or facts."""
         found = self.tables if tables is None else tables
-        made = card(self.work, found, known(self.facts if facts is None else facts), **more)
+        made = card(self.name, found, known(self.facts if facts is None else facts), **more)
         return made.rename(index=lambda key: key.removeprefix(f"{self.name}."))
 
 

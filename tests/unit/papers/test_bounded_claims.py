@@ -8,16 +8,13 @@ from pydantic import ValidationError
 from leakbench.papers.scorecard.expression import evaluated, parse
 from leakbench.papers.work import Claim
 
+LARGE = [
+    (" + ".join(["9" * 18] * 20), {}), (" * ".join(["10"] * 30), {}), ("a + a + a", {"a": "x" * 15_000}),
+    ("[y for x in [a] for y in [x + x + x]]", {"a": [0] * 15_000}),
+]  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("text", "let"),
-    [
-        (" + ".join(["9" * 18] * 20), {}),
-        (" * ".join(["10"] * 30), {}),
-        ("[y for x in [a] for y in [x + x + x]]", {"a": [0] * 15_000}),
-        ("a + a + a", {"a": "x" * 15_000}),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "let"), LARGE)
 def test_numbers_texts_and_lists_have_a_longest(text: str, let: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="more than"):
         evaluated(parse(text, "x", set(), {*let}), {}, let)

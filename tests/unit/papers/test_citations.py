@@ -167,21 +167,13 @@ def test_every_work_is_cited() -> None:
     for key, work in WORKS.items():
         names = [work.short, work.surnames, f"({', '.join(work.names)}"]
         names += [f"{work.names[0].split()[-1]} et al", f"{work.names[-1]} ("]
-        said = [
-            work.title,
-            *names,
-            f'source("{key}")',
-            f'"{key}": "',
-            *filter(None, [work.link, work.address]),
-        ]
-        assert any(each in everything for each in said), key
+        said = [work.title, *names, f'source("{key}")', f'"{key}": "', work.link, work.address]
+        assert any(each in everything for each in filter(None, said)), key
 
 
 def test_no_two_works_share_a_title_or_a_link() -> None:
-    for words in (
-        [each.title for each in WORKS.values()],
-        [each.link for each in WORKS.values() if each.link],
-    ):
+    for key in ("title", "link"):
+        words = [said for each in WORKS.values() if (said := getattr(each, key))]
         assert len(set(words)) == len(words)
 
 

@@ -8,20 +8,16 @@ from grnn_tables import WORK, Line, card, line, value, word
 
 
 def test_images_appear_from_the_snapshot_nearest_to_a_tenth_of_what_ran() -> None:
-    lines = []
-    for dataset, ran, kept in (
-        ("mnist-32", 600, (60, 120)),
-        ("cifar10", 1000, (40, 110)),
-        ("orl-32", 220, (22, 44)),
-    ):
-        where = {"dataset": dataset, "iterations": ran}
-        lines.append(line("thesis-table-3-4", "mse", 0.01, **where))
-        nearest = min(kept, key=lambda steps: abs(steps - ran / 10))
-        for steps in kept:
-            error = 0.05 if steps == nearest else 0.9
-            lines.append(
-                line("thesis-table-3-4", "mse", error, **where | {"iterations": steps}, baseline="snapshot")
-            )
+    lines, name = [], "thesis-table-3-4"
+    # The nearest snapshot and another one.
+    for dataset, ran, near, far in (
+        ("mnist-32", 600, 60, 120), ("cifar10", 1000, 110, 40), ("orl-32", 220, 22, 44),
+    ):  # fmt: skip
+        lines.append(line(name, "mse", 0.01, dataset=dataset, iterations=ran))
+        lines += [
+            line(name, "mse", error, dataset=dataset, iterations=steps, baseline="snapshot")
+            for steps, error in ((near, 0.05), (far, 0.9))
+        ]
     found = value(card(lines), "thesis.table-3-2.gradual")
     assert found.value == pytest.approx(0.04)
     assert (found.length, found.unequal) == (0.22, False)
@@ -77,16 +73,12 @@ def curves(dataset: str = "cifar100", first: float = 0.7) -> list[Line]:
             share = first if (attack, size) == ("dlg", 1) else 0.8 if good else 0.0
             known = {"success_mse": points, "success_ssim": {0: 1, 0.2: share, 0.5: share, 1: 0}}
             for metric, curve in known.items():
+                federation = "grnn" if size == 1 else f"grnn-batch{size}"
+                where = {"attack": attack, "dataset": dataset, "federation": federation}
                 for x in np.arange(21) / 20:
                     rate = float(np.interp(x, list(curve), list(curve.values())))
-                    where = {
-                        "attack": attack,
-                        "dataset": dataset,
-                        "federation": "grnn" if size == 1 else f"grnn-batch{size}",
-                    }
-                    lines.append(
-                        line("thesis-figure-3-5", metric, rate, threshold=x, convention="published", **where)
-                    )
+                    more = {"threshold": x, "convention": "published"}
+                    lines.append(line("thesis-figure-3-5", metric, rate, **more, **where))
     return lines
 
 
@@ -111,25 +103,21 @@ def test_grnn_is_above_at_every_batch_but_one() -> None:
 def test_samples_are_won_one_by_one() -> None:
     lines, trials = [], {}
     for metric, won in (("ssim", 20), ("psnr", 12)):
-        for federation in ("grnn-large", "grnn-large-batch4", "grnn-large-batch8"):
-            for attack in ("grnn-resnet18", "invg-grnn"):
-                where = {
-                    "dataset": "cifar100-256",
-                    "victim": "resnet18-sigmoid",
-                    "federation": federation,
-                    "attack": attack,
-                }
-                # What is lost is lost by so much that the mean is lost, too.
-                ours = [1.0 if number < won else -9.0 for number in range(20)]
-                trials[len(lines)] = ours if attack == "grnn-resnet18" else [0.0] * 20
-                lines.append(line("thesis-table-3-11", metric, float(np.mean(trials[len(lines)])), **where))
+        # What is lost is lost by so much that the mean is lost, too.
+        values = {"grnn-resnet18": won * [1.0] + (20 - won) * [-9.0], "invg-grnn": 20 * [0.0]}
+        for batch in ("", "-batch4", "-batch8"):
+            where = {
+                "dataset": "cifar100-256",
+                "victim": "resnet18-sigmoid",
+                "federation": f"grnn-large{batch}",
+            }
+            for attack, each in values.items():
+                trials[len(lines)] = each
+                lines.append(line("thesis-table-3-11", metric, float(np.mean(each)), attack=attack, **where))
     found = card(lines, trials)
-    assert (
-        value(found, "thesis.table-3-11.better-than-ig").value,
-        word(found, "thesis.table-3-11.better-than-ig"),
-    ) == (1, "reproduced")
-    assert value(found, "thesis.doubt-15.ig-mse").value == pytest.approx(0.6)
-    assert word(found, "thesis.doubt-15.ig-mse") == "reproduced"
+    for key, share in (("table-3-11.better-than-ig", 1), ("doubt-15.ig-mse", 0.6)):
+        assert value(found, f"thesis.{key}").value == pytest.approx(share)
+        assert word(found, f"thesis.{key}") == "reproduced"
 
 
 def test_the_claim_of_strong_noise_knows_its_own_threshold() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 import pytest
-from printed_world import works
+from worlds import works
 
 from leakbench.papers import items
 
@@ -25,8 +25,7 @@ def lines(shows: Mapping[str, set[str]]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("drawn", "told"),
-    [(set(), ""), ({"ssim"}, "1 number"), ({"psnr_uint8_wrap", "ssim"}, "2 numbers")],
+    ("drawn", "told"), [(set(), ""), ({"ssim"}, "1 number"), ({"psnr_uint8_wrap", "ssim"}, "2 numbers")]
 )
 def test_an_item_counts_the_measured_numbers_that_its_figures_draw(drawn: set[str], told: str) -> None:
     first, _ = lines({"thesis-table-3-4": drawn})

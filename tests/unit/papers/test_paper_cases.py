@@ -8,6 +8,7 @@ import pytest
 import thesis_world
 import yaml
 from spread import spread
+from worlds import KNOWN, judged
 
 from leakbench.papers.scorecard.evidence import Evidence
 
@@ -27,8 +28,7 @@ def card_of(case: dict[str, Any]) -> Any:
         lines = [of_grnn(name, **row) for name, rows in told.items() for row in rows]
         return grnn_tables.card(lines).frame().set_index("id")
     tables = {name: thesis_world.lines(name, rows) for name, rows in told.items()}
-    known = frozenset(thesis_world.EXPERIMENTS)
-    return thesis_world.verdicts(case["work"], Evidence("paper", tables, known=known))
+    return judged(case["work"], Evidence("paper", tables, known=KNOWN))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["shows"]))

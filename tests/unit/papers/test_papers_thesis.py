@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 import thesis_world as world
 import yaml
+from worlds import CONFIG, KNOWN, works
+from worlds import judged as verdicts
 
 from leakbench.catalogue.shown import described
 from leakbench.papers.facts import reader
@@ -20,9 +22,7 @@ from leakbench.papers.scorecard.quantity import Measured, NotMeasured
 
 WORLDS = yaml.safe_load(Path(__file__).with_name("worlds.yaml").read_text())
 NAMES = ("fedkl", "fedboosting")
-PRINTED = {name: world.as_printed(name) for name in NAMES}
-KNOWN = frozenset(world.EXPERIMENTS)
-CONFIG = Path(__file__).parents[3] / "config"
+PRINTED = {name: world.printed(name) for name in NAMES}
 
 
 def of_fedkl(asked: Any) -> float | None:
@@ -68,7 +68,7 @@ VALUES = {"fedkl": of_fedkl, "fedboosting": of_fedboosting}
 
 def judged(name: str, change: Any = lambda asked: None) -> pd.DataFrame:
     """Return the verdicts of a work in the world of its values, save where `change` says another."""
-    return world.judged(name, VALUES[name], change)
+    return world.of_values(name, VALUES[name], change)
 
 
 @cache
@@ -81,7 +81,7 @@ def test_every_statement_reads_cells_that_an_experiment_has(name: str) -> None:
     """And so does whatever stands in for what was not measured."""
     for values in (VALUES[name], lambda asked: None):
         scale = world.World(values)
-        world.verdicts(name, scale)
+        verdicts(name, scale)
         assert scale.asked
         assert not {world.nowhere(asked) for asked in scale.asked} - {""}
 
@@ -141,7 +141,7 @@ def test_behind_a_lock_the_reason_names_what_an_adapted_attacker_reads() -> None
 
 
 def test_the_lock_has_the_printed_share_of_every_network() -> None:
-    found = world.verdicts("fedkl", Evidence("paper", {}, fact=reader(described(CONFIG), {}), known=KNOWN))
+    found = verdicts("fedkl", Evidence("paper", {}, fact=reader(described(CONFIG), {}), known=KNOWN))
     shares = found[found["metric"] == "lock_parameter_percent"]
     assert shares["measured"].astype(float).tolist() == pytest.approx(
         [22.43, 10.49, 6.46, 1.15, 0.61, 0.097], rel=0.01
@@ -194,7 +194,7 @@ def _drawn(radii: dict[str, float], extent: list[float]) -> Any:
 
 def test_a_boundary_is_as_long_as_its_circle() -> None:
     radii = {"gaussians-fedavg": 2.0, "gaussians-code": 1.0, "gaussians-equations": 2.0}
-    smoother = world.work("fedboosting").check("smoother", "")
+    smoother = works()["fedboosting"].check("smoother", "")
     assert smoother(_drawn(radii, [-3, 3, -3, 3]), {}).value == pytest.approx(2 * math.pi, rel=0.01)
     # A plane twice as wide has ellipses, of half-axes 4 and 2, and 2 and 1, by Ramanujan's sum.
     wide = math.pi * (18 - math.sqrt(14 * 10)) / 2
@@ -205,7 +205,7 @@ def test_a_boundary_is_as_long_as_its_circle() -> None:
 
 def test_example_words_are_counted_and_a_stand_in_is_named() -> None:
     """Nine of ten words are a share of 0.9, whose Wilson interval is 0.596 to 0.982."""
-    right = world.work("fedboosting").check("mostly_right", "")
+    right = works()["fedboosting"].check("mostly_right", "")
 
     def shown(dataset: str, training: str, read: str) -> Any:
         example = {"dataset": dataset, "training": training, "words": [*"abcdefghij"], "read": [*read]}

@@ -4,12 +4,11 @@ import fnmatch
 from dataclasses import replace
 
 import pytest
-from project import ROOT
+from worlds import works
 
-from leakbench.papers.work import Work, read_papers
+from leakbench.papers.work import Work
 
 PARTS = ("cifar100", "lfw-32")
-WORKS = {work.name: work for work in read_papers(ROOT / "papers")}
 
 
 def measured(work: Work) -> list[str]:
@@ -25,12 +24,12 @@ def said(work: Work) -> bool:
     )
 
 
-ON_A_PART = sorted(name for name, work in WORKS.items() if name != "leakbench" and measured(work))
+ON_A_PART = sorted(name for name, work in works().items() if name != "leakbench" and measured(work))
 
 
 @pytest.mark.parametrize("name", ON_A_PART)
 def test_a_work_that_is_measured_on_a_part_says_so(name: str) -> None:
-    work = WORKS[name]
+    work = works()[name]
     assert said(work)
     # Guards the line above.
     assert not said(replace(work, paper=work.paper.model_copy(update={"partial": {}})))

@@ -43,8 +43,7 @@ def test_a_line_has_what_each_attack_left(start: str, defence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "defence"),
-    [*LINES.items(), ("| Flower, local DP, sensitivity 2", "flower-local-dp-whole")],
+    ("start", "defence"), [*LINES.items(), ("| Flower, local DP, sensitivity 2", "flower-local-dp-whole")]
 )
 def test_a_line_has_its_price(start: str, defence: str) -> None:
     (line,) = [each for each in PAGE.splitlines() if each.startswith(start)]

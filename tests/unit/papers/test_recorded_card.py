@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import yaml
 from project import ROOT
-from recorded_world import recorded, works
+from recorded_world import recorded
+from worlds import works
 
 from leakbench.base.errors import UserError
 from leakbench.jobs.manual import Records, of_records
@@ -28,11 +29,11 @@ TOO_SHORT = "of the published length, of which|the step size falls again"
 @pytest.fixture(scope="module")
 def card() -> pd.DataFrame:
     scales = recorded()
-    return Card(works(), scales, scales[-1]).frame()
+    return Card([*works().values()], scales, scales[-1]).frame()
 
 
 def own_work() -> list[Work]:
-    return [work for work in works() if work.name == "leakbench"]
+    return [works()["leakbench"]]
 
 
 def test_every_recorded_statement_that_differs_is_explained(card: pd.DataFrame) -> None:
@@ -41,14 +42,10 @@ def test_every_recorded_statement_that_differs_is_explained(card: pd.DataFrame) 
     assert rows.loc[rows["examined"] == "Not examined yet.", "id"].tolist() == []
 
 
-def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_length(
-    card: pd.DataFrame,
-) -> None:
-    every = {entry.id: entry for work in works() for entry in entries(work)}
-    failing = {
-        key for key, entry in every.items() if entry.reading.hidden or entry.words["published"] == "failure"
-    }
-    rows = card[card["id"].isin(failing)].set_index("id")
+def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_length(card: pd.DataFrame) -> None:
+    every = {entry.id: entry for work in works().values() for entry in entries(work)}
+    hidden = [key for key, it in every.items() if it.reading.hidden or it.words["published"] == "failure"]
+    rows = card[card["id"].isin(hidden)].set_index("id")
     open_ = rows[rows["reason"].str.contains(TOO_SHORT) & (rows["verdict"] == "inconclusive")]
 
     # What a row of images measures, whatever its metric, is a success where their SSIM is one.
@@ -59,22 +56,14 @@ def test_no_printed_failure_beside_a_recorded_success_is_left_open_for_its_lengt
     read = rows[(rows["metric"] == "ssim") & (pd.to_numeric(rows["ci_low"]) >= RECOGNISABLE)].index
     successes = {condition(key) for key in read}
     assert len(successes) >= 3
-    left = [
-        key
-        for key, row in open_.iterrows()
-        if condition(str(key)) in successes and "may stop early" not in row["reason"]
-    ]
-    # A claim that an attack fails is missed where its whole interval is.
-    missed = [
-        key
-        for key, row in open_.iterrows()
-        if row["metric"] == "claim" and row["ci_low"] > every[str(key)].against.value
-    ]
-    assert left + missed == []
+    for key, row in open_.iterrows():
+        assert condition(str(key)) not in successes or "may stop early" in row["reason"], key
+        # A claim that an attack fails is missed where its whole interval is.
+        assert row["metric"] != "claim" or not row["ci_low"] > every[str(key)].against.value, key
 
 
 def test_the_headlines_page_has_the_counts_of_results(card: pd.DataFrame) -> None:
-    found = kinds(card, [work.name for work in works() if work.paper.core])
+    found = kinds(card, [work.name for work in works().values() if work.paper.core])
     page = (ROOT / "docs/headlines.md").read_text(encoding="utf-8")
     for kind, meaning in KINDS.items():
         assert f"| {kind} | {meaning} | {found[CORE][kind]} | {found[OTHERS][kind]} |" in page
@@ -123,14 +112,10 @@ OPENED = {
     "title": "The lock is opened",
     "claim": "leakbench.expectation.lock-opened",
     "says": "It reads {claim:.2f}, and {guessed:.1%} else.",
-    "numbers": {
-        "guessed": {
-            "read": {
-                "experiment": "leakbench-single-images", "metric": "ssim", "dataset": "cifar10",
-                "victim": "lenet-dlg-batch-norm", "defence": "key-lock", "attack": "grnn",
-            },
-        }
-    },
+    "numbers": {"guessed": {"read": {
+        "experiment": "leakbench-single-images", "metric": "ssim", "dataset": "cifar10",
+        "victim": "lenet-dlg-batch-norm", "defence": "key-lock", "attack": "grnn",
+    }}},
 }  # fmt: skip
 
 
@@ -155,6 +140,9 @@ def test_a_finding_has_the_recorded_numbers_and_its_claims_verdict(tmp_path: Pat
     )
 
 
+UNKNOWN = {"guessed": {"read": {"experiment": "leakbench-single-images", "metric": "mse"}}}
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -163,12 +151,9 @@ def test_a_finding_has_the_recorded_numbers_and_its_claims_verdict(tmp_path: Pat
         ({"because": "Magic."}, "a cause has either `tested`"),
         ({"guess": True}, "a cause has either `tested`"),
         ({"says": "It reads {gessed:.2f}."}, "says: no number is called gessed"),
-        (
-            {"numbers": {"guessed": {"read": {"experiment": "leakbench-single-images", "metric": "mse"}}}},
-            "guessed: no recorded table has this number",
-        ),
+        ({"numbers": UNKNOWN}, "guessed: no recorded table has this number"),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_claim_number_or_test_is_refused(
     changed: dict[str, object], words: str, tmp_path: Path
 ) -> None:

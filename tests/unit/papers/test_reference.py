@@ -58,13 +58,8 @@ def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> No
     record(tmp_path, "long", "other")
     assert [path.name for path in files(tmp_path, "some")] == ["some.csv", "some.json"]
     write_table(table.with_suffix(".parquet"), pd.DataFrame({"line": [0], "value": [20.0]}), {})
-    assert [path.name for path in files(tmp_path, "*")] == [
-        "other.csv",
-        "other.json",
-        "some.csv",
-        "some.json",
-        "some.parquet",
-    ]
+    every = ["other.csv", "other.json", "some.csv", "some.json", "some.parquet"]
+    assert [path.name for path in files(tmp_path, "*")] == every
     again(table)
     (other, some) = tables(files(tmp_path, "*"))
     assert (other.name, other.trials(), some.name) == ("other", None, "some")
@@ -110,14 +105,13 @@ def without(*suffixes: str) -> Callable[[Path], None]:
     return lambda table: [table.with_suffix(suffix).unlink() for suffix in suffixes] and None
 
 
+UNLISTED = r": is not in the record beside it \(remove the file"
 NOT_RECORDED = r": is not the file that was recorded \(restore it"
+RESTORE = r"some\.json: .*restore it with `git checkout`"
 FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (cut_short, r"some\.csv: not a whole table"),
-    (lambda table: table.with_suffix(".json").write_text("{"), r"json: .*restore it with `git checkout`"),
-    (
-        lambda table: replaced(table.with_suffix(".json"), "machine", "computer"),
-        r"some\.json: .*restore it with `git checkout`",
-    ),
+    (lambda table: table.with_suffix(".json").write_text("{"), RESTORE),
+    (lambda table: replaced(table.with_suffix(".json"), "machine", "computer"), RESTORE),
     (without_digests, r"some\.json: files: Field required"),
     (lambda table: replaced(table, "20.0", "29.0"), rf"some\.csv{NOT_RECORDED}"),
     # Trials of another run are whole in themselves.
@@ -126,14 +120,9 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (without(".csv"), rf"some\.csv{NOT_RECORDED}"),
     (without(".json"), r"some\.json: no such record"),
     (without(".json", ".csv"), r"some\.json: no such record"),
-    *(
-        (
-            lambda table, suffix=suffix: table.with_suffix(suffix).touch(),
-            rf"some{suffix}: is not in the record beside it \(remove the file",
-        )
-        for suffix in (".npz", ".safetensors", EXHIBIT)
-    ),
-]
+    *((lambda table, suffix=suffix: table.with_suffix(suffix).touch(), rf"some{suffix}{UNLISTED}")
+      for suffix in (".npz", ".safetensors", EXHIBIT)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fault", "told"), FAULTS, ids=[told for _, told in FAULTS])
@@ -154,7 +143,7 @@ def test_what_somebody_altered_is_no_evidence(
 def test_trials_that_no_record_lists_are_refused_and_what_else_lies_there_is_nobodys(tmp_path: Path) -> None:
     table = record(tmp_path, "long")
     trials_of(table, 20.0)
-    with pytest.raises(UserError, match=r"some\.parquet: is not in the record beside it \(remove the file"):
+    with pytest.raises(UserError, match=rf"some\.parquet{UNLISTED}"):
         tables(files(tmp_path, "some"))
     for suffix in (".csv", ".json"):
         table.with_suffix(suffix).unlink()
@@ -169,8 +158,7 @@ def test_every_record_of_the_repository_has_a_digest_of_its_own() -> None:
 
 
 def test_what_the_project_has_recorded_can_be_read() -> None:
-    root = Path(__file__).parents[3]
-    for table in sorted((root / "reference").glob("*/*.csv")):
+    for table in sorted((ROOT / "reference").glob("*/*.csv")):
         (kept,) = tables([table])
         assert {"metric", "mean", "n", "scale", "ci_low", "ci_high"} <= set(kept.rows)
         assert set(kept.rows["scale"]) == {run_of(kept.scale)[0]}

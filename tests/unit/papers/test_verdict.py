@@ -96,25 +96,17 @@ statements = st.builds(
     bounds=st.sampled_from([(-math.inf, math.inf), (0.0, math.inf), (-1e6, 1e6)]), success=st.booleans(),
     sign=st.sampled_from([-1, 0, 1]),
 )  # fmt: skip
+spans = numbers, widths, widths, st.integers(0, 50)
 orderings = st.none() | st.builds(
     lambda value, down, up, n, equal: Ordering(value, value - down, value + up, n, equal),
-    numbers,
-    widths,
-    widths,
-    st.integers(0, 50),
-    st.booleans(),
-)
+    *spans, st.booleans(),
+)  # fmt: skip
 samples = st.builds(
     lambda value, down, up, n, beats, ordering: Sample(
         value, value - down, value + up, n, beats_null=beats, ordering=ordering
     ),
-    numbers,
-    widths,
-    widths,
-    st.integers(0, 50),
-    st.sampled_from([None, True, False]),
-    orderings,
-)
+    *spans, st.sampled_from([None, True, False]), orderings,
+)  # fmt: skip
 
 
 @given(statements, samples, widths, widths)

@@ -3,38 +3,26 @@
 import fnmatch
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from worlds import CONFIG, KNOWN, as_printed, judged
 
 from leakbench.catalogue.load import load_kind
-from leakbench.papers import join
 from leakbench.papers.scorecard.evidence import PLACE, Evidence, Lines
 from leakbench.papers.scorecard.quantity import Measured, NotMeasured
-from leakbench.papers.scorecard.scorecard import Card
-from leakbench.papers.work import Work, read_papers
 
-PAPERS = Path(__file__).parents[3] / "papers"
 EXPERIMENTS = {
-    name: entry.model_dump(exclude_none=True)
-    for name, entry in load_kind(PAPERS.parent / "config", "experiments").items()
+    name: entry.model_dump(exclude_none=True) for name, entry in load_kind(CONFIG, "experiments").items()
 }
 Values = Callable[[Mapping[str, Any]], float | None]
-
-
-@cache
-def work(name: str) -> Work:
-    """Return one folder of papers/."""
-    return next(each for each in read_papers(PAPERS) if each.name == name)
 
 
 class World(Evidence):
     """A scale with 20 trials of everything; `values` gives a mean, None or NaN where there is none."""
 
     def __init__(self, values: Values) -> None:
-        super().__init__("paper", {}, known=frozenset(EXPERIMENTS))
+        super().__init__("paper", {}, known=KNOWN)
         self.values, self.asked = values, []
 
     def read(self, experiment: str, metric: str, published: Any, **where: object) -> Measured:
@@ -49,25 +37,14 @@ class World(Evidence):
         return Measured(value, value - room, value + room, 20, 20, leaves=leaf, metric=metric, extra=extra)
 
 
-def verdicts(name: str, scale: Evidence) -> pd.DataFrame:
-    """Return the scorecard of one work on one scale, by id."""
-    return Card([work(name)], [scale], scale).frame().set_index("id")
-
-
 def key(asked: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return a condition as something that a dict can hold."""
     return tuple(sorted((column, str(value)) for column, value in asked.items() if str(value) != ""))
 
 
-def as_printed(name: str) -> dict[tuple[tuple[str, str], ...], float]:
+def printed(name: str) -> dict[tuple[tuple[str, str], ...], float]:
     """Return what our tables would hold if every printed number were ours, by condition."""
-    found = {}
-    for rows in work(name).tables.values():
-        for row in rows:
-            reading = join.read(work(name), row)
-            if reading.way == "mean":
-                found[key(reading.where)] = row.number.value / reading.unit
-    return found
+    return {key(where): value for _, _, where, value in as_printed(name, "mean")}
 
 
 def lines(experiment: str, rows: list[dict[str, Any]]) -> Lines:
@@ -97,8 +74,8 @@ def _has(names: list[str], value: str) -> bool:
     return "all" in names or any(fnmatch.fnmatchcase(value, str(name)) for name in names)
 
 
-def judged(name: str, values: Any, change: Any = lambda asked: None) -> pd.DataFrame:
+def of_values(name: str, values: Any, change: Any = lambda asked: None) -> pd.DataFrame:
     """The verdicts on the statements of `name` in a world of `values`, save where `change` says another."""
-    return verdicts(
+    return judged(
         name, World(lambda asked: changed if (changed := change(asked)) is not None else values(asked))
     )

@@ -1,6 +1,7 @@
 """Small inputs of the report page, and the way to the helper that loads it in a browser."""
 
 import io
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,23 +36,21 @@ def card() -> pd.DataFrame:
 
 def results(sizes: tuple[int, ...] = (1, 30)) -> pd.DataFrame:
     """A result table: two victims, one null baseline, two metrics."""
-    rows = []
-    for victim in ("fcnn-relu", "fcnn-sigmoid"):
-        for client, k in enumerate(sizes):
-            for baseline, mean in (("", 0.7 * k), ("random-gradient", 0.0)):
-                for metric, unit in (("pearson", "image"), ("revealed", "update")):
-                    rows.append(
-                        {
-                            "dataset": "mnist", "victim": victim, "federation": "reveal", "defence": "none",
-                            "attack": "fidel", "checkpoint": 30, "client": client, "local_samples": k,
-                            "baseline": baseline, "metric": metric, "convention": "standard", "mean": mean,
-                            "median": mean, "q25": mean, "q75": mean, "ci_low": mean - 0.1,
-                            "ci_high": mean + 0.1,
-                            "n": 20 if baseline else 200, "failure_rate": 0.25, "unit": unit, "seeds": "0 1",
-                            "scale": "quick",
-                        }
-                    )  # fmt: skip
-    return pd.DataFrame(rows)
+    cases = itertools.product(
+        ("fcnn-relu", "fcnn-sigmoid"), enumerate(sizes), (("", 0.7), ("random-gradient", 0.0)),
+        (("pearson", "image"), ("revealed", "update")),
+    )  # fmt: skip
+    return pd.DataFrame([
+        {
+            "dataset": "mnist", "victim": victim, "federation": "reveal", "defence": "none",
+            "attack": "fidel", "checkpoint": 30, "client": client, "local_samples": k,
+            "baseline": baseline, "metric": metric, "convention": "standard", "mean": share * k,
+            "median": share * k, "q25": share * k, "q75": share * k, "ci_low": share * k - 0.1,
+            "ci_high": share * k + 0.1, "n": 20 if baseline else 200, "failure_rate": 0.25, "unit": unit,
+            "seeds": "0 1", "scale": "quick",
+        }
+        for victim, (client, k), (baseline, share), (metric, unit) in cases
+    ])  # fmt: skip
 
 
 def png() -> bytes:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.signature import declared_metrics
 from leakbench.results.figures.result import Panel, Result
 
 ROOT = Path(__file__).parents[3]
@@ -25,18 +24,13 @@ LOOKS, ROUNDS = 5, 4
 @cache
 def planned(scale: str = "paper") -> Plan:
     """Return the plan of a scale: that of paper leaves nothing out."""
-    return plan(ROOT, scale, {name: metric.judges for name, metric in declared_metrics().items()})
+    return plan(ROOT, scale)
 
 
 def metrics_of(figure: list[dict[str, Any]]) -> list[str]:
     """Return the metrics that a figure's drawings ask for."""
-    return list(
-        dict.fromkeys(
-            name
-            for part in figure
-            for name in part.get("metrics", (part["metric"], "psnr") if part["drawing"] == "heat" else ())
-        )
-    )
+    asked = (p.get("metrics", (p["metric"], "psnr") if p["drawing"] == "heat" else ()) for p in figure)
+    return list(dict.fromkeys(itertools.chain(*asked)))
 
 
 def invent(name: str) -> Result:
@@ -48,12 +42,8 @@ def invent(name: str) -> Result:
     metrics = metrics_of(spec["figure"]) or ["psnr"]
     rows = pd.DataFrame([*_attacked(drawn, cells, metrics), *_trained(studies, metrics)])
     panels = [_panel(drawn, cell, name) for cell in cells] if drawn.definitions[name].exhibit else []
-    facts = {
-        "knows": {"cell": KNOWS},
-        "seeds": [0],
-        "classes": {cell.dataset: 40 for cell in cells},
-        "device": "cpu",
-    }
+    classes = {cell.dataset: 40 for cell in cells}
+    facts = {"knows": {"cell": KNOWS}, "seeds": [0], "classes": classes, "device": "cpu"}
     tensors, found = _plane(studies)
     return Result(rows, panels, facts | found, tensors, spec)
 
@@ -77,9 +67,8 @@ def _attacked(drawn: Plan, cells: list[Any], metrics: list[str]) -> list[dict[st
         for metric, (client, size), epoch in itertools.product(
             metrics, enumerate(federation["clients"]), epochs
         ):
-            level = {"psnr": 30, "update_bytes": 1e5, "seconds": 100}.get(
-                metric.split("_")[0] if "psnr" in metric else metric, 1
-            )
+            kind = "psnr" if metric.startswith("psnr") else metric
+            level = {"psnr": 30, "update_bytes": 1e5, "seconds": 100}.get(kind, 1)
             mean = level * (0.2 + 0.6 * (number % 17) / 17) / (1 + client / 8)
             here = named | {
                 "metric": metric, "client": client, "local_samples": size, "checkpoint": epoch, "pass": 0,
@@ -106,16 +95,10 @@ def _trained(studies: list[Any], metrics: list[str]) -> list[dict[str, Any]]:
                 "metric": metric, "key": key, "client": client, "unit": "run", "rounds": 4, "images": 900,
             }  # fmt: skip
             for tested, convention in itertools.product((study.dataset, "svt"), ("standard", "published")):
-                here = same | {
-                    "tested": tested,
-                    "convention": convention,
-                    "mean": 0.3 + 0.5 * (number % 7) / 7,
-                }
-                out.append(row(**here))
-                out += [
-                    row(**here | {"baseline": "snapshot", "round": r, "mean": r / 5})
-                    for r in range(1, ROUNDS + 1)
-                ]
+                here = same | {"tested": tested, "convention": convention}
+                out.append(row(**here | {"mean": 0.3 + 0.5 * (number % 7) / 7}))
+                way = here | {"baseline": "snapshot"}
+                out += [row(**way | {"round": turn, "mean": turn / 5}) for turn in range(1, ROUNDS + 1)]
     return out
 
 

@@ -15,7 +15,7 @@ from leakbench.base.errors import UserError
 from leakbench.jobs.figure import figure, fullest
 from leakbench.papers.reference import EXHIBIT, TEXT, kept_digests, tables
 from leakbench.results.figures import page
-from leakbench.results.figures.result import read_result
+from leakbench.results.figures.result import Result, read_result
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
 PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"iterations": 2000}}]}
@@ -39,6 +39,12 @@ def _recorded(table: Path) -> list[Path]:
     return sorted(table.parent.iterdir())
 
 
+def _read(folder: Path, rows: list[dict], drawing: dict | None = None, **more: Any) -> Result:
+    """Read a run of the experiment t with some rows, and the `recorded` files or `marks` beside it."""
+    files = _files(folder, rows, result(drawing=drawing).spec).values()
+    return read_result(*map(str, files), **{key: [*map(str, paths)] for key, paths in more.items()})
+
+
 def _files(folder: Path, rows: list[dict], spec: dict, **facts: object) -> dict[str, Path]:
     table, exhibit, written = folder / "t.csv", folder / "t.safetensors", folder / "t.json"
     frame = pd.DataFrame(rows) if rows else pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
@@ -50,9 +56,8 @@ def _files(folder: Path, rows: list[dict], spec: dict, **facts: object) -> dict[
 
 def test_a_claim_names_its_paper(tmp_path: Path) -> None:
     paper = tmp_path / "paper.yaml"
-    paper.write_text(
-        "title: On leaks\nauthors: A. Author\nyear: 2023\nlink: https://example.org\nclaims: It leaks.\n"
-    )
+    about = "title: On leaks\nauthors: A. Author\nyear: 2023\nlink: https://example.org\n"
+    paper.write_text(f"{about}claims: It leaks.\n")
     text = page.claim(result(), [str(paper)])
     assert text.startswith("# A title\n\n**Claimed (fig-1):** One sentence.")
     assert "*A. Author, On leaks, 2023.* https://example.org" in text
@@ -107,11 +112,8 @@ def test_verdicts_are_a_table_in_plain_columns(tmp_path: Path) -> None:
 
 
 def test_the_origin_is_a_command_with_the_target_first(tmp_path: Path) -> None:
-    given = result()
-    assert (
-        "    snakemake --cores 1 results/quick/figures/t.png\n"
-        in page.origin(given, "results/quick/tables/t.csv") + "\n"
-    )
+    given, command = result(), "    snakemake --cores 1 results/quick/figures/t.png\n"
+    assert command in page.origin(given, "results/quick/tables/t.csv") + "\n"
     given.spec["scale"] = "paper"
     assert "figures/t.png --config scale=paper" in page.origin(given, "x/t.csv")
 
@@ -131,10 +133,9 @@ def test_a_notebook_is_stripped_and_short(path: Path) -> None:
 def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(
     drawn_of: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts, rows = {"absent_cells": {"c": "too long"}, "scale": "quick"}, [cell(metric="other")]
-    files = _files(
-        tmp_path, {"the table": [cell()], "nothing": rows, "a record": []}[drawn_of], result().spec, **facts
-    )
+    facts = {"absent_cells": {"c": "too long"}, "scale": "quick"}
+    measured = {"the table": [cell()], "nothing": [cell(metric="other")], "a record": []}[drawn_of]
+    files = _files(tmp_path, measured, result().spec, **facts)
     trials, papers = tmp_path / "t.parquet", Path(__file__).parents[3] / "papers"
     write_table(trials, pd.DataFrame({"metric": ["psnr"]}), {})
     out, executed = tmp_path / "out.png", tmp_path / "out.ipynb"
@@ -167,9 +168,8 @@ def test_a_bad_table_is_one_sentence(text: str | None, message: str, tmp_path: P
 
 def test_the_fullest_recorded_run_is_drawn_in_place_of_a_slice(tmp_path: Path) -> None:
     ran = [cell(attack="dlg"), cell(attack="dlg", baseline="random-noise")]
-    files = [str(path) for path in _files(tmp_path, ran, result().spec).values()]
-    recorded = [str(path) for path in _record(tmp_path, [cell(attack=name) for name in ("dlg", "grnn")])]
-    shown = read_result(*files, recorded=recorded)
+    recorded = _record(tmp_path, [cell(attack=name) for name in ("dlg", "grnn")])
+    shown = _read(tmp_path, ran, recorded=recorded)
     assert list(shown.rows["attack"]) == ["dlg", "grnn"]
     assert shown.spec["scale"] == "standard"
     assert shown.facts["seeds"] == [3]
@@ -177,10 +177,9 @@ def test_the_fullest_recorded_run_is_drawn_in_place_of_a_slice(tmp_path: Path) -
     assert "Scale standard · recorded on cpu: another, 2026-01-02, commit abc · seed 3" in small
     assert "Threat model: labels: given" in small
     assert "a longer one, recorded on cpu: another" in page.protocol(shown)
-    assert page.beyond(shown, "x/results/quick/tables/t.csv").startswith(
-        "All numbers, with nulls and snapshots: `reference/standard/t.csv`"
-    )
-    assert "recorded" not in page.protocol(read_result(*files))
+    files = page.beyond(shown, "x/results/quick/tables/t.csv")
+    assert files.startswith("All numbers, with nulls and snapshots: `reference/standard/t.csv`")
+    assert "recorded" not in page.protocol(_read(tmp_path, ran))
 
 
 def test_the_fullest_recorded_run_is_chosen_where_it_has_more_than_the_table(tmp_path: Path) -> None:
@@ -200,14 +199,11 @@ def test_the_fullest_recorded_run_is_chosen_where_it_has_more_than_the_table(tmp
 
 
 def test_recorded_pictures_are_the_median_of_their_cells(tmp_path: Path) -> None:
-    drawing = {"drawing": "side-by-side"}
-    files = [str(path) for path in _files(tmp_path, [], result(drawing=drawing).spec).values()]
     recorded = _record(tmp_path, [cell()])
     pair = np.stack([np.arange(48), np.arange(48)[::-1]]).reshape(2, 4, 4, 3).astype(np.uint8)
     pictures = recorded[0].with_name("t.safetensors")
     write_tensors(pictures, {"mnist-32/lenet-dlg/grnn/none/grnn": pair}, {})
-    recorded = _recorded(recorded[0])
-    shown = read_result(*files, recorded=[str(path) for path in recorded])
+    shown = _read(tmp_path, [], {"drawing": "side-by-side"}, recorded=_recorded(recorded[0]))
     (only,) = shown.panels
     assert only.truth.shape == (1, 3, 4, 4)
     assert only.score[0] == pytest.approx(-1)
@@ -215,40 +211,33 @@ def test_recorded_pictures_are_the_median_of_their_cells(tmp_path: Path) -> None
 
 
 def test_a_recorded_exhibit_is_drawn_rather_than_pictures_at_the_median(tmp_path: Path) -> None:
-    drawing = {"drawing": "grid"}
-    files = [str(path) for path in _files(tmp_path, [], result(drawing=drawing).spec).values()]
-    recorded = _record(tmp_path, [cell()])
+    drawing, recorded = {"drawing": "grid"}, _record(tmp_path, [cell()])
     given = panel(k=2, m=3)
     arrays = {f"0/{name}": getattr(given, name) for name in ("truth", "guess", "usable", "sample", "score")}
     exhibit, medians = (recorded[0].with_name(name) for name in (f"t{EXHIBIT}", "t.safetensors"))
     write_tensors(exhibit, arrays, {"panels": [given.about], "classes": {"mnist-32": 10}})
     write_tensors(medians, {"mnist-32/lenet-dlg/grnn/none/grnn": np.zeros((2, 4, 4, 1), np.uint8)}, {})
-    recorded = _recorded(recorded[0])
-    shown = read_result(*files, recorded=[str(path) for path in recorded])
+    shown = _read(tmp_path, [], drawing, recorded=_recorded(recorded[0]))
     assert [len(each.guess) for each in shown.panels] == [3]
     assert (shown.facts["classes"], shown.facts["seeds"]) == ({"mnist-32": 10}, [3])
     assert "private samples" in texts(drawn(shown))
     write_tensors(exhibit, dict(list(arrays.items())[:2]), {"panels": [given.about]})
-    _recorded(recorded[0])
     with pytest.raises(UserError, match=r"t\.exhibit\.safetensors: tensor '0/usable' is missing"):
-        read_result(*files, recorded=[str(path) for path in recorded])
+        _read(tmp_path, [], drawing, recorded=_recorded(recorded[0]))
 
 
 def test_an_interval_ends_where_its_metric_does(tmp_path: Path) -> None:
     wide = [cell(metric=metric, ci_low=-0.2, ci_high=1.4) for metric in ("ssim", "accuracy", "made_up")]
-    files = [str(path) for path in _files(tmp_path, wide, result().spec).values()]
-    for shown in (read_result(*files), read_result(*files, recorded=[*map(str, _record(tmp_path, wide))])):
+    for shown in (_read(tmp_path, wide), _read(tmp_path, wide, recorded=_record(tmp_path, wide))):
         ends = shown.rows[["ci_low", "ci_high"]].to_numpy().tolist()
         assert ends == [[-0.2, 1], [0, 1], [-0.2, 1.4]]
 
 
 def test_printed_numbers_are_read_and_an_empty_file_is_none(tmp_path: Path) -> None:
-    files = [str(path) for path in _files(tmp_path, [cell()], result().spec).values()]
     marks = tmp_path / "marks.csv"
-    marks.write_text("")
-    assert read_result(*files, marks=[str(marks)]).marks.empty
-    marks.write_text("id,metric,value\na,psnr,12.5\n")
-    assert read_result(*files, marks=[str(marks)]).marks["value"].tolist() == [12.5]
+    for text, values in (("", []), ("id,metric,value\na,psnr,12.5\n", [12.5])):
+        marks.write_text(text)
+        assert _read(tmp_path, [cell()], marks=[marks]).marks.get("value", pd.Series()).tolist() == values
     marks.write_text("id,metric\na,psnr\n")
     with pytest.raises(UserError, match="column 'value' is missing"):
-        read_result(*files, marks=[str(marks)])
+        _read(tmp_path, [cell()], marks=[marks])

@@ -30,13 +30,8 @@ LONG = {"attack": [{"name": "grnn", "parameters": {"objective": {"layer-weights"
 
 
 def test_a_metric_a_baseline_and_a_condition_are_chosen() -> None:
-    others = (
-        {"metric": "ssim"},
-        {"baseline": "random-noise"},
-        {"defence": "prune"},
-        {"convention": "published"},
-    )
-    rows = [cell(**more) for more in ({}, *others)]
+    others = {"metric": "ssim", "baseline": "random-noise", "defence": "prune", "convention": "published"}
+    rows = [cell(), *(cell(**{column: value}) for column, value in others.items())]
     found = chosen(result(rows), ["psnr"], where={"defence": ["none"]})
     assert len(found) == 1
     assert len(chosen(result(rows), ["psnr"], baselines=["", "random-noise"])) == 3
@@ -107,12 +102,7 @@ def test_absent_data_sets_are_named_once_and_other_reasons_stay() -> None:
 
 
 def test_a_printed_number_takes_the_place_of_its_row() -> None:
-    rows = [
-        cell(client=0, attack="dlg"),
-        cell(client=0),
-        cell(client=math.nan, mean=30.0),
-        cell(metric="ssim"),
-    ]
+    rows = [cell(client=0, attack="dlg"), cell(client=0), cell(client=math.nan), cell(metric="ssim")]
     mark = {"client": None, "metric": "psnr", "convention": "standard"}
     values = {"grnn": 25.0, "invg": 9.0}
     marks = pd.DataFrame([mark | {"attack": name, "value": each} for name, each in values.items()])
@@ -124,13 +114,13 @@ def test_a_printed_number_takes_the_place_of_its_row() -> None:
     assert PRINTED not in set(chosen(result(marks=pd.DataFrame()), ["psnr"])["baseline"])
 
 
-def test_values_of_any_column() -> None:
-    assert words.called("local_samples", "4") == "4 images"
-    assert words.called("client", "1") == "client 1"
-    assert words.called("pass", "0") == "pass 1"
-    assert words.called("noise", "1e-1") == "1e-1"
-    assert words.called("client", "") == ""
-    assert words.called("metric", "lock_share") == "lock share"
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [("local_samples", "4", "4 images"), ("client", "1", "client 1"), ("pass", "0", "pass 1"),
+     ("noise", "1e-1", "1e-1"), ("client", "", ""), ("metric", "lock_share", "lock share")],
+)  # fmt: skip
+def test_values_of_any_column(column: str, value: str, text: str) -> None:
+    assert words.called(column, value) == text
 
 
 def test_a_threat_model_of_several_cells_hides_no_difference() -> None:
@@ -144,10 +134,8 @@ def test_a_threat_model_of_several_cells_hides_no_difference() -> None:
 
 
 def test_counts_and_lists() -> None:
-    assert words.listed([1, 2, 3]) == "1, 2, 3"
-    assert words.listed(list(range(10))) == "0, 1 … 9"
-    assert words.span([200, 20.0, float("nan")]) == "20 to 200"
-    assert (words.span([5]), words.span([])) == ("5", "0")
+    assert (words.listed([1, 2, 3]), words.listed(list(range(10)))) == ("1, 2, 3", "0, 1 … 9")
+    assert (words.span([200, 20.0, math.nan]), words.span([5]), words.span([])) == ("20 to 200", "5", "0")
 
 
 def run(folder: Path, *sources: str, **values: object) -> list[NotebookNode]:
@@ -171,18 +159,17 @@ def code(folder: Path) -> list[NotebookNode]:
 
 
 def test_cells_share_names_and_parameters_replace_those_of_the_notebook(tmp_path: Path) -> None:
-    cells = run(tmp_path, "x = 1", "y = x + 1", "print(y)\ny * 10", x=4)
-    assert [cell.execution_count for cell in cells] == [1, 2, 3, 4]
+    shown = ("import os, pandas as pd", "pd.DataFrame({'a': [1]})", "os.getpid()", "None", "")
+    cells = run(tmp_path, "x = 1", "y = x + 1", "print(y)\ny * 10", *shown, x=4)
+    assert [cell.execution_count for cell in cells] == list(range(1, 10))
     printed, last = cells[3].outputs
     assert (printed.name, printed.text) == ("stdout", "5\n")
     assert (last.output_type, last.data, last.execution_count) == ("execute_result", {"text/plain": "50"}, 4)
-    assert [cells[n].outputs for n in (0, 1, 2)] == [[], [], []]
-
-
-def test_the_last_value_is_shown_in_every_form_it_has_and_none_is_not(tmp_path: Path) -> None:
-    cells = run(tmp_path, "import pandas as pd", "pd.DataFrame({'a': [1]})", "None", "z = 3", "")
-    assert set(cells[1].outputs[0].data) == {"text/plain", "text/html"}
-    assert [cell.outputs for cell in cells[2:]] == [[], [], []]
+    # The last value is shown in every form that it has, and None is not shown.
+    assert set(cells[5].outputs[0].data) == {"text/plain", "text/html"}
+    assert [cells[n].outputs for n in (0, 1, 2, 4, 7, 8)] == [[]] * 6
+    # The cells run in this process.
+    assert cells[6].outputs[0].data["text/plain"] == str(os.getpid())
 
 
 @pytest.mark.parametrize(
@@ -194,8 +181,3 @@ def test_a_cell_that_fails_is_the_last_that_runs(source: str, name: str, tmp_pat
     assert (problem.value.ename, problem.value.exec_count) == (name, 2)
     assert not (tmp_path / "ran").exists()
     assert code(tmp_path)[1].outputs[-1].output_type == "error"
-
-
-def test_a_cell_runs_in_this_process(tmp_path: Path) -> None:
-    cells = run(tmp_path, "import os", "os.getpid()")
-    assert cells[1].outputs[0].data["text/plain"] == str(os.getpid())

@@ -18,7 +18,7 @@ from leakbench.results.report.leaks import (
     on_any_network,
     prices,
     strongest,
-)
+)  # fmt: skip
 
 PARTS = {
     "dataset": [{"name": "d", "title": "Digits"}],
@@ -38,16 +38,11 @@ def row(defence: str, attack: str, mean: float, **changes: Any) -> dict[str, Any
 
 
 def test_the_strongest_attack_of_each_defence_and_attacker() -> None:
-    table = pd.DataFrame(
-        [
-            row("noise", "plain", 0.3),
-            row("noise", "clever", 0.8),
-            row("none", "plain", 0.9),
-            row("none", "plain", 0.95, baseline="random-noise"),
-            row("none", "clever", 0.99, n=2),
-            row("none", "clever", 40.0, metric="psnr"),
-        ]
-    )
+    table = pd.DataFrame([
+        row("noise", "plain", 0.3), row("noise", "clever", 0.8), row("none", "plain", 0.9),
+        row("none", "plain", 0.95, baseline="random-noise"), row("none", "clever", 0.99, n=2),
+        row("none", "clever", 40.0, metric="psnr"),
+    ])  # fmt: skip
     knows = {"d/v/f/noise/clever/0": {"defence": "normal noise"}, "d/v/f/noise/plain/0": {"defence": "none"}}
     (found,) = best_known(table, knows, PARTS)
     assert found.title == "Digits, a network"
@@ -61,20 +56,15 @@ def test_the_strongest_attack_of_each_defence_and_attacker() -> None:
     assert without["adaptive"] == replace(without["plain"], note=NOTHING)
 
 
-def test_a_defence_against_which_only_adaptive_attacks_ran_has_no_plain_leak() -> None:
-    knows = {"d/v/f/noise/clever/0": {"defence": "normal noise"}}
-    (found,) = best_known(pd.DataFrame([row("noise", "clever", 0.8)]), knows, PARTS)
+def test_only_kinds_of_attackers_that_were_tried_have_leaks() -> None:
+    clever, cell = pd.DataFrame([row("noise", "clever", 0.8)]), "d/v/f/noise/clever/0"
+    (found,) = best_known(clever, {cell: {"defence": "normal noise"}}, PARTS)
     assert found.rows["noise"]["plain"] is None
     assert found.rows["noise"]["adaptive"] is not None
-
-
-def test_only_the_honest_but_curious_server_is_an_attacker() -> None:
+    # Only the honest-but-curious server is an attacker.
     assert OBSERVERS["server"] == SERVER
-    knows = {"d/v/f/noise/clever/0": {"threat model": OBSERVERS["colluding"]}}
-    assert best_known(pd.DataFrame([row("noise", "clever", 0.8)]), knows, PARTS) == []
-
-
-def test_a_defence_that_no_adaptive_attacker_met_says_so() -> None:
+    assert best_known(clever, {cell: {"threat model": OBSERVERS["colluding"]}}, PARTS) == []
+    # A defence that no adaptive attacker met says so.
     (found,) = best_known(pd.DataFrame([row("noise", "plain", 0.3), row("none", "plain", 0.9)]), {}, PARTS)
     notes = {title: leaks["adaptive"].note for title, leaks in found.rows.items() if leaks["adaptive"]}
     assert notes == {"noise": PLAIN_ONLY, "no defence": NOTHING}
@@ -123,14 +113,10 @@ def test_servers_with_candidates_or_written_weights_have_columns_of_their_own() 
 
 
 def test_the_network_that_leaks_most_counts_and_a_control_is_no_attack() -> None:
-    table = pd.DataFrame(
-        [
-            row("noise", "plain", 0.4),
-            row("noise", "plain", 0.6, victim="w"),
-            row("noise", "class-mean", 0.8),
-            row("noise", "clever", 0.5),
-        ]
-    )
+    table = pd.DataFrame([
+        row("noise", "plain", 0.4), row("noise", "plain", 0.6, victim="w"),
+        row("noise", "class-mean", 0.8), row("noise", "clever", 0.5),
+    ])  # fmt: skip
     first, further = on_any_network(table, {"d/v/f/noise/clever/0": {"defence": "normal noise"}}, PARTS)
     assert not first
     plain, adaptive = further["noise"]["plain"], further["noise"]["adaptive"]
@@ -151,11 +137,8 @@ def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:
     assert prices({"study": table}, PARTS) == {
         "noise": [Price("study", 0.62, "[0.52, 0.72]", 0.85, "Digits, a network", 5, "quick, seed 0")]
     }
-    other = pd.concat([table, table.assign(victim="w")])
-    assert [price.network for price in prices({"study": other}, PARTS)["noise"]] == [
-        "Digits, a network",
-        "Digits, w",
-    ]
+    other = prices({"study": pd.concat([table, table.assign(victim="w")])}, PARTS)
+    assert [price.network for price in other["noise"]] == ["Digits, a network", "Digits, w"]
     # Without training that lacks the defence, or with two accuracies of one, there is no price.
     assert prices({"study": table[1:]}, PARTS) == {}
     twice = pd.DataFrame([*rows, accuracy("noise", 0.5)])

@@ -121,11 +121,26 @@ def test_tables_fit_a_sheet_of_paper(
     assert window.eval_on_selector_all(".scroll, figure, html", wide) == []
 
 
-def test_on_paper_the_scorecard_has_every_row_and_gives_words_their_room(
+def test_paper_has_the_experiment_that_the_address_names_and_takes_few_sheets(
+    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(card, [section(name=f"fidel-{turn}") for turn in range(60)], FACTS))
+    for asked, printed in {"": 0, "#fidel-7": 1, "?print=all": 60}.items():
+        window = browser.new_page()
+        window.goto(path.as_uri() + asked)
+        window.locator("#scorecard-table tbody tr").first.wait_for()
+        sheets = len(re.findall(rb"/Type\s*/Page[^s]", window.pdf(format="A4")))
+        assert sheets > 40 if asked == "?print=all" else sheets < 10
+        window.emulate_media(media="print")
+        assert window.locator("article:visible").count() == printed
+
+
+def test_on_paper_the_scorecard_may_have_every_row_and_gives_words_their_room(
     card: pd.DataFrame, tmp_path: Path, browser: Any
 ) -> None:
     many = pd.concat([card.assign(id=card["id"] + f".{turn}") for turn in range(8)])
-    window = opened(many, tmp_path, browser, "")
+    window = opened(many, tmp_path, browser, "?print=all")
     window.set_viewport_size({"width": 718, "height": 1000})
     window.emulate_media(media="print")
     results = int((many["class"] == "result").sum())
@@ -149,14 +164,8 @@ def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser
         "cells => cells.map(c => [c.dataset.word, getComputedStyle(c, '::after').content, c.offsetWidth > 0])"
     )
     found = window.eval_on_selector_all(".summary tbody tr:first-child td[data-word]", script)
-    assert [word for word, _, seen in found if seen] == [
-        "reproduced success",
-        "reproduced",
-        "direction",
-        "differs",
-        "not-run",
-        "rows",
-    ]
+    words = ["reproduced success", "reproduced", "direction", "differs", "not-run", "rows"]
+    assert [word for word, _, seen in found if seen] == words
     assert window.locator(".summary thead").is_hidden()
 
 

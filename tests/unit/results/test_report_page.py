@@ -35,11 +35,18 @@ def test_a_page_says(case: dict[str, Any], card: pd.DataFrame, section: Callable
 
 
 def test_every_scorecard_row_is_on_the_page_once(card: pd.DataFrame) -> None:
-    rows = rows_of(page(card, [], FACTS))
-    assert sorted(row["id"] for row in rows) == sorted(card["id"])
+    rows = {row["id"]: row for row in rows_of(page(card, [], FACTS))}
+    assert sorted(rows) == sorted(card["id"])
     # What was not run comes last.
-    idle = [row["word"] == "not-run" for row in rows]
+    idle = [row["word"] == "not-run" for row in rows.values()]
     assert idle == sorted(idle)
+    # A row names where its evidence is from, and what this run found.
+    told = "paper, cpu, abc; this run alone 1.5 (n = 2), which does not agree"
+    assert rows["fidel.doubt.b"]["origin"] == told
+    # Numbers that are kept as text are written with their interval.
+    first = rows["fidel.text.1"]
+    assert (first["measured"], first["interval"]) in (("21.5", "[21.2, 21.8]"), ("21.49", "[21.2, 21.8]"))
+    assert not any(value.lower() == "nan" for row in rows.values() for value in row.values())
 
 
 def test_what_was_found_comes_first_then_the_scorecard_then_experiments(
@@ -59,20 +66,12 @@ def test_counts_by_source_and_verdict(card: pd.DataFrame) -> None:
     assert (settings.key, settings.counts["reproduced"]) == ("class-setting", 1)
 
 
-def test_a_row_names_where_its_evidence_is_from_and_what_this_run_found(card: pd.DataFrame) -> None:
-    (row,) = (row for row in rows_of(page(card, [], FACTS)) if row["id"] == "fidel.doubt.b")
-    assert row["origin"] == "paper, cpu, abc; this run alone 1.5 (n = 2), which does not agree"
-
-
 def test_the_first_screen_says_what_the_run_measured_itself(
     card: pd.DataFrame, section: Callable[..., Section]
 ) -> None:
     own = card.assign(here=card["measured"], agrees="").to_dict("records")
-    doubted = {"here": 1.5, "agrees": "no"}
-    of_results = [
-        place for place, row in enumerate(own) if row["class"] == "result" and row["measured"] != ""
-    ]
-    own[of_results[0]] |= doubted
+    of_results = [n for n, row in enumerate(own) if row["class"] == "result" and row["measured"] != ""]
+    own[of_results[0]] |= {"here": 1.5, "agrees": "no"}
     frame = pd.DataFrame(own)
     frame.loc[of_results[1:], ["here", "agrees"]] = ""
     html = page(frame, [section(), section(recorded="recorded on a machine")], FACTS)
@@ -85,12 +84,6 @@ def test_the_first_screen_says_what_the_run_measured_itself(
     assert {row["id"] for row in frame.to_dict("records") if row["here"] != ""} == shown
 
 
-def test_numbers_kept_as_text_are_written_with_their_interval(card: pd.DataFrame) -> None:
-    first, *others = rows_of(page(card, [], FACTS))
-    assert (first["measured"], first["interval"]) in (("21.5", "[21.2, 21.8]"), ("21.49", "[21.2, 21.8]"))
-    assert not any(value.lower() == "nan" for row in (first, *others) for value in row.values())
-
-
 def test_a_scorecard_of_numbers_reads_like_one_of_text(card: pd.DataFrame) -> None:
     typed = card.copy()
     for column in ("measured", "ci_low", "ci_high", "n"):
@@ -98,9 +91,13 @@ def test_a_scorecard_of_numbers_reads_like_one_of_text(card: pd.DataFrame) -> No
     assert page(typed, [], FACTS) == page(card, [], FACTS)
 
 
-def test_an_unknown_verdict_is_refused(card: pd.DataFrame) -> None:
+def test_an_unknown_verdict_and_a_figure_that_is_no_png_are_refused(
+    card: pd.DataFrame, section: Callable[..., Section]
+) -> None:
     with pytest.raises(ValueError, match="'maybe' is no verdict"):
         page(card.assign(verdict="maybe"), [], FACTS)
+    with pytest.raises(ValueError, match="not a PNG"):
+        page(card, [section(figure=b"<svg/>")], FACTS)
 
 
 def test_a_section_shows_its_own_scorecard_rows_and_those_that_name_it(
@@ -111,9 +108,7 @@ def test_a_section_shows_its_own_scorecard_rows_and_those_that_name_it(
     assert 'id="fidel-figure-5"' in first
     assert re.findall('data-id="(.*?)"', first) == ["fidel.doubt.b"]
     assert re.findall('data-id="(.*?)"', second) == ["fidel.text.1", "fidel.fig-13.a"]
-
-
-def test_a_name_is_not_found_inside_a_longer_one(card: pd.DataFrame, section: Callable[..., Section]) -> None:
+    # A name is not found inside a longer one.
     card = card.assign(condition="see experiment fidel-figure-55")
     html = page(card, [section(name="fidel-figure-5", item="none")], FACTS)
     assert "data-id" not in html.split("<article")[1]
@@ -147,27 +142,15 @@ def test_points_of_curves_are_left_to_the_figure(section: Callable[..., Section]
     assert len(shown.rows) == 8
 
 
-def test_a_figure_that_is_no_png_is_refused(card: pd.DataFrame, section: Callable[..., Section]) -> None:
-    with pytest.raises(ValueError, match="not a PNG"):
-        page(card, [section(figure=b"<svg/>")], FACTS)
-
-
 def test_hostile_text_is_escaped(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
     card = card.assign(condition=hostile, reason=hostile, published=hostile, metric="claim", item=hostile)
     bad = section(title=hostile, shows=hostile, absent={"cell": hostile}, knows={"labels": hostile})
     bad = section(**{**bad.__dict__, "table": bad.table.assign(victim=hostile)})
     text = read(page(card, [bad], FACTS | {"scale": hostile}))
-    scripts = [attributes for tag, attributes in text.tags if tag == "script"]
-    assert [each["type"] for each in scripts] == [
-        "application/json",
-        "application/gzip",
-        "application/gzip",
-        "module",
-    ]
-    assert not [
-        attributes for _, attributes in text.tags if any(name.startswith("on") for name in attributes)
-    ]
+    kinds = [attributes["type"] for tag, attributes in text.tags if tag == "script"]
+    assert kinds == ["application/json", "application/gzip", "application/gzip", "module"]
+    assert not [name for _, attributes in text.tags for name in attributes if name.startswith("on")]
     assert all((attributes["src"] or "").startswith("data:") for tag, attributes in text.tags if tag == "img")
     assert "<script>alert(1)</script>" in "".join(text.words)
 
@@ -175,13 +158,9 @@ def test_hostile_text_is_escaped(card: pd.DataFrame, section: Callable[..., Sect
 def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) -> None:
     leak = Leak("Fidel", 0.81, "[0.8, 0.82]", 10, "0%", "quick")
     maps = [Map("Digits, a network", {"noise": {"plain": leak, "adaptive": None}})]
-    prices = {
-        "noise": [
-            Price("leakbench-dp-price", 0.62, "[0.6, 0.64]", 0.85, "Digits, CNN", 5, "standard, seed 0")
-        ]
-    }
+    price = Price("leakbench-dp-price", 0.62, "[0.6, 0.64]", 0.85, "Digits, CNN", 5, "standard, seed 0")
     overall = ({"noise": {"plain": leak}}, {})
-    html = page(card, [], FACTS | {"overall": overall, "maps": maps, "prices": prices})
+    html = page(card, [], FACTS | {"overall": overall, "maps": maps, "prices": {"noise": [price]}})
     table, by_network = (visible(part.split("</table>")[0]) for part in html.split('class="leaks"')[1:])
     assert "0.81 [0.8, 0.82] · Fidel, n = 10, 0% failed, quick not measured" in by_network
     assert "0.62 [0.6, 0.64] (0.85 without; Digits, CNN, n = 5, standard, seed 0)" in table

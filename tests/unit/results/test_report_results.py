@@ -58,12 +58,8 @@ def test_number(value: object, text: str) -> None:
     assert number(value) == text
 
 
-def test_interval_needs_both_ends() -> None:
-    assert interval(0.5, "1.25") == "[0.5, 1.25]"
-    assert interval(0.5, math.nan) == ""
-
-
-def test_percent_and_count() -> None:
+def test_intervals_percents_and_counts() -> None:
+    assert (interval(0.5, "1.25"), interval(0.5, math.nan)) == ("[0.5, 1.25]", "")
     assert (percent(0.125), percent(math.nan), count(200.0), count("10")) == ("12.5 %", "", "200", "10")
 
 

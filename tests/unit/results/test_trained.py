@@ -16,28 +16,23 @@ FACTS = {
 }  # fmt: skip
 
 
+NAMES = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock"}
+# Client, key and share of right answers.
+RIGHT = [(0, "own", 0.5), (0, "other", 0.3), (1, "own", 0.7), (1, "other", 0.5), (-1, "random", 0.1)]
+
+
 def study(
     shift: float = 0.0, seed: int = 0, tested: str = "d", filtered: float = float("nan")
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     rows = []
     for turn in (1, 2):
-        for client, key, right in (
-            (0, "own", 0.5),
-            (0, "other", 0.3),
-            (1, "own", 0.7),
-            (1, "other", 0.5),
-            (-1, "random", 0.1),
-        ):
-            own = {"round": turn, "client": client, "key": key, "test_accuracy": right + 0.1 * turn + shift}
-            rows.append(
-                own
-                | {
-                    "validation_accuracy": right, "tested": tested, "filtered_accuracy": filtered * right,
-                    "test_loss": 1.0, "validation_loss": 1.0, "training_loss": 2.0,
-                }
-            )  # fmt: skip
-    names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": seed}
-    return pd.DataFrame(rows).assign(**names), FACTS
+        for client, key, right in RIGHT:
+            rows.append({
+                "round": turn, "client": client, "key": key, "test_accuracy": right + 0.1 * turn + shift,
+                "validation_accuracy": right, "tested": tested, "filtered_accuracy": filtered * right,
+                "test_loss": 1.0, "validation_loss": 1.0, "training_loss": 2.0,
+            })  # fmt: skip
+    return pd.DataFrame(rows).assign(**NAMES, seed=seed), FACTS
 
 
 def line(table: pd.DataFrame, metric: str, **where: Any) -> pd.Series:
@@ -51,10 +46,9 @@ def line(table: pd.DataFrame, metric: str, **where: Any) -> pd.Series:
 
 def test_the_selected_round_counts_and_clients_are_averaged() -> None:
     table, _ = aggregate_studies([study()], "quick")
-    assert line(table, "accuracy")["mean"] == pytest.approx(0.8)
-    assert line(table, "accuracy", client=0)["mean"] == pytest.approx(0.7)
-    assert line(table, "accuracy", key="other")["mean"] == pytest.approx(0.6)
-    assert line(table, "accuracy", key="random")["mean"] == pytest.approx(0.3)
+    wheres: list[dict[str, Any]] = [{}, {"client": 0}, {"key": "other"}, {"key": "random"}]
+    means = [line(table, "accuracy", **where)["mean"] for where in wheres]
+    assert means == pytest.approx([0.8, 0.7, 0.6, 0.3])
     assert line(table, "gap_to_random")["mean"] == pytest.approx(0.5)
     assert line(table, "lock_share", key="")["mean"] == 0.6
     first = line(table, "accuracy", baseline="snapshot", round=1)
@@ -81,16 +75,9 @@ def test_the_thesis_counts_a_short_batch_as_a_whole_one() -> None:
 def by_rule() -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return a study whose rows also say what two clients weighed in each round."""
     rows, facts = study()
-    rounds = [
-        {
-            "round": turn, "client": client, "key": "client", "weight": share, "cross_loss": 0.5,
-            "training_loss": 0.25,
-        }
-        for turn in (1, 2)
-        for client, share in ((0, 0.1 * turn), (1, 1 - 0.1 * turn))
-    ]  # fmt: skip
-    names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": 0}
-    own = pd.DataFrame(rounds).assign(**names)
+    shares = [(1, 0, 0.1), (1, 1, 0.9), (2, 0, 0.2), (2, 1, 0.8)]
+    own = pd.DataFrame(shares, columns=["round", "client", "weight"])
+    own = own.assign(key="client", cross_loss=0.5, training_loss=0.25, **NAMES, seed=0)
     return pd.concat([rows, own]).assign(cross_accuracy=float("nan")), facts | {"epsilon": 1.5, "delta": 1e-5}
 
 
@@ -125,11 +112,9 @@ def test_boundaries_are_compared_with_centralised_training() -> None:
     rows, facts = study()
     points = {"clients": [[[0.5, 0.5, 1]]], "test": [[0.3, 0.3, 1]]}
     surfaces = [[0.1, 0.9], [0.2, 0.8]], [[0.1, 0.9], [0.7, 0.8]]
-    alone, two = (
-        facts
-        | {"boundary": {"surface": surface, "extent": [0, 1, 0, 1], "points": points | {"clients": own}}}
-        for surface, own in zip(surfaces, (points["clients"], points["clients"] * 2), strict=True)
-    )
+    drawn = [{"surface": each, "extent": [0, 1, 0, 1], "points": points} for each in surfaces]
+    drawn[1]["points"] = points | {"clients": points["clients"] * 2}
+    alone, two = (facts | {"boundary": each} for each in drawn)
     _, about = boundaries([(rows, two), (rows, alone)])
     assert [each["apart"] for each in about] == [0.25, 0]
 
@@ -151,9 +136,8 @@ def test_each_test_set_has_its_lines_and_training_is_reported_once() -> None:
     assert line(table, "accuracy", tested="d")["mean"] == pytest.approx(0.8)
     assert line(table, "accuracy", tested="other")["mean"] == pytest.approx(0.85)
     assert line(table, "gap_to_random", tested="other")["mean"] == pytest.approx(0.5)
-    assert line(table, "accuracy", tested="other", baseline="snapshot", round=1)["mean"] == pytest.approx(
-        0.75
-    )
+    first = line(table, "accuracy", tested="other", baseline="snapshot", round=1)
+    assert first["mean"] == pytest.approx(0.75)
     assert line(table, "training_loss", client=1)["tested"] == ""
     assert line(table, "validation_accuracy", baseline="snapshot", round=2)["mean"] == pytest.approx(0.6)
     assert line(table, "lock_share", key="")["tested"] == ""
@@ -175,9 +159,8 @@ def test_the_trials_of_a_line_are_its_seeds() -> None:
     table, trials = aggregate_studies([study(seed=0), study(0.1, seed=1)], "quick")
     condition = [name for name in trials if name not in TRIAL]
     found = line(table, "accuracy")
-    own = trials.merge(
-        pd.DataFrame([found[condition]]).astype({"client": float, "round": float}), on=condition
-    )
+    where = pd.DataFrame([found[condition]]).astype({"client": float, "round": float})
+    own = trials.merge(where, on=condition)
     assert own["trial"].tolist() == own["cluster"].tolist() == ["0", "1"]
     assert own["value"].tolist() == pytest.approx([0.8, 0.9])
     assert len(trials) == table["n"].sum()

@@ -33,10 +33,8 @@ def taken(
 ) -> Nuisance:
     """Return how the attack treats a client's lock, for trials of its updates of `rounds` [trials].
 
-    What the client shares is known. A key or layers that it does not share are drawn as the client drew its
-    own.
-
-    Raises Unfit for a chain of locks, and for a lock that does not fit the observation's facts.
+    What the client shares is known; the rest is drawn as the client drew its own. Raises Unfit for a chain of
+    locks, and for a lock that does not fit the observation's facts.
     """
     layer, length, activation = _told(observation)
     conv, channels = _before(observation, layer)
@@ -129,9 +127,9 @@ def _slope(activation: str, found: Tensor) -> Tensor:
 def read_key(weight: Tensor, bias: Tensor) -> Tensor:
     """Return the key behind a lock layer's gradients, [n, key length].
 
-    The weight gradient of a dense layer divided by its bias gradient is the layer's input (Fidel, section
-    II-A). Here the input is the same for every channel, and the channel with the largest bias gradient has
-    lost least to rounding. The key is one half where all gradients are zero.
+    A dense layer's weight gradient divided by its bias gradient is its input (Fidel, section II-A), the same
+    for every channel; the channel with the largest bias gradient has lost least to rounding. The key is one
+    half where all gradients are zero.
     """
     best = bias.abs().argmax(1)
     rows = torch.arange(len(best))

@@ -8,10 +8,7 @@ from leakbench.observations.adaptation import Adaptation, Mechanism, by_paramete
 
 
 def step_of(observed: Tensor) -> Tensor:
-    """Return the step between levels of each trial, the least gap between values that occur.
-
-    Gaps as small as the rounding of floats do not count. The step is zero where all values are equal.
-    """
+    """Return each trial's step between levels: the least gap between its values beyond rounding, or 0."""
     values = observed.flatten(1).sort(1).values
     gaps = values.diff(dim=1)
     span = (values[:, -1:] - values[:, :1]).clamp_min(1e-30)

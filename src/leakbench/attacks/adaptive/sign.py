@@ -6,8 +6,7 @@ from torch import Tensor
 from leakbench.base.tensors import over
 from leakbench.observations.adaptation import Adaptation, by_parameter
 
-# The magnitude, in mean magnitudes, at which a sign is half decided. The mean magnitude itself is sent with
-# the signs.
+# The magnitude, in mean magnitudes (which are sent with the signs), at which a sign is half decided.
 SOFT = 0.5
 
 

@@ -12,8 +12,8 @@ from leakbench.observations.adaptation import Adaptation, Mechanism, by_paramete
 def arrived(observed: Tensor) -> Tensor:
     """Return which coordinates were sent, bool [trials, *shape].
 
-    A zero counts as withheld, unless a whole slice is zero: a whole neuron or filter, or everything that is
-    read of one place, such as a black pixel. Chance would not withhold a whole slice.
+    A zero counts as withheld, unless a whole slice is zero (a neuron, a filter, or all that is read of a
+    black pixel), which chance would not withhold.
     """
     there = observed != 0
     dims = range(1, observed.dim())

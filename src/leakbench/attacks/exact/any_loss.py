@@ -1,8 +1,8 @@
 """The proof of a sample from an update of any loss, whose derivative by the scores nobody knows.
 
-A sample adds Jᵀ e to the gradient of the layer's bias. J is the derivative of the network's scores by the
-layer's output, which the server computes, and e is that of the loss by the scores. So the span of Jᵀ meets
-the span of the gradient's columns in the sample's column. For other samples it hardly ever does.
+A sample adds Jᵀ e to the gradient of the layer's bias, with J the derivative of the network's scores by the
+layer's output and e that of the loss by the scores. So the span of Jᵀ, which the server computes, meets that
+of the gradient's columns in the sample's column. For other samples it hardly ever does.
 """
 
 import torch
@@ -63,8 +63,8 @@ def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
 def of_any_loss(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Tensor:
     """Return whether samples that follow from all columns are proven, bool [rank].
 
-    All columns together say how much of each sample the gradient holds. Were one sample a mixture, another
-    one would not have its own column.
+    All columns together say how much of each sample the gradient holds: with a mixture among the samples,
+    another one would not have its own column.
     """
     own, proven = columns_of(layer, seen, samples)
     return proven & (torch.cosine_similarity(own, columns).abs() > 1 - LEAST)

@@ -27,8 +27,7 @@ class Test(NamedTuple):
     """A test of vectors against the update of one block.
 
     found: the span; none where the update is zero.
-    through: the matrix [rank, width] that vectors go through before they are tested; none where they are
-    tested as they are.
+    through: the matrix [rank, width] that vectors go through before they are tested, if any.
     """
 
     found: Span | None
@@ -42,13 +41,9 @@ class Test(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """One update of a transformer.
+    """One update of a transformer: the network that was sent, in float64, and the test of each block.
 
-    round: the round of the update.
-    client: its client.
-    model: the network that was sent, in float64.
-    tests: the test of each block.
-    still: whether the client took one step, so that what the second block reads is what the sent model gives.
+    still: whether the client took one step, so that the second block reads what the sent model gives.
     """
 
     round: int
@@ -59,10 +54,8 @@ class Heard(NamedTuple):
 
 
 def heard(observation: Observation, attack: str) -> Iterator[Heard]:
-    """Yield every update of a transformer with the tests of its blocks.
-
-    observation: what the server saw.
-    attack: the name that an error gives.
+    """Yield every update of a transformer with the tests of its blocks; `attack` is the name that an error
+    gives.
 
     Raises Unfit for another network than a transformer, and where an update has as many tokens as its layers
     (or adapters) have dimensions, because every vector then lies in the span.
@@ -85,14 +78,10 @@ def heard(observation: Observation, attack: str) -> Iterator[Heard]:
 def _sent(
     observation: Observation, model: nn.Module, number: int, client: int, tokens: int, name: str
 ) -> Tensor | None:
-    """Return one update of a parameter without weight decay; None where clients do not send it.
-
-    number: the round of the update.
-    tokens: the largest rank that the rest of the update can have.
-    """
+    """Return an update without weight decay (then of rank `tokens` at most), or None if it is not sent."""
     if name not in observation.updates:
         return None
-    value = observation.update(name, slice(number, number + 1))[0, client].double()
+    value = observation.update(name, number)[client].double()
     weight = model.get_parameter(name).detach()
     decays = observation.kind == "model" and bool(observation.local.get("weight_decay"))
     if not decays or not weight.any():
@@ -110,14 +99,7 @@ def embedding_of(model: nn.Module, attack: str) -> nn.Embedding:
 
 
 def _test(block: nn.Module, name: str, sent: Callable[[str], Tensor | None], tokens: int, where: str) -> Test:
-    """Return the test of a block.
-
-    block: the block that was sent.
-    name: its name in the network.
-    sent: the update of a parameter, by its name; None where clients do not send it.
-    tokens: the number of tokens that the block read.
-    where: what an error begins with.
-    """
+    """Return the test of a block that was sent and read so many `tokens`; an error begins with `where`."""
     rows, through = None, None
     for last in ("weight", "down"):
         own = [value for layer in LAYERS if (value := sent(f"{name}.{layer}.{last}")) is not None]

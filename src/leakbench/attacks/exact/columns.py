@@ -1,7 +1,7 @@
 """The columns of the gradient, as the neurons that samples close determine them.
 
-The gradient of a dense layer is a matrix M [neurons, samples] times the samples, where M holds what each
-sample adds to each neuron's offset. A column of M in the basis of a `Span` is a direction of length one.
+The gradient of a dense layer is M [neurons, samples], what each sample adds to each neuron's offset, times
+the samples. A column of M in the basis of a `Span` is a direction of length one.
 """
 
 import math
@@ -16,8 +16,7 @@ from leakbench.attacks.exact.span import PARALLEL, Span, null, unit_rows, unlike
 
 # The number of neurons beyond the rank that a sample must close; with fewer, zeros prove nothing.
 SPARE = 8
-# The largest accepted probability that a direction that is no column is zero by chance in all neurons that a
-# sample closes.
+# The largest accepted probability that a direction that is no column is zero in all neurons by chance.
 CHANCE = 1e-9
 # A neuron is surely closed if its output is below zero by this share of the largest output.
 NEARLY = 1e-3
@@ -39,18 +38,17 @@ class Alone(NamedTuple):
 def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Alone:
     """Return whether columns are the only directions that are zero in the neurons that their samples close.
 
-    A column of the batch that is zero in the same neurons makes every mixture of both zero there, so a second
-    direction must be more than zero in them. Let A be the unit rows of k closed neurons. If a direction q is
-    zero in all of them, A q has a length of at most √k times `Span.zero`, so the second smallest singular
-    value of A must be larger.
+    With a second column that is zero in them, every mixture of both would be. Let A be the unit rows of k
+    closed neurons. If a direction q is zero in all of them, A q has a length of at most √k times `Span.zero`,
+    so the second smallest singular value of A must be larger.
 
     The k neurons, of which parallel ones count once, are equations for the rank - 1 unknowns of a direction.
     Each spare equation holds by chance with a probability of at most √(2 rank / π) · zero, where rows are
-    spread evenly. All spare equations together may hold by chance with a probability of at most CHANCE.
+    spread evenly; all together may do so with at most CHANCE.
 
-    Let c be the true column and q the given one. Both are near the direction for which |A q| is least: c
-    within |A c| and q within |A q|, each divided by the second singular value. The residual |A q| estimates
-    the noise of the rows, and with it |A c|.
+    The true column c and the given q are both near the direction for which |A q| is least: within |A c| and
+    |A q|, each divided by the second singular value. The residual |A q| estimates the noise of the rows, and
+    with it |A c|.
     """
     rows, alive = unit_rows(seen.left)
     rank = rows.shape[1]
@@ -71,10 +69,10 @@ def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Al
 def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, Tensor]:
     """Return the columns [n, rank] of nearly known samples, and whether each is a column, bool [n].
 
-    A ReLU adds nothing to neurons that are closed for a sample, and a nearly known sample tells which neurons
-    these are. So its column is as exact as the gradient, whatever the sample's own error. The direction found
-    is a column if it is zero in all of these neurons, and if there are more of them than any direction could
-    be zero in. If the network behind the layer is known, but not the loss, its derivative gives the column.
+    A nearly known sample tells which neurons are closed for it, to which it adds nothing. So its column is as
+    exact as the gradient. A direction is a column if it is zero in all of these neurons, and if there are
+    more of them than any direction could be zero in. If the network behind the layer is known, but not the
+    loss, its derivative gives the column.
     """
     if layer.any_loss:
         return any_loss.columns_of(layer, seen, samples)

@@ -19,13 +19,9 @@ BRIGHT = 5.0
 class FirstLayer:
     """The first dense layer of a network, and the mean gradient of one batch. All tensors are float64.
 
-    weight: [neurons, inputs], as it was sent out.
-    bias: [neurons], as it was sent out.
-    slope: [neurons, inputs], the gradient of the loss by the weight.
-    offset: [neurons], the gradient of the loss by the bias.
-    batch: the number of samples of the client.
-    low: [inputs], the least value of what the layer reads.
-    high: [inputs], the greatest value of what the layer reads.
+    weight: [neurons, inputs], as it was sent out; bias: [neurons], the same.
+    slope: [neurons, inputs], the gradient of the loss by the weight; offset: [neurons], that by the bias.
+    low, high: [inputs], the least and the greatest value of what the layer reads.
     logits: what the network makes of the layer's output [n, neurons]: [n, classes]; none where dropout hides
     it.
     of_batch: whether the layer reads pixels that are normalised by their own batch, of which the server knows
@@ -63,9 +59,9 @@ class FirstLayer:
     def caused(self, samples: Tensor) -> Tensor:
         """Return what each sample would add to `offset` if it had each class, [n, classes, neurons].
 
-        With the layer's output z, the logits f(z), their softmax p and J = df/dz, a sample of class l adds
-        (Jᵀp − J[l]) / batch, because the loss is the mean cross-entropy (Shariati and Alambardar Meybodi,
-        arXiv:2609.09659, the certificate of a recovered sample).
+        With logits f(z) of the layer's output z, their softmax p and J = df/dz, a sample of class l adds (Jᵀp
+        − J[l]) / batch (Shariati and Alambardar Meybodi, arXiv:2609.09659, the certificate of a recovered
+        sample).
         """
         logits, jacobian = self.linear(samples)
         mean = torch.einsum("nk,nkm->nm", logits.softmax(1), jacobian)
@@ -74,10 +70,9 @@ class FirstLayer:
     def steepness(self, samples: Tensor, basis: Tensor) -> Tensor:
         """Return by how much `caused` changes if a sample moves by a length of one, [n, neurons].
 
-        It is the root mean square over all directions within a span, and the same for every class. A network
-        of ReLUs is linear beside a sample, so that J stays and only the softmax moves: the derivative is
-        Jᵀ (diag p − p pᵀ) J W / batch, with W the layer's weight. Behind activations that bend, this leaves
-        out how J moves.
+        It is the root mean square over all directions within a span, the same for every class. Beside a
+        sample, a network of ReLUs is linear, so that only the softmax moves: the derivative is Jᵀ (diag p − p
+        pᵀ) J W / batch, with W the layer's weight. Behind activations that bend, this leaves out how J moves.
         """
         logits, jacobian = self.linear(samples)
         share = logits.softmax(1)
@@ -100,11 +95,9 @@ class FirstLayer:
 
 
 def first_read(observation: Observation, model: nn.Module, count: int) -> tuple[str, Tensor, Tensor, bool]:
-    """Return the name of the first dense layer, some noise, what the layer reads of it, and whether that is
-    the noise's (normalised) pixels."""
-    rows, columns, channels = observation.network["shape"]
-    noise = noise_images((channels, rows, columns))[:count].double()
-    mean, deviation = (value.double() for value in normalisation(model, channels))
+    """Return the first dense layer's name, noise, what it reads of that, and whether that is its pixels."""
+    noise = noise_images(observation.pixels)[:count].double()
+    mean, deviation = (value.double() for value in normalisation(model, noise.shape[1]))
     name, read = first_dense(model, noise)
     plain = read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation)
     return name, noise, read, plain
@@ -114,14 +107,12 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
     """Yield round, client and first layer of every update.
 
     Batch norm of the pixels themselves is allowed, because no sample then changes what another one adds.
-
     Raises Unfit for updates of several local steps, for batch norm behind the layer that uses the batch, and
     for a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
     """
-    rows, columns, channels = observation.network["shape"]
-    for number in range(observation.rounds):
-        model = observation.model(int(observation.origin[number])).double()
-        mean, deviation = (value.double() for value in normalisation(model, channels))
+    for number, origin in enumerate(observation.origin.tolist()):
+        model = observation.model(origin).double()
+        mean, deviation = (value.double() for value in normalisation(model, observation.pixels[0]))
         name, noise, read, plain = first_read(observation, model, NOISE)
         of_batch = not plain and observation.mode == "train" and _scaled(read, noise)
         if not plain and not of_batch:
@@ -133,16 +124,14 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
         masked = observation.dropout or any(isinstance(m, Drawn) and m.active for m in model.modules())
         ends = (-BRIGHT, BRIGHT) if of_batch else ((0.0 - mean) / deviation, (1.0 - mean) / deviation)
         low, high = (
-            torch.as_tensor(each, dtype=torch.float64).expand(channels, rows, columns).flatten()
-            for each in ends
+            torch.as_tensor(each, dtype=torch.float64).expand(observation.pixels).flatten() for each in ends
         )
         layer: nn.Linear = model.get_submodule(name)  # type: ignore[assignment]
         for client, batch in enumerate(observation.clients):
             if observation.kind == "model" and len(local_steps(observation, batch)) > 1:
                 raise Unfit(f"attack: {attack} reads one gradient, and client {client} took several steps")
-            one = slice(number, number + 1)
             slope, offset = (
-                as_gradient(observation, observation.update(f"{name}.{part}", one), batch)[0, client].double()
+                as_gradient(observation, observation.update(f"{name}.{part}", number), batch)[client].double()
                 for part in ("weight", "bias")
             )
             logits = None if masked else _behind(model, layer, noise)
@@ -169,7 +158,6 @@ def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Ten
     def logits(output: Tensor) -> Tensor:
         # The output is copied, because the layers behind may work in place.
         with layer.register_forward_hook(lambda *_: output.clone()):
-            found: Tensor = model(images[:1].expand(len(output), *images.shape[1:]))
-        return found
+            return model(images[:1].expand(len(output), *images.shape[1:]))
 
     return logits

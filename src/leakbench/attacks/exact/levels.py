@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-# The number of steps between black and white of 8-bit pixels, and the share of a step that a value may be off
-# a level.
+# The steps between black and white of 8-bit pixels, and the share of one that a value may be off a level.
 LEVELS, OFF = 255, 0.05
 # The steps of an image with fewer levels do not tell its brightness: black and white alone are two levels.
 FEWEST = 32
@@ -15,10 +14,9 @@ TRIED = 48
 def of_levels(samples: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and deviation [channels, 1, 1] that turn normalised samples into pixels.
 
-    8-bit pixels lie on 256 levels, so normalised ones lie on a lattice whose step determines the deviation.
-    Which of its levels is black is not known. The darkest value is therefore taken to be as far from black as
-    the brightest is from white; mean and deviation are exact if the samples have black and white in a
-    channel. Where there is no lattice, the darkest value is taken for black and the brightest for white.
+    8-bit pixels lie on 256 levels, so normalised ones lie on a lattice whose step gives the deviation. Which
+    level is black is not known: the darkest value is taken to be as far from black as the brightest from
+    white, which is exact if a channel has both. Without a lattice they are black and white themselves.
     """
     found = [_of_channel(each) for each in samples.transpose(0, 1).flatten(1).double()]
     mean, deviation = torch.tensor(found, dtype=torch.float64).T[:, :, None, None]
@@ -45,10 +43,8 @@ def _of_channel(values: Tensor) -> tuple[float, float]:
 def brightest(samples: Tensor) -> Tensor:
     """Return the level of the brightest value of samples that are known up to a factor, [n].
 
-    8-bit pixels are whole multiples of one level, and those of a photograph have no common divisor. The level
-    is therefore the smallest one that makes all values of the sample whole.
-
-    A level is 0 where none makes the values whole, and where one below FEWEST already does.
+    8-bit pixels are whole multiples of one level, and those of a photograph have no common divisor: it is the
+    smallest level that makes all values whole; 0 where there is none, or one below FEWEST.
     """
     found = torch.zeros(len(samples), dtype=samples.dtype)
     first = samples[:, torch.linspace(0, samples.shape[1] - 1, TRIED).long()]

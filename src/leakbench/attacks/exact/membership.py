@@ -1,9 +1,8 @@
 """How far images are from the span of an update, in which every sample of the batch lies.
 
-The gradient of a dense layer is a sum of products δ xᵀ, one for each sample x that it read, whatever
-activation or layer stands behind it. So its rows span the samples, if these are fewer than its neurons and
-inputs. Every step of gradient descent on the same samples adds such products, and so does every other client
-of a sum.
+The gradient of a dense layer is a sum of products δ xᵀ, one for each sample x that it read, whatever stands
+behind it. So its rows span the samples, if these are fewer than its neurons and inputs. Every step of
+gradient descent on the same samples, and every other client of a sum, adds such products.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leakbench.attacks.exact.first_layer import first_read
 from leakbench.attacks.exact.span import Span, span
@@ -38,8 +37,6 @@ Read = Callable[[Tensor], Tensor]
 class Seen(NamedTuple):
     """The span of one update.
 
-    round: the round of the update.
-    client: its client.
     read: what the layer reads of pixels.
     of_pixels: whether it reads the (normalised) pixels themselves.
     found: the span, none where the update of the layer is zero.
@@ -72,15 +69,21 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
     @cache
     def layer(origin: int) -> tuple[str, bool, Read]:
         model = observation.model(origin).double()
-        name, of_pixels = _first(model, observation, attack)
-        mean, deviation = (value.double() for value in normalisation(model, observation.network["shape"][2]))
-        if of_pixels:
+        name, _, _, plain = first_read(observation, model, 2)
+        if plain:
+            mean, deviation = (value.double() for value in normalisation(model, observation.pixels[0]))
             return name, True, lambda x: ((x.double() - mean) / deviation).flatten(1)
+        drawn = any(isinstance(layer, Drawn) and layer.active for layer in model.modules())
+        if drawn or hidden(model) or observation.mode == "train":
+            raise Unfit(
+                f"attack: {attack} needs the features that {name} reads, and a client's own are hidden "
+                "(dropout, parameters, or statistics of its batch)"
+            )
         return name, False, lambda x: dense_input(model, x.double()).flatten(1)
 
     for number, origin in enumerate(observation.origin.tolist()):
         name, of_pixels, read = layer(origin)
-        updates = observation.update(f"{name}.weight", slice(number, number + 1))[0].double()
+        updates = observation.update(f"{name}.weight", number).double()
         for client, batch in enumerate(observation.clients):
             if min(updates.shape[1:]) <= batch:
                 raise Unfit(
@@ -100,9 +103,9 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 def without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
     """Return an update without the multiple of the sent weights that weight decay put in.
 
-    The multiple depends on the number of steps of each client and on their momentum. These may be unknown, so
-    the multiple is estimated from the update: the part of the update that lies in neither span of its leading
-    singular vectors is the multiple alone. Each better estimate also makes the singular vectors better.
+    The multiple depends on clients' steps and momentum, which may be unknown, so it is estimated: the part of
+    the update that lies in neither span of its leading singular vectors is the multiple alone. Each better
+    estimate also makes the singular vectors better.
     """
     for _ in range(DECAY_ROUNDS):
         seen = span(update, batch, clear=1.0)
@@ -119,24 +122,8 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
     return matrix - (matrix @ seen.right.T) @ seen.right
 
 
-def _first(model: nn.Module, observation: Observation, attack: str) -> tuple[str, bool]:
-    """Return the name of the first dense layer, and whether it reads (normalised) pixels."""
-    name, _, _, plain = first_read(observation, model, 2)
-    if plain:
-        return name, True
-    drawn = any(isinstance(layer, Drawn) and layer.active for layer in model.modules())
-    if drawn or hidden(model) or observation.mode == "train":
-        raise Unfit(f"attack: {attack} needs the features that {name} reads, and a client's own are hidden "
-                    "(dropout, parameters, or statistics of its batch)")  # fmt: skip
-    return name, False
-
-
 def distances(seen: Span | None, samples: Tensor) -> Tensor:
-    """Return the share of the length of each sample that lies outside the span, [n], 0 to 1.
-
-    The share is 0 for the samples of the batch and for their mixtures. It is 1 for a sample that is
-    orthogonal to them, and where there is no span or no length. It is NaN where a sample is no number.
-    """
+    """Return the share of each sample outside the span, [n], from 0 to 1 (no span or length); NaN of NaN."""
     length = samples.norm(dim=1)
     if seen is None:
         return torch.ones_like(length)
@@ -147,8 +134,8 @@ def distances(seen: Span | None, samples: Tensor) -> Tensor:
 def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
     """Return which samples lie in the span, as far as its noise E can tell, bool [n].
 
-    A member x is a combination c of the update's rows, so noise puts no more of it outside the span than ‖E‖
-    · ‖c‖ (to first order), and c follows from the span.
+    A member is a combination c of the update's rows, so noise puts at most ‖E‖ · ‖c‖ of it outside (to first
+    order).
     """
     if seen is None:
         return torch.zeros_like(distance, dtype=torch.bool)
@@ -160,10 +147,9 @@ def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
 def certified(observation: Observation, found: Reconstruction) -> Reconstruction:
     """Give images that an attack reconstructed from an update their distance from the span of the update.
 
-    The distance follows from the update alone. It shows without the truth how near an image may be to the
-    batch, because an image far from the span is no image of the batch. A reconstruction stays as it is if it
-    does not consist of images, if it has a distance already, if it has fewer rounds than the observation, or
-    if the first dense layer does not read pixels.
+    It shows without the truth how near an image may be to the batch. A reconstruction stays as it is if it
+    does not consist of images, has a distance already or fewer rounds than the observation, or if the first
+    dense layer does not read pixels.
     """
     if found.target != "images" or found.span_distance is not None or len(found.images) != observation.rounds:
         return found

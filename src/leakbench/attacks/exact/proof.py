@@ -1,10 +1,9 @@
 """The proof of a sample from the update alone: its part of the gradient lies in the gradient's own span.
 
-A sample's part of the gradient is computed with the network behind the layer (`proof`). Where dropout hides
-which part of that network was used, the neurons that are surely closed for a sample determine its column of
-the gradient. That column does not prove the sample, since another sample that closes the same neurons has
-that column too. Two neurons that hold the sample alone prove it (`read_twice`); so do the columns of all
-samples together (`of_all`).
+The network behind the layer gives a sample's part of the gradient (`proof`). Where dropout hides that
+network, the neurons that are surely closed for a sample determine its column of the gradient. Another sample
+that closes the same neurons has that column too, so it proves nothing by itself. Two neurons that hold the
+sample alone prove it (`read_twice`); so do the columns of all samples together (`of_all`).
 """
 
 import torch
@@ -28,14 +27,12 @@ TIMES = 3
 def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return labels [n], whether each is proven [n] and what each adds to the layer's offset [n, neurons].
 
-    A sample is not proven if the noise of the update is too large beside what it adds.
-
-    The layer's gradient is a sum of products of a sample and what it adds to the offset. So what a sample of
-    the batch adds, with its label, lies in the span of the gradient's columns. What any other sample adds
-    hardly ever does, because the span has as few dimensions as the batch has samples. Where few neurons
-    follow, what a sample adds depends on little more than the neurons that it opens, and of two classes both
-    add the same up to a factor. So the gradient must also hold the sample, with the label, once, twice or
-    three times (`_weight`); the sample then adds as often.
+    The gradient is a sum of products of a sample and what it adds to the offset, so what a sample of the
+    batch adds, with its label, lies in the span of the gradient's columns. What any other sample adds hardly
+    ever does, because the span has as few dimensions as the batch has samples. Where few neurons follow, what
+    a sample adds depends on little more than the neurons that it opens, and of two classes both add the same
+    up to a factor. So the gradient must also hold the sample, with the label, once, twice or three times
+    (`_weight`). A sample is not proven if the noise of the update is too large beside what it adds.
     """
     classes = layer.scores
     # A sample that is in the batch twice takes a dimension from the span. Where none is missing, the mean of
@@ -62,8 +59,7 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
 def read_twice(
     layer: FirstLayer, seen: Span, samples: Tensor, neurons: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `proof` does, for samples that single neurons hold behind dropout or under an unknown loss;
-    labels are unknown, -1.
+    """Return what `proof` does, without labels (-1), behind dropout or under an unknown loss.
 
     A sample is proven if two neurons hold it, it lies in the span of the samples, and its column is proven:
     by the network's derivative, or behind dropout by exactly one direction of the columns' span that is zero
@@ -83,13 +79,12 @@ def read_twice(
 def of_all(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Tensor:
     """Return whether samples that follow from all columns are proven, bool [rank].
 
-    Nothing is asked of the network behind the layer. If the columns are those of the batch up to their
-    lengths, the samples are those of the batch, because the gradient is the product of both. So a sample is
-    proven under two conditions. Every column is the only direction that is zero in all neurons that its
-    sample closes. The possible error of all columns together (`columns.alone`) leaves the sample in its range
-    and moves it by a share of MOST at most. Columns q of which one is a mixture give samples p S R, with p
-    the inverse of the columns and S R the gradient in the basis of its span; to first order p is off by the
-    sum of (p · δq) p.
+    The gradient is the product of columns and samples, so columns of the batch, up to their lengths, give
+    samples of the batch, whatever the network behind the layer. A sample is proven if every column is the
+    only direction that is zero in all neurons that its sample closes, and the possible error of all columns
+    together (`columns.alone`) leaves the sample in its range and moves it by a share of MOST at most. Columns
+    q of which one is a mixture give samples p S R, with p the inverse of the columns and S R the gradient in
+    the basis of its span; to first order p is off by the sum of (p · δq) p.
     """
     found = alone(layer, seen, samples, columns)
     if not found.proven.all():
@@ -114,10 +109,9 @@ def _weight(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the misfit, its slack and the multiplicity of each sample with each label, [n, classes] each.
 
-    The multiplicity is how often the gradient holds the sample, a whole number. The misfit is how far the
-    gradient is from that number, and the slack is how large the misfit may be. The gradient G is M Xᵀ, with
-    samples as columns of X and what they add as columns of M. So xᵀ G⁺ m is one for a pair of them, and half
-    of that if the sample is in the batch twice.
+    The gradient G is M Xᵀ, with samples as columns of X and what they add as columns of M. So xᵀ G⁺ m is one
+    for a pair of them, and half of that if the sample is in the batch twice. The misfit is how far the
+    gradient is from holding the sample a whole number of times; the slack is how large the misfit may be.
     """
     read, caused = samples @ seen.right.T, within / seen.values
     reach = caused.norm(dim=2)

@@ -14,8 +14,7 @@ FIT, ALIKE = 1e-8, 1e-6
 ROUNDS = 30
 # Samples that are nearer than this to another accepted one are returned once, as the authors count them.
 COUNTED = 0.01
-# Distances that are taken from products are off by less than this share of the length, and pairs that may be
-# near are compared in groups of PAIRS.
+# Distances from products are off by less than this share; pairs that may be near are compared by PAIRS.
 ROUNDED, PAIRS = 1e-5, 1024
 
 

@@ -22,8 +22,8 @@ class Solved(NamedTuple):
     samples: [n, inputs], the proven samples.
     labels: [n], their labels (-1: not known).
     agreement: the share of all pairs of a neuron and a sample in which the column is not zero exactly if the
-    sample opens the ReLU (the published self-certificate); 0 before all columns are known. Where dropout
-    closes neurons too, pairs that are zero although the neuron is open count as agreeing.
+    sample opens the ReLU (the published self-certificate); 0 before all columns are known. Behind dropout,
+    zeros of open neurons agree too.
     """
 
     samples: Tensor
@@ -59,10 +59,9 @@ def reconstruction(
     An update whose noise leaves no span gives nothing. Where pixels are normalised by their own batch, mean
     and deviation are read off the samples (`exact.levels`).
     """
-    rows, columns, channels = observation.network["shape"]
     lead = (observation.rounds, len(observation.clients), max(observation.clients))
-    mean, deviation = (value.double() for value in normalisation(observation.model(), channels))
-    images, agreement = torch.zeros(*lead, channels, rows, columns), torch.zeros(lead[:2])
+    mean, deviation = (value.double() for value in normalisation(observation.model(), observation.pixels[0]))
+    images, agreement = torch.zeros(*lead, *observation.pixels), torch.zeros(lead[:2])
     usable, labels = torch.zeros(lead, dtype=torch.bool), torch.full(lead, -1)
     for number, client, layer in first_layers(observation, attack):
         seen = span(layer.slope, layer.batch)
@@ -70,7 +69,7 @@ def reconstruction(
             continue
         found = solve(layer, seen)
         place = (number, client, slice(0, len(found.samples)))
-        samples = found.samples.view(-1, channels, rows, columns)
+        samples = found.samples.view(-1, *observation.pixels)
         if layer.of_batch and len(samples):
             mean, deviation = of_levels(samples)
         pixels = (samples * deviation + mean).float()

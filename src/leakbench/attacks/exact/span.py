@@ -7,18 +7,15 @@ from torch import Tensor
 
 from leakbench.base.errors import Unfit
 
-# The number of columns that a random projection takes beyond the batch, so that the noise behind the samples
-# shows.
+# The number of columns of a random projection beyond the batch, in which noise behind the samples shows.
 MORE = 16
 # A singular value belongs to the samples if it is this many times the first that belongs to the noise.
 CLEAR = 10.0
 # The rounding of a singular value that is zero, in units of the precision.
 ROUNDED = 1e3
-# The bound below which a value counts as zero, in units of the noise, and the least such bound, the rounding
-# of float64.
+# The bound below which a value is zero, in units of the noise, and the least one, the rounding of float64.
 ZERO, LEAST = 2e3, 1e-9
-# Rows that are nearly parallel count as one: all neurons that are open for the same single sample have such
-# rows.
+# Rows that are nearly parallel count as one: all neurons that one sample alone opens have such rows.
 PARALLEL = 1e-4
 # A row of a basis is dead if it is shorter than this share of the longest.
 DEAD = 1e-5
@@ -56,8 +53,7 @@ def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
     width = min(batch + MORE, *slope.shape)
     rng = torch.Generator().manual_seed(0)
     mixed = slope @ torch.randn(slope.shape[1], width, generator=rng, dtype=slope.dtype)
-    # The basis goes through the gradient once more, so that small singular values are as sharp as the large
-    # ones.
+    # The basis goes through the gradient once more, so that small singular values are as sharp as large ones.
     basis = torch.linalg.qr(slope @ (slope.T @ torch.linalg.qr(mixed).Q)).Q
     small = basis.T @ slope
     if not small.isfinite().all():
@@ -75,8 +71,7 @@ def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
 
 def null(rows: Tensor) -> Tensor:
     """Return the direction [rank] that is nearest to orthogonal to all rows [n, rank]."""
-    vectors: Tensor = torch.linalg.eigh(rows.T @ rows).eigenvectors
-    return vectors[:, 0]
+    return torch.linalg.eigh(rows.T @ rows).eigenvectors[:, 0]
 
 
 def unit_rows(left: Tensor) -> tuple[Tensor, Tensor]:

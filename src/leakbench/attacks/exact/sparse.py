@@ -17,8 +17,7 @@ FIRST, AWAY = (3.0, 2.0, 1.4, 1.0), (0.5, 2.0)
 FEW = 10
 SLOW, NARROW, FAST, LAST, STEPS = 0.95, 0.3, 0.85, 0.02, 3
 STARTS = 128
-# Entries below SMALL count as zeros of an end that is not sharpened yet, and ends more parallel than ONE
-# count as one.
+# Entries below SMALL are zeros of an end that is not sharpened yet; ends more parallel than ONE are one.
 SMALL, ONE = 0.03, 0.97
 # DRAWN values may be held by the draws at once, and at most DRAWS draws are made at once, since few rows need
 # few. A drawn direction is looked at if it is zero within NEAR times the zero, and draws that are as parallel
@@ -26,8 +25,7 @@ SMALL, ONE = 0.03, 0.97
 DRAWN, DRAWS, NEAR, SAME = 1 << 24, 1 << 15, 100.0, 0.9999
 # An end is sharpened if it has more small entries than this share of the zeros that it needs.
 NEARLY = 0.8
-# The search also ends with this many times as many directions as there are columns: most of them are then no
-# columns.
+# The search also ends with this many times as many directions as columns, most of which are then none.
 TOO_MANY = 2
 # While a column is sharpened, one in this many rows is taken for a zero.
 QUARTER = 4
@@ -37,8 +35,8 @@ class Rows(NamedTuple):
     """The rows of an orthonormal basis, at length one, without dead ones. Parallel rows are one row.
 
     unit: [n, rank], the rows.
-    times: [n], how many rows of the basis are parallel to each. With few samples many are: a row that one
-    sample alone opens has the direction of this sample.
+    times: [n], how many rows of the basis are parallel to each. Rows that one sample alone opens have its
+    direction.
     """
 
     unit: Tensor
@@ -69,12 +67,11 @@ def directions(
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield (number of zeros, direction [rank]) of columns, in the order in which they are found.
 
-    A direction q is a column where rows @ q has many zeros.
-
-    `fixed-point` minimises the sum of log((row · q)² + width²) over the sphere while the width falls
-    (`_settled`); in the limit of width zero the sum counts the entries that are not zero. `drawn` takes
-    directions that are orthogonal to rank - 1 randomly drawn rows, as SPEAR is published; it needs few draws
-    where most entries are zero. Where there are few columns, `fixed-point` begins with a batch of draws.
+    A direction q is a column where rows @ q has many zeros. `fixed-point` minimises the sum of log((row · q)²
+    + width²) over the sphere while the width falls (`_settled`); at width zero the sum counts the entries
+    that are not zero. `drawn` takes directions orthogonal to rank - 1 randomly drawn rows, as SPEAR is
+    published; it needs few draws where most entries are zero. Where there are few columns, `fixed-point`
+    begins with a batch of draws.
     """
     rank, count = rows.unit.shape[1], int(rows.times.sum())
     least = rank - 1 + share * _fewer(rank) * (count - rank + 1)
@@ -130,7 +127,7 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
     """Return where STARTS starts end, [STARTS, rank].
 
     In a basis in which the rows have covariance one, the Hessian of the objective is nearly a multiple of the
-    identity. A Newton step on the sphere is then the gradient minus that multiple of the direction
+    identity, so that a Newton step on the sphere is the gradient minus that multiple of the direction
     (Hyvärinen, Fast and robust fixed-point algorithms for independent component analysis, IEEE Transactions
     on Neural Networks 10, 1999). All starts take the step in two products of matrices.
     """

@@ -9,6 +9,7 @@ what the layer read. All rules solve these equations for n and differ in what th
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,20 +18,14 @@ from leakbench.base.errors import Unfit
 from leakbench.base.parts import part
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What a network makes of images.
-
-    inputs: [..., images, inputs], the inputs of its last layer.
-    logits: [..., images, classes], the logits.
-    """
+class Answers(NamedTuple):
+    """What the last layer reads [..., images, inputs], and its logits [..., images, classes]."""
 
     inputs: Tensor
     logits: Tensor
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """Images of the attacker's own in the networks that the server knows.
 
     before: returns the answers of the model that was sent; a call costs one forward pass.
@@ -86,8 +81,7 @@ class LastLayer:
 
 def infer(method: str, layer: LastLayer) -> Tensor:
     """Return the labels [trials, batch], ascending, that a rule infers from the last layer's update."""
-    found: Tensor = part("labels", method)(layer)
-    return found.sort(1).values
+    return part("labels", method)(layer).sort(1).values
 
 
 def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
@@ -95,11 +89,8 @@ def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
 
     One label at a time is added to the class whose count falls short of the ideal most, or removed from the
     class whose count exceeds it most, until there are `batch` labels. If both have the same sum and `start`
-    is rounded, this is the method of largest remainders.
-
-    ideal: [trials, classes], any real numbers.
-    start: int64 [trials, classes], the counts to begin with.
-    batch: the number of labels.
+    is rounded, this is the method of largest remainders. ideal: [trials, classes], any real numbers; start:
+    int64 [trials, classes].
     """
     counts = start.clone()
     while bool((gap := batch - counts.sum(1)).any()):
@@ -112,12 +103,6 @@ def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
 
 
 def nearest(ideal: Tensor, batch: int) -> Tensor:
-    """Return labels whose counts are the whole numbers nearest to `ideal` that add up to `batch`.
-
-    ideal: [trials, classes], any real numbers.
-    batch: the number of labels.
-
-    Returns [trials, batch].
-    """
+    """Return labels [trials, batch] with the whole-numbered counts nearest to `ideal` [trials, classes]."""
     ideal = ideal.nan_to_num(0.0, batch, 0).clamp(0, batch)
     return apportioned(ideal, ideal.round().to(torch.int64), batch)

@@ -10,8 +10,7 @@ from leakbench.base.errors import Unfit
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
 EXCLUDES = {"": ("generator: none",)}
 
-# The largest number of comparisons of simulated logits with measured ones, and the difference that is small
-# enough.
+# How often simulated logits are compared with measured ones at most, and what difference is small enough.
 ROUNDS, CLOSE = 5, 0.1
 
 

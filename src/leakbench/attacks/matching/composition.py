@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from leakbench.attacks.matching.engines.agreement import agrees
+from leakbench.attacks.matching.engines.agreement import Engine, agrees
 from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
 from leakbench.attacks.matching.local_epochs import Updates
@@ -16,7 +16,7 @@ from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimiser import Make
 from leakbench.attacks.matching.parameterisation import Parameterisation, with_nuisance
 from leakbench.attacks.matching.terms import Term
-from leakbench.attacks.matching.trials import Collected, Group, Precision, groups
+from leakbench.attacks.matching.trials import Group, Precision, add, blank, groups
 from leakbench.base.errors import Unfit
 from leakbench.networks.per_trial import hidden
 from leakbench.observations.adaptation import Nuisance
@@ -38,23 +38,22 @@ class Composition:
     def objective_of(
         self, group: Group, terms: Sequence[Term] | None = None, weighs: bool = False
     ) -> Objective:
-        """Return the objective of a group's trials.
+        """Return the objective of a group's trials, with the engine that suits it.
 
-        Differences (`matching.frozen`) and batches of trials (`matching.shared_weights`) need two conditions.
-        Nothing else stands between the dummies and their gradients, which excludes simulated steps, hidden
-        parameters, a mechanism or unknowns of a defence, and weights among the dummies. The gradients are
-        compared in all entries, by products alone. Differences are taken if the attack asks for them, the
-        network is deep enough to gain by them, and nothing is rounded to bfloat16. On a GPU, batches with
-        exact derivatives take their place, because differences would take the trials one after another. On a
-        processor, batches are taken in bfloat16. Both are compared with plain autograd first
-        (`matching.agreement`).
+        Differences (`engines.frozen`) and batches of trials (`engines.shared_weights`) need two conditions.
+        Nothing else may stand between dummies and gradients: no simulated steps, hidden parameters, mechanism
+        or unknowns of a defence, nor weights among the dummies. And gradients must be compared in all
+        entries, by products alone. In float32 differences are taken if the attack asks for them and the
+        network is deep enough; on a GPU exact derivatives of batches take their place, because differences
+        take the trials one after another. In bfloat16 a processor takes batches. Either is compared with
+        plain autograd first (`engines.agreement`).
         """
         group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
         plain = not (group.steps or hidden(group.model) or mechanism or weighs or group.nuisance.start)
         plain = plain and not (objective.distance.whole or objective.partial)
-        engine: type[FrozenDifference] | type[SharedWeights] | None = None
+        engine: type[Engine] | None = None
         if plain and self.precision == "bfloat16":
             batched = group.device == "cpu" and fits(group.model, group.shape)
             engine = SharedWeights if batched else None
@@ -74,11 +73,8 @@ class Composition:
         length: int,
         restarts: int = 1,
     ) -> Reconstruction:
-        """Reconstruct the images of each update from that update alone, all updates and restarts together.
-
-        Raises Unfit for surrogate weights with an optimiser without gradients or in bfloat16.
-        """
-        collected = Collected(observation, schedule)
+        """Reconstruct the images of each update from that update alone, all updates and restarts together."""
+        found = blank(observation, schedule)
         make = partial(self.optimiser, length)
         for plain in groups(observation, self.updates, restarts, rng):
             trials = plain.rounds.repeat_interleave(restarts)
@@ -109,10 +105,9 @@ class Composition:
                 observation.work.part(f"match client {group.client}, model {group.origin}"),
                 sought.dummies,
             )
-            collected.add(group, outcome, partial(group.gap, chunk=chunk))
-        return collected.found
+            add(found, group, outcome, partial(group.gap, chunk=chunk))
+        return found
 
 
-# A way to attack the updates of several epochs together. It takes the observation, a source of random
-# numbers, the composition and the number of iterations.
+# A way to attack the updates of several epochs together, in a number of iterations.
 Epochs = Callable[[Observation, torch.Generator, Composition, int], Reconstruction]

@@ -1,7 +1,4 @@
-"""The weights of a generator as unknowns: GRNN's two branches, with one generator for each trial.
-
-The generators of all trials run at once.
-"""
+"""The weights of a generator as unknowns: GRNN's two branches, one generator for each trial, all at once."""
 
 import itertools
 import math
@@ -21,23 +18,17 @@ class GeneratorWeights:
 
     The image branch is a transposed convolution to 4×4 and a gated linear unit (GLU), then blocks of nearest
     ×2, 3×3 convolution, batch norm and GLU, then a sigmoid. From block to block the number of channels halves
-    until it is `width`; the last block makes the channels of the image. In the other branch a dense layer
-    computes the label logits from the same latents. Source: Ren's thesis, section 3.2.2 and Table 3.1;
-    widths, latents of 128 and torch's default initialisation are those of the authors' code.
+    until it is `width`; the last block makes the channels of the image. A dense layer computes the label
+    logits from the same latents. Source: Ren's thesis, section 3.2.2 and Table 3.1; widths, latents of 128
+    and torch's default initialisation are those of the authors' code.
 
-    With a single sample, the output of a first layer is a fixed latent z times a weight matrix. RMSprop (and
-    signed Adam) move all matrix elements of one output by the same amount. The product of z with these
-    elements therefore moves as one unknown would with Σ|z| times the learning rate, except for the
-    optimiser's epsilon. With `collapsed`, this product, divided by Σ|z|, is the unknown in place
-    of the matrix.
+    With a single sample, a first layer returns a fixed latent z times a matrix. RMSprop (and signed Adam)
+    move all elements of one output by the same amount, so that their product with z moves as one unknown
+    would with Σ|z| times the learning rate, except for the optimiser's epsilon. With `collapsed`, this
+    product, divided by Σ|z|, is the unknown in place of the matrix.
 
     resolution: rows and columns of an image, a power of two and at least 8.
-    channels: of an image.
-    batch: the number of samples that a generator makes.
-    classes: the number of classes.
-    latent: the length of a latent.
     width: the number of channels that the last block reads.
-    collapsed: whether the first layers of a single sample are kept as their product with the latent.
     """
 
     resolution: int
@@ -57,7 +48,6 @@ class GeneratorWeights:
 
     @cached_property
     def single(self) -> bool:
-        """Whether the first layers are kept as their product with the single latent."""
         return self.collapsed and self.batch == 1
 
     def draw(self, rng: torch.Generator, trials: int) -> tuple[Tensors, Tensor]:

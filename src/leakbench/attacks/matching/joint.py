@@ -1,7 +1,8 @@
 """The problems of AGIC's joint reconstruction from several epochs, and their objective (Eqn 5)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,8 +16,7 @@ from leakbench.base.tensors import Tensors
 from leakbench.observations.reconstruction import Reconstruction
 
 
-@dataclass(frozen=True)
-class Problems:
+class Problems(NamedTuple):
     """Joint problems over the same epochs, each for m images that one update of each epoch has in common.
 
     seen: the epochs.
@@ -29,19 +29,12 @@ class Problems:
     common: Tensor
 
     def unknowns(self, batch: int) -> int:
-        """Return the number of unknown images of a problem.
-
-        The common images count once, the other images of each epoch's batch on their own.
-        """
+        """Return the number of unknown images of a problem: the common ones, and each epoch's others."""
         m = self.common.shape[2]
         return m + len(self.seen) * (batch - m)
 
     def places(self, batch: int, number: int) -> Tensor:
-        """Return which unknown stands at each position of the dummy batches of one epoch, [problems, batch].
-
-        The common images come first among the unknowns, then the first epoch's own images, then the next
-        epoch's.
-        """
+        """Return which unknown is where in an epoch's dummy batches, [problems, batch]; common ones first."""
         common = self.common[:, number]
         m = common.shape[1]
         own = torch.ones(len(common), batch, dtype=torch.int64).scatter(1, common, 0)
@@ -60,8 +53,7 @@ def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
     return [Problems(range(epochs), rows, torch.arange(batch).expand(updates, epochs, batch))]
 
 
-@dataclass(frozen=True)
-class EpochTerm:
+class EpochTerm(NamedTuple):
     """One epoch's term: `share` times the distance of the dummy batches from the observed updates.
 
     objective: the objective of the epoch's updates, without priors.
@@ -76,13 +68,8 @@ class EpochTerm:
     share: float
 
 
-@dataclass(frozen=True)
-class JointObjective:
-    """The losses of joint problems: Σ_k γ_k · distance_k, plus the priors of all unknown images.
-
-    parts: the terms of the epochs.
-    priors: weight and function of each prior.
-    """
+class JointObjective(NamedTuple):
+    """The losses of joint problems: Σ_k γ_k · distance_k, plus the weighted priors of all unknown images."""
 
     parts: Sequence[EpochTerm]
     priors: Sequence[tuple[float, Valued]]
@@ -131,13 +118,11 @@ def begun(found: Reconstruction, iterations: int) -> Reconstruction:
 
 def add(found: Reconstruction, epochs: Sequence[Group], problems: Problems, outcome: Outcome) -> None:
     """Put each common image into the reconstruction wherever it was seen."""
-    assert found.losses is not None
-    assert found.diverged is not None
-    m = problems.common.shape[2]
+    into, m = found.tensors(), problems.common.shape[2]
     for number, epoch in enumerate(problems.seen):
         group = epochs[epoch]
         rounds, common = group.rounds[problems.rows[:, number]], problems.common[:, number]
-        found.images[rounds[:, None], group.client, common] = group.shown(outcome.unknowns["images"][:, :m])
-        found.usable[rounds[:, None], group.client, common] = True
-        found.losses[:, group.client].index_add_(0, rounds, outcome.losses.T * (m / group.batch))
-        found.diverged[rounds[outcome.status == DIVERGED], group.client] = True
+        place = rounds[:, None], group.client, common
+        into["images"][place], into["usable"][place] = group.shown(outcome.unknowns["images"][:, :m]), True
+        into["losses"][:, group.client].index_add_(0, rounds, outcome.losses.T * (m / group.batch))
+        into["diverged"][rounds[outcome.status == DIVERGED], group.client] = True

@@ -39,7 +39,6 @@ def known_labels(observation: Observation, client: int, rounds: Tensor, model: n
 def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> LastLayer:
     """Return what is known of the last dense layer from a client's updates."""
     name, batch = last_dense(model), observation.clients[client]
-    rows, columns, channels = observation.network["shape"]
     gradient = {
         kind: as_gradient(observation, received(observation, f"{name}.{kind}", rounds, client), batch)
         for kind in ("weight", "bias")
@@ -68,7 +67,7 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
         weight=gradient["weight"],
         bias=gradient.get("bias"),
         batch=batch,
-        noise=_probe(model, layer, noise_images((channels, rows, columns)), moved),
+        noise=_probe(model, layer, noise_images(observation.pixels), moved),
         sent=sent,
         steps=len(local_steps(observation, batch)) if observation.kind == "model" else 1,
         lr=float(observation.local["lr"]),
@@ -77,10 +76,7 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
 
 
 def _of_two_classes(layer: nn.Linear, gradient: Tensors) -> tuple[nn.Linear, Tensors]:
-    """Return a layer with one logit, and its gradient, as a layer with two scores: 0 and that logit.
-
-    The gradient at one score of a sample is the negative of the gradient at the other score.
-    """
+    """Return a layer with one logit, and its gradient, as a layer with two scores: 0 and that logit."""
     both = nn.Linear(layer.in_features, 2, bias=layer.bias is not None)
     both.load_state_dict({n: torch.cat([0 * value, value]) for n, value in layer.state_dict().items()})
     return both, {kind: torch.cat([-value, value], 1) for kind, value in gradient.items()}

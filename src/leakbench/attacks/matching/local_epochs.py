@@ -51,10 +51,7 @@ def taken_for(observation: Observation, samples: int, updates: Updates) -> Taken
 def simulated_update(
     model: nn.Module, images: Tensor, labels: Tensor, steps: list[slice], lr: float
 ) -> Tensors:
-    """Simulate a client's local steps of plain SGD on dummy images (InvG, section 4.3).
-
-    From the second step on each trial has weights of its own, so the trials run one after another.
-    """
+    """Simulate a client's steps of plain SGD on dummies (InvG, section 4.3), one trial after another."""
     found: list[Tensors] = []
     for x, y in zip(images.split(1), labels.split(1), strict=True):
         start: Tensors = dict(model.named_parameters())
@@ -67,10 +64,10 @@ def simulated_update(
 
 
 def merged(images: Tensor, epochs: int) -> Tensor:
-    """Return one set of images from those of several epochs.
+    """Return one set of images from those of several epochs (DLF's code).
 
-    The images of each epoch are paired one to one with those of the first epoch, so that the sum of the
-    pairs' PSNR is largest. The result is the mean of the paired images. Source: DLF's code.
+    Each epoch's images are paired one to one with the first's, so that the sum of PSNRs is largest; pairs are
+    averaged.
     """
     if epochs == 1:
         return images

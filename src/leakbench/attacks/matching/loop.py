@@ -1,7 +1,4 @@
-"""The gradient-matching loop: all trials of a cell, chunk by chunk.
-
-A run that is killed resumes to the same result.
-"""
+"""The gradient-matching loop: all trials of a cell, chunk by chunk. Killed runs resume to the same result."""
 
 import math
 import tempfile
@@ -56,7 +53,6 @@ class Outcome:
     unknowns: name → [trials, …], as `show` returns them.
     snapshots: the same after each of the schedule's `kept` iterations, [snapshots, trials, …].
     losses: [points, trials], the losses at the iterations `traced`; NaN after a trial's end.
-    traced: [points], iterations.
     status: [trials], RUNNING (to the last iteration), ENDED early or DIVERGED.
     iterations: [trials], the steps taken.
     final: [trials], the loss at the last step.
@@ -135,11 +131,8 @@ def _joined(parts: Sequence[Outcome]) -> Outcome:
     return Outcome(
         unknowns={name: torch.cat([part.unknowns[name] for part in parts]) for name in names},
         snapshots={name: torch.cat([part.snapshots[name] for part in parts], 1) for name in names},
-        losses=torch.cat([part.losses for part in parts], 1),
         traced=parts[0].traced,
-        status=torch.cat([part.status for part in parts]),
-        iterations=torch.cat([part.iterations for part in parts]),
-        final=torch.cat([part.final for part in parts]),
+        **{name: torch.cat([getattr(part, name) for part in parts], -1) for name in _DONE},
     )
 
 
@@ -203,12 +196,7 @@ def _chunk(recipe: _Recipe, rows: Tensor, start: Tensors, scratch: Path | None, 
 
 @dataclass
 class _Live:
-    """The trials of a chunk that still run.
-
-    places: their places in the chunk.
-    unknowns: name → [running trials, …].
-    state: the optimiser's state.
-    """
+    """The trials of a chunk that still run: their places in it, unknowns, and the optimiser's state."""
 
     places: Tensor
     unknowns: Tensors

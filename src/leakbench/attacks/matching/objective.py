@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from leakbench.attacks.matching.distances import added, laid_out, products, whole_derivative, with_cotangent
-from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.agreement import Engine
 from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
-from leakbench.attacks.matching.engines.shared_weights import SharedWeights
 from leakbench.attacks.matching.loop import measured_bytes
 from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
 from leakbench.attacks.matching.parameterisation import Dummies, Losses, Unknowns
@@ -25,8 +24,7 @@ from leakbench.observations.adaptation import Mechanism
 _Kind = TypeVar("_Kind")
 # Small enough that most of what a backward pass reads again is still in the processor's cache.
 WORKING_BYTES = 200_000_000
-# The share of a GPU's memory that trials may take together. The measured memory leaves out that of a backward
-# pass.
+# The share of a GPU's memory for trials, measured without that of a backward pass.
 WORKING_SHARE = 1 / 4
 
 
@@ -62,11 +60,9 @@ def priors_of(group: Group, terms: Iterable[Term]) -> list[tuple[float, Valued]]
 class Objective:
     """The loss of a group's trials: the distances from the observed gradients, plus the priors of the images.
 
-    group: the trials.
     terms: at least one distance, at most one `Weights` and at most one `Entries`, and any penalties and
     priors.
-    engine: what takes the derivatives, if not the engine of `matching.gradients`. It compares all entries of
-    the gradients, by products alone.
+    engine: what takes whole derivatives, if the gradients are compared in all entries, by products alone.
     mechanism: (observed) → what is done to dummy gradients before they are compared, as a function of the
     gradients and of the dummies.
 
@@ -75,7 +71,7 @@ class Objective:
 
     group: Group
     terms: Sequence[Term]
-    engine: type[FrozenDifference] | type[SharedWeights] | None = None
+    engine: type[Engine] | None = None
     mechanism: Callable[[Tensors], Mechanism] | None = None
 
     def __post_init__(self) -> None:
@@ -108,7 +104,6 @@ class Objective:
         return bool(self._of(Entries))
 
     def _penalised(self, matched: Evaluate) -> Evaluate:
-        """Return `matched` with the penalties, and with the priors of the images."""
         for term in self._of(Penalty):
             matched = term.of(matched)
         return regularised(matched, self.priors)
@@ -152,9 +147,9 @@ class Objective:
     def losses(self, rows: Tensor) -> Losses:
         """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
 
-        The function does not write down any dummy's gradient (`matching.gradient_products`). Raises Unfit if
-        the distance needs the gradients, if the terms choose entries or penalise, if local steps are
-        simulated, if the attack adapts to a defence, and in bfloat16.
+        No dummy's gradient is written down (`gradient_products`). Raises Unfit for what needs one: a distance
+        of whole gradients, chosen entries, penalties, simulated steps, an adaptation to a defence, and
+        bfloat16.
         """
         group, distance = self.group, self.distance
         if group.precision != "float32":
@@ -187,11 +182,7 @@ class Objective:
         return valued
 
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
-        """Return how many trials run together, or for an optimiser with a population how many members.
-
-        It is the largest number that is still of use and keeps the working memory in bounds. An engine says
-        by itself how many trials are of use to it.
-        """
+        """Return how many trials (or members of a population) run together: of use, and within memory."""
         members = optimiser.population
         if self.engine is not None:
             return self.engine.together(self.group.device)

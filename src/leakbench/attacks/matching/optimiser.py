@@ -1,8 +1,4 @@
-"""What the loop requires of an optimiser of many independent trials.
-
-The unknowns are one tensor [trials, …] for each named part (such as images and labels), so each trial is one
-row.
-"""
+"""What the loop requires of an optimiser of many independent trials, each a row of every unknown."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -40,9 +36,20 @@ class Optimiser(Protocol):
 Make = Callable[[int], Optimiser]
 
 
-def kept(state: Tensors, name: str, value: Tensor, parts: Sequence[str]) -> list[Tensor]:
-    """Return parts of an unknown's state, which are zeros at first."""
-    for part in parts:
-        if f"{name}/{part}" not in state:
-            state[f"{name}/{part}"] = torch.zeros_like(value)
-    return [state[f"{name}/{part}"] for part in parts]
+def stepped(
+    unknowns: Tensors, evaluate: Evaluate, state: Tensors, parts: Sequence[str], move: Callable[..., None]
+) -> Tensor:
+    """Take a step by gradients, `move(values, gradients, *parts of the state)`, and return the losses."""
+    losses, gradients = evaluate(unknowns)
+    lost = ~losses.isfinite()
+    stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
+    for name, value in unknowns.items():
+        for part in parts:
+            if f"{name}/{part}" not in state:
+                state[f"{name}/{part}"] = torch.zeros_like(value)
+    own = ([state[f"{name}/{part}"] for name in unknowns] for part in parts)
+    # torch's fused steps read all tensors in the order of memory.
+    move(list(unknowns.values()), [gradients[name].contiguous() for name in unknowns], *own)
+    for name, before in stay.items():
+        unknowns[name][lost] = before
+    return losses

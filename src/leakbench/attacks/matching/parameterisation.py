@@ -26,9 +26,9 @@ class Unknowns:
     """A parameterisation of a group's dummies.
 
     start: the first unknowns, name → [trials, …].
-    dummies: (unknowns, rows) → the dummies that the unknowns of the trials `rows` stand for. They are
-    `images` in the victim's normalised space, the logits `labels` if the labels are unknown too, and what a
-    defence leaves unknown (`adaptive.Nuisance`).
+    dummies: (unknowns, rows) → the dummies that the unknowns of the trials `rows` stand for: `images` in the
+    victim's normalised space, the logits `labels` if the labels are unknown too, and what a defence leaves
+    unknown (`Nuisance`).
     at_once: the number of trials that a processor works on together.
     project: puts unknowns back into their range, in place.
     weighs: whether the dummies also hold weights of the victim, parameter → [n, *shape], at which the

@@ -1,9 +1,8 @@
 """Surrogate weights: those at which one gradient stands for all local steps of a client.
 
-A client is sent the weights w_0 and returns the weights w_T. Between the two lie weights at which the
-gradient of the client's samples points along the whole update more closely than the gradient at w_0 does
-(SME, section 3). An attacker optimises these weights together with the images. Each trial has weights of its
-own, so the trials run one after another.
+Between the weights w_0 that were sent and the w_T that returned lie weights at which the gradient of the
+client's samples points along the whole update more closely than at w_0 (SME, section 3). An attacker
+optimises them together with the images. Each trial has weights of its own, so trials run one after another.
 """
 
 import torch
@@ -32,11 +31,7 @@ def moved(group: Group, rows: Tensor) -> Tensors:
 def surrogate_unknowns(
     group: Group, images: Tensors, boxed: bool, place: float, share: float, reach: float = 0.0
 ) -> Unknowns:
-    """Return unknowns that hold images and, beside them, what determines the surrogate weights.
-
-    Those are a place on the line from w_0 to w_T. With `reach` above 0, they are a place on a curve and how
-    the curve is bent.
-    """
+    """Return images and places on the line from w_0 to w_T, or with `reach` on a curve and how it is bent."""
     if group.observation.kind != "model":
         raise Unfit(
             "attack: unknowns: surrogate weights lie on the way to a client's new weights, and it sent a "

@@ -1,11 +1,7 @@
-"""The terms of which an objective is made.
-
-They are distances of gradients, weights of layers in these distances, the entries of the gradients that are
-compared, penalties on how the distances change, and priors of images.
-"""
+"""The terms of an objective: distances, weights of layers, choices of entries, penalties and priors."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,13 +10,11 @@ from leakbench.attacks.matching.optimiser import Evaluate
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors
 
-# Takes images [trials, batch, channels, rows, columns] in the victim's normalised space; returns a value for
-# each trial [trials], and its derivative in the images.
+# From images [trials, batch, …] in the victim's normalised space to values [trials] and their derivative.
 Valued = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-@dataclass(frozen=True)
-class Distance:
+class Distance(NamedTuple):
     """A distance of gradients as a function of a few inner products.
 
     The products are those of the dummy gradient g and the observed gradient o, summed over all parameters,
@@ -41,8 +35,7 @@ class Distance:
     slopes: Callable[[Tensors, Tensor], Tensors] | None = None
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(NamedTuple):
     """Weights of parameters in every distance of an objective.
 
     of: (group) → a function from observed gradients, parameter → [trials, *shape], to weights, parameter →
@@ -52,8 +45,7 @@ class Weights:
     of: Callable[[Group], Callable[[Tensors], Tensors]]
 
 
-@dataclass(frozen=True)
-class Prior:
+class Prior(NamedTuple):
     """A term for how unlikely images are, whatever their gradients are.
 
     weight: the weight of the prior in the objective, at least 0.
@@ -64,8 +56,7 @@ class Prior:
     of: Callable[[Group], Valued]
 
 
-@dataclass(frozen=True)
-class Entries:
+class Entries(NamedTuple):
     """The entries of the gradients that every distance of an objective compares; it ignores all others.
 
     of: a function from observed gradients, parameter → [trials, *shape], to the same shapes with 1 where an
@@ -75,8 +66,7 @@ class Entries:
     of: Callable[[Tensors], Tensors]
 
 
-@dataclass(frozen=True)
-class Penalty:
+class Penalty(NamedTuple):
     """A penalty on how the distances change with the dummies.
 
     of: a function from one that gives the distances of dummies and their derivatives to one that gives both

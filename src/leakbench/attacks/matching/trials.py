@@ -30,20 +30,13 @@ Precision = Literal["float32", "bfloat16"]
 class Group:
     """Updates of one client that started from one model, whose weights they share.
 
-    observation: what the server saw.
     model: the victim with the weights that were sent.
-    client: the number of the client.
     origin: the number of the model in `observation.weights`.
-    rounds: [updates], the rounds of the updates. There are updates × restarts trials, with the restarts of
-    one update side by side.
-    restarts: the number of trials of each update.
+    rounds: [updates]. There are updates × restarts trials, with the restarts of one update side by side.
     labels: [trials, batch]; None if the labels are unknowns too.
     batch: the number of unknown images of a trial.
-    classes: the number of classes.
-    mean: [channels, 1, 1], or [channels, rows, columns] if training measured it. Unknowns times `deviation`
-    plus `mean` are pixels.
-    deviation: the standard deviation of the victim's normalisation, in the shape of `mean`.
-    pixels: channels, rows and columns of an image.
+    mean, deviation: [channels, 1, 1], or [channels, rows, columns]: unknowns times `deviation` plus `mean`
+    are pixels.
     steps: the local steps as slices of the batch, if they are to be simulated.
     nuisance: what is unknown of the defence.
     precision: the precision in which `caused` computes the model.
@@ -62,10 +55,8 @@ class Group:
     restarts: int
     labels: Tensor | None
     batch: int
-    classes: int
     mean: Tensor
     deviation: Tensor
-    pixels: tuple[int, int, int]
     steps: list[slice] = field(default_factory=list)
     nuisance: Nuisance = field(default_factory=Nuisance)
     precision: Precision = "float32"
@@ -77,7 +68,6 @@ class Group:
             raise Unfit(
                 "attack: local steps are not simulated with hidden parameters (set updates: one-batch)"
             )
-
         if self.steps and self.precision != "float32":
             raise Unfit("attack: precision: bfloat16 simulates no local steps (set updates: one-batch)")
 
@@ -92,7 +82,6 @@ class Group:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the model's parameters, in its order."""
         return [name for name, _ in self.model.named_parameters()]
 
     @cached_property
@@ -104,22 +93,29 @@ class Group:
 
     @property
     def trials(self) -> int:
-        """Number of trials."""
         return len(self.rounds) * self.restarts
 
     @property
+    def classes(self) -> int:
+        return int(self.observation.network["classes"])
+
+    @property
+    def pixels(self) -> tuple[int, int, int]:
+        """Channels, rows and columns of an image."""
+        return self.observation.pixels
+
+    @property
     def shape(self) -> torch.Size:
-        """The shape of a trial's images: [batch, channels, rows, columns]."""
+        """[batch, channels, rows, columns]."""
         return torch.Size([self.batch, *self.pixels])
 
     @property
     def device(self) -> str:
-        """The device of the model and of the dummy images."""
         return self.observation.work.device
 
     @property
     def samples(self) -> int:
-        """Number of samples of the client."""
+        """The number of samples of the client."""
         return self.batch // self.epochs
 
     @property
@@ -156,10 +152,7 @@ class Group:
         return found | self.nuisance.gradients(trials, dummies, slopes)
 
     def gap(self, dummies: Tensors, chunk: int) -> Tensor:
-        """Return the mean squared difference between the gradients that dummies cause and those observed.
-
-        The measure is the same for all attacks, whatever they minimise. chunk: how many trials run together.
-        """
+        """Return the mean squared difference of the gradients that dummies cause and those observed."""
         found = []
         for rows in torch.arange(self.trials).split(chunk):
             own = {name: value[rows].to(self.device) for name, value in dummies.items()}
@@ -175,7 +168,7 @@ class Group:
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Draw the first images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
 
-        The numbers are drawn on the processor, trial by trial. So the start of a trial depends neither on the
+        They are drawn on the processor, trial by trial, so that the start of a trial depends neither on the
         device nor on how many trials follow.
         """
         draw = torch.randn if start == "normal" else torch.rand
@@ -213,16 +206,15 @@ def groups(
     rng: torch.Generator | None = None,
 ) -> Iterator[Group]:
     """Yield the groups of an observation. Each (round, client) is in one of them."""
-    shape = observation.network["shape"]
     first: nn.Module | None = None
     for origin, rounds in observation.by_model():
         model = observation.model(origin).requires_grad_(False)
         model = model.to(observation.work.device).to(memory_format=torch.channels_last)
         fix_convolutions(model)
-        batch = max(observation.clients)
-        engines_fit(model, torch.Size([batch, shape[2], shape[0], shape[1]]), like=first)
+        engines_fit(model, torch.Size([max(observation.clients), *observation.pixels]), like=first)
         first = first or model
-        mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
+        scale = normalisation(model, observation.pixels[0])
+        mean, deviation = (value.to(observation.work.device) for value in scale)
         for client, batch in enumerate(observation.clients):
             known = known_labels(observation, client, rounds, model)
             taken = taken_for(observation, batch, updates)
@@ -240,61 +232,48 @@ def groups(
                 restarts=restarts,
                 labels=known,
                 batch=batch * taken.epochs,
-                classes=observation.network["classes"],
                 mean=mean,
                 deviation=deviation,
-                pixels=(shape[2], shape[0], shape[1]),
                 steps=taken.steps,
                 epochs=taken.epochs,
                 stride=taken.stride,
             )
 
 
-class Collected:
-    """The reconstruction of an observation, filled group by group."""
+def blank(observation: Observation, schedule: Schedule) -> Reconstruction:
+    """Return the reconstruction of an observation that `add` fills."""
+    lead = (observation.rounds, len(observation.clients))
+    every, points, kept = (*lead, max(observation.clients)), traced(schedule.iterations), schedule.kept
+    images = torch.zeros(*every, *observation.pixels)
+    return Reconstruction(
+        images=images,
+        usable=torch.zeros(every, dtype=torch.bool),
+        iterations=schedule.iterations,
+        labels=torch.full(every, -1),
+        diverged=torch.zeros(lead, dtype=torch.bool),
+        losses=torch.full((*lead, len(points)), torch.nan),
+        traced=torch.tensor(points),
+        snapshots=images.new_zeros(len(kept), *images.shape),
+        snapshot_iterations=torch.tensor(kept, dtype=torch.int64),
+        gap=torch.full(lead, torch.nan),
+        snapshot_gaps=torch.full((len(kept), *lead), torch.nan),
+    )
 
-    def __init__(self, observation: Observation, schedule: Schedule) -> None:
-        rows, columns, channels = observation.network["shape"]
-        lead = (observation.rounds, len(observation.clients))
-        every = (*lead, max(observation.clients))
-        self.schedule, self.points = schedule, torch.tensor(traced(schedule.iterations))
-        self.images = torch.zeros(*every, channels, rows, columns)
-        self.usable, self.labels = torch.zeros(every, dtype=torch.bool), torch.full(every, -1)
-        self.diverged, self.gap = torch.zeros(lead, dtype=torch.bool), torch.full(lead, torch.nan)
-        self.losses = torch.full((*lead, len(self.points)), torch.nan)
-        self.snapshots = self.images.new_zeros(len(schedule.kept), *self.images.shape)
-        self.snapshot_gaps = torch.full((len(schedule.kept), *lead), torch.nan)
 
-    @property
-    def found(self) -> Reconstruction:
-        return Reconstruction(
-            images=self.images,
-            usable=self.usable,
-            iterations=self.schedule.iterations,
-            labels=self.labels,
-            diverged=self.diverged,
-            losses=self.losses,
-            traced=self.points,
-            snapshots=self.snapshots,
-            snapshot_iterations=torch.tensor(self.schedule.kept, dtype=torch.int64),
-            gap=self.gap,
-            snapshot_gaps=self.snapshot_gaps,
-        )
-
-    def add(self, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
-        """Keep, of each update's restarts, the one with the lowest final loss."""
-        part = (group.rounds, group.client)
-        own = (*part, slice(0, group.samples))
-        final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
-        best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
-        self.images[own] = merged(group.shown(outcome.unknowns["images"][best]), group.epochs)
-        self.usable[own] = True
-        self.diverged[part] = outcome.status[best] == DIVERGED
-        known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
-        self.labels[own] = known.cpu()[best, : group.samples]
-        self.gap[part] = gap(outcome.unknowns)[best]
-        for place in range(len(self.snapshots)):
-            kept = {name: value[place] for name, value in outcome.snapshots.items()}
-            self.snapshots[(place, *own)] = merged(group.shown(kept["images"][best]), group.epochs)
-            self.snapshot_gaps[(place, *part)] = gap(kept)[best]
-        self.losses[part] = outcome.losses[:, best].T
+def add(found: Reconstruction, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
+    """Put into a reconstruction, of each update's restarts, the one with the lowest final loss."""
+    into, part = found.tensors(), (group.rounds, group.client)
+    own = (*part, slice(0, group.samples))
+    final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
+    best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
+    into["images"][own] = merged(group.shown(outcome.unknowns["images"][best]), group.epochs)
+    into["usable"][own] = True
+    into["diverged"][part] = outcome.status[best] == DIVERGED
+    known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
+    into["labels"][own] = known.cpu()[best, : group.samples]
+    into["gap"][part] = gap(outcome.unknowns)[best]
+    for place in range(len(into["snapshots"])):
+        kept = {name: value[place] for name, value in outcome.snapshots.items()}
+        into["snapshots"][(place, *own)] = merged(group.shown(kept["images"][best]), group.epochs)
+        into["snapshot_gaps"][(place, *part)] = gap(kept)[best]
+    into["losses"][part] = outcome.losses[:, best].T

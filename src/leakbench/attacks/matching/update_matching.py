@@ -1,7 +1,6 @@
 """Which updates of several epochs were trained on the same sample (AGIC, section IV-B, step 1)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -11,16 +10,8 @@ from torch.nn.functional import avg_pool2d
 KERNEL = 2
 
 
-@dataclass(frozen=True)
-class Looks:
-    """The result of a first look at one epoch's updates.
-
-    images: [updates, batch, …].
-    labels: [updates, batch].
-    """
-
-    images: Tensor
-    labels: Tensor
+# A first look at one epoch's updates: images [updates, batch, …] and labels [updates, batch].
+Looks = tuple[Tensor, Tensor]
 
 
 def squared_errors(earlier: Tensor, later: Tensor, pooling: bool) -> Tensor:
@@ -30,41 +21,32 @@ def squared_errors(earlier: Tensor, later: Tensor, pooling: bool) -> Tensor:
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square() / a.shape[1]
 
 
-def share_a_label(earlier: Tensor, later: Tensor) -> Tensor:
-    """Return whether the label lists of two updates have a label in common, bool [m, k]."""
-    return torch.stack([(earlier[:, :, None] == row).flatten(1).any(1) for row in later], 1)
-
-
 def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
     """Pair images one to one, always the nearest two that are both free."""
-    partner = torch.full((errors.shape[1],), -1)
-    free = [True] * len(errors), [True] * errors.shape[1]
+    width = errors.shape[1]
+    partner, taken = [-1] * width, set[int]()
     places = allowed.flatten().nonzero().flatten()
-    order = places[errors.flatten()[places].sort(stable=True).indices]
-    left = min(errors.shape)
-    for row, column in zip(
-        (order // errors.shape[1]).tolist(), (order % errors.shape[1]).tolist(), strict=True
-    ):
-        if free[0][row] and free[1][column]:
-            free[0][row] = free[1][column] = False
+    for place in places[errors.flatten()[places].sort(stable=True).indices].tolist():
+        row, column = divmod(place, width)
+        if row not in taken and partner[column] < 0:
             partner[column] = row
-            left -= 1
-            if not left:
+            taken.add(row)
+            if len(taken) == min(errors.shape):
                 break
-    return partner
+    return torch.tensor(partner)
 
 
 def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list[Tensor]:
     """Return for each epoch the partner of each image in the epoch before."""
-    found = [torch.full(epochs[0].labels.shape, -1)]
-    for earlier, later in pairwise(epochs):
-        errors = squared_errors(earlier.images.flatten(0, 1), later.images.flatten(0, 1), pooling)
+    found = [torch.full(epochs[0][1].shape, -1)]
+    for (before, earlier), (images, later) in pairwise(epochs):
+        errors = squared_errors(before.flatten(0, 1), images.flatten(0, 1), pooling)
         allowed = torch.ones(errors.shape, dtype=torch.bool)
         if label_filter:
-            shared = share_a_label(earlier.labels, later.labels)
-            sizes = earlier.labels.shape[1], later.labels.shape[1]
-            allowed = shared.repeat_interleave(sizes[0], 0).repeat_interleave(sizes[1], 1)
-        found.append(greedy(errors, allowed).view(later.labels.shape))
+            # Whether the lists of two updates have a label in common.
+            shared = torch.stack([(earlier[:, :, None] == row).flatten(1).any(1) for row in later], 1)
+            allowed = shared.repeat_interleave(earlier.shape[1], 0).repeat_interleave(later.shape[1], 1)
+        found.append(greedy(errors, allowed).view(later.shape))
     return found
 
 

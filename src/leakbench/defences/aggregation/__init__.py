@@ -1,8 +1,7 @@
 """Rules that weight clients in federated learning, one file each, found by its name.
 
-A rule's file holds a function of its own name, from a `Report` to weights float64 [clients],
-and CROSS_VALIDATES: whether the rule reads how each client's model does on each client's
-validation images. Nothing here needs torch, because Snakemake parses this.
+A file has a function of its name, from a `Report` to weights float64 [clients], and CROSS_VALIDATES: whether
+the rule reads how models do on each client's validation images. Snakemake parses this, without torch.
 """
 
 import importlib
@@ -58,10 +57,8 @@ def validated(values: np.ndarray | None) -> np.ndarray:
 def fused_shares(clients: int, fusion: float) -> list[list[float]]:
     """Return for each client's model the shares of all models in the mixture that others see (Eqn 4.5).
 
-    The share of a client's own model is `fusion`, and the others share the rest. One client is not mixed.
-
-    The mixture adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the
-    thesis calls it: anyone who knows N such mixtures and p̂ can solve N equations for N models.
+    Its own share is `fusion`; the others share the rest. This is NOT differential privacy, whatever the
+    thesis calls it: who knows N such mixtures and p̂ can solve N equations for N models.
     """
     if clients == 1:
         return [[1.0]]

@@ -28,10 +28,9 @@ SECURE_BITS = 2048
 def residue(private: Any) -> int:
     """Draw an n-th residue modulo n² uniformly, as Paillier's blinding r^n mod n², by means of the primes.
 
-    Modulo p² the n-th residues are the p-th ones, and x^p mod p² depends only on x mod p. So a uniform x in 1
-    … p − 1 gives each residue equally often. Two powers of half the length and half the modulus take a
-    quarter of the time of r^n mod n². Clients of FedBoosting share the private key; a client that has only
-    the public one would use r^n.
+    Modulo p² the n-th residues are the p-th ones, and x^p mod p² depends only on x mod p, so a uniform x in 1
+    … p − 1 gives each equally often, in a quarter of the time of r^n, which a client without the private key
+    would use.
     """
     p, q = gmpy2.mpz(private.p), gmpy2.mpz(private.q)
     pp, qq = p * p, q * q

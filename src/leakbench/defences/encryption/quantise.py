@@ -31,7 +31,6 @@ def values(sums: Sequence[int], scale: int) -> np.ndarray:
 def bound(weights: Sequence[int], scale: int) -> float:
     """Return how far a weighted sum of `integers` may be from Σ weight/pieces · value: Σ weight / (2 scale).
 
-    Each integer is within 1/2 of value · scale / pieces, and weights multiply this error. The division by
-    `scale` is correctly rounded, and float64 adds one part in 2^53 of the sum.
+    Each integer is within 1/2 of value · scale / pieces. Float64 adds one part in 2^53 of the sum.
     """
     return sum(weights) / (2 * scale)

@@ -73,9 +73,8 @@ class Received:
     def now(self) -> dict[str, float]:
         """Return the numbers that a client remembers of a round, name → number.
 
-        They are the mean loss over its batch, the Euclidean length of its gradient, and the loss after one
-        step of plain SGD at `lr` on this batch. Where the batch is unknown, the only number is the length of
-        what was sent. Raises Unfit where none of them can be computed.
+        They are its batch's mean loss, the length of its gradient, and the loss after a step of SGD at `lr`;
+        where the batch is unknown, the length of what was sent. Raises Unfit where none can be computed.
         """
         if self.sent is not None:
             return {"gradient": _length(self.sent)}
@@ -109,12 +108,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Reading:
-    """The result of one detector.
-
-    name: the name of its file.
-    far: its number divided by `ALARM`, 0 where it cannot judge the model.
-    why_not: the reason why it cannot, in words.
-    """
+    """A detector's number over its `ALARM`, or 0 and in words why it cannot judge the model."""
 
     name: str
     far: float

@@ -1,7 +1,4 @@
-"""LOKI, or MANDRAKE (Zhao et al., CVPR 2023 and S&P 2024): a sum of updates that keeps clients apart.
-
-Each client receives a model of its own.
-"""
+"""LOKI, or MANDRAKE (Zhao et al., CVPR 2023 and S&P 2024): a model for each client keeps a sum apart."""
 
 import math
 from typing import Annotated, Literal

@@ -82,7 +82,7 @@ def write_bins(
     if bins == "quantiles":
         cuts = torch.quantile(means, share)
     else:
-        cuts = means.mean() + means.std() * torch.special.ndtri(share.clamp_min(1e-12))
+        cuts = means.mean() + means.std() * torch.special.ndtri(share)
     cuts[0] = -OPEN
     layer.weight.fill_(gain / (values or layer.in_features))
     layer.bias.copy_(-gain * cuts)

@@ -14,10 +14,7 @@ from leakbench.federation.servers import Held, Written, trapped
 
 
 def degrees(batch: int, spread: float, failure: float) -> Tensor:
-    """Return the probability of each degree 1 … batch under the robust soliton distribution, float64 [batch].
-
-    The source is Luby's LT codes, as the paper writes them.
-    """
+    """Return the probability of each degree 1 … batch, float64 [batch] (Luby's robust soliton)."""
     ripple = spread * log(batch / failure) * sqrt(batch)
     order = torch.arange(1, batch + 1, dtype=torch.float64)
     ideal = 1 / (order * (order - 1)).clamp_min(1)

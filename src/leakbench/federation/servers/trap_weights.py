@@ -1,7 +1,4 @@
-"""Trap weights (Boenisch et al., "When the Curious Abandon Honesty", EuroS&P 2023).
-
-Each row of the first dense layer is one that few samples open.
-"""
+"""Trap weights (Boenisch et al., "When the Curious Abandon Honesty", EuroS&P 2023): rows that few open."""
 
 from typing import Annotated
 

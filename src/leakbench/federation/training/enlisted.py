@@ -1,7 +1,4 @@
-"""A training study's clients, and the protocol that they and the server follow.
-
-A client may hold out images, train on wrong labels, or train with differential privacy.
-"""
+"""A training study's clients, and the protocol that they and the server follow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,17 +12,15 @@ from leakbench.base.seeds import stream
 from leakbench.defences import aggregation, encryption
 from leakbench.federation.training.federated import Client
 from leakbench.federation.training.fit import optimiser_of
+from leakbench.federation.training.private import epsilon, made_private
 from leakbench.federation.training.server import Protocol, State, flat
 from leakbench.federation.training.shares import hold_out
 
 
 def enlist(
-    spec: Mapping[str, Any],
-    models: Sequence[nn.Module],
-    secret: frozenset[str],
-    shares: Sequence[tuple[Tensor, Tensor]],
-    device: str,
-) -> list[Client]:
+    spec: Mapping[str, Any], models: Sequence[nn.Module], secret: frozenset[str],
+    shares: Sequence[tuple[Tensor, Tensor]], device: str,
+) -> list[Client]:  # fmt: skip
     """Return a client for each model and its share of the images."""
     training, name, seed = spec["training"], spec["dataset"]["name"], spec["seed"]
     poisoned = training.get("poisoned") or {"client": None}
@@ -49,8 +44,6 @@ def enlist(
             labels = labels[rng.permutation(len(labels))]
         clients.append(Client(model, optimiser_of(model, training), secret, images, labels, held))
         if training.get("privacy"):
-            from leakbench.federation.training.private import made_private
-
             made_private(clients[-1], training["privacy"], training["batch_size"])
     return clients
 
@@ -64,22 +57,21 @@ def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
     faults: dict[int, dict[int, str]] = {}
     for each in training.get("faults", []):
         faults.setdefault(each["round"] - 1, {})[each["client"]] = each["kind"]
-    validates, keys = aggregation.cross_validates(rule["module"]), scheme.keys() if scheme else None
-    return Protocol(aggregation.build(**rule), validates, training.get("fusion", 1.0), scheme, keys, faults)
+    validates, sealing = (
+        aggregation.cross_validates(rule["module"]),
+        (scheme, scheme.keys()) if scheme else None,
+    )
+    return Protocol(aggregation.build(**rule), validates, training.get("fusion", 1.0), sealing, faults)
 
 
-def sealed_bytes(protocol: Protocol, server: State) -> int:
-    """Return the bytes of one encrypted update's ciphertexts, as numbers."""
-    assert protocol.scheme is not None
-    about = protocol.scheme.about
+def sealed_bytes(about: Mapping[str, Any], server: State) -> int:
+    """Return the bytes of one encrypted update's ciphertexts, as numbers, by the facts of its scheme."""
     each: int = about["bytes_per_ciphertext"]
     return -(-len(flat(server)) // about["values_per_ciphertext"]) * each
 
 
 def spent(training: Mapping[str, Any], clients: Sequence[Client]) -> float:
     """Return the largest ε among the clients after all rounds."""
-    from leakbench.federation.training.private import epsilon
-
     epochs = training["rounds"] * training["local_epochs"]
     return max(
         epsilon(training["privacy"], len(client.labels), training["batch_size"], epochs) for client in clients

@@ -7,9 +7,8 @@ neither an upload nor the server's copy has any of it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +18,10 @@ from leakbench.defences import Batch, Defence, protected
 from leakbench.federation.training.fit import shared
 from leakbench.federation.training.server import Aggregate, Fit, Protocol, State, aggregate, averaged
 from leakbench.networks.layers import Drawn
-from leakbench.networks.tasks import classification, task_of
+from leakbench.networks.tasks import task_of
 
 # Stored images of a batch and a generator → what the network reads.
 Prepare = Callable[[Tensor, torch.Generator], Tensor]
-NONE = Defence()
 # A model, images and labels → its accuracy and mean loss.
 Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
@@ -43,14 +41,6 @@ class Client:
     labels: Tensor
     held: tuple[Tensor, Tensor] | None = None
     memory: State = field(default_factory=dict)
-
-
-class Played(NamedTuple):
-    """What a round leaves."""
-
-    server: State
-    losses: list[float]
-    outcome: Aggregate | None = None
 
 
 def decayed(training: Mapping[str, Any], turn: int) -> float:
@@ -92,8 +82,7 @@ def at_work(
 ) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
     """Set a client's model to training, and yield a function that takes one step.
 
-    It takes the places of a batch among the client's images, int64 [n], and returns the mean loss and how
-    many answers were right.
+    It takes the places of a batch, int64 [n], and returns the mean loss and how many answers were right.
     """
     model = client.model.train()
     device = next(model.parameters()).device
@@ -130,27 +119,22 @@ def at_work(
 
 
 def train_locally(
-    client: Client,
-    epochs: int,
-    size: int,
-    lr: float,
-    prepare: Prepare,
-    rng: torch.Generator,
-    task: ModuleType = classification,
-    defence: Defence = NONE,
-) -> Fit:
+    client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
+    defence: Defence,
+) -> Fit:  # fmt: skip
     """Train a client's model on its images, and return how well it did in the last epoch.
 
     A last batch of one image is left out, because batch norm cannot normalise it.
     """
     count = len(client.images)
+    task = task_of(training)
     total, right = torch.zeros((2,), device=next(client.model.parameters()).device)
     with at_work(client, lr, prepare, rng, task, defence) as step:
-        for _ in range(epochs):
+        for _ in range(training["local_epochs"]):
             order = torch.randperm(count, generator=rng)
             total.zero_()
             right.zero_()
-            for batch in order.split(size):
+            for batch in order.split(training["batch_size"]):
                 if len(batch) == 1 and count > 1:
                     continue
                 loss, correct = step(batch)
@@ -169,28 +153,21 @@ def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) 
 
 
 def play_round(
-    server: State,
-    clients: Sequence[Client],
-    defence: Defence,
-    training: Mapping[str, Any],
-    turn: int,
-    prepare: Prepare,
-    rngs: Sequence[torch.Generator],
-    protocol: Protocol | None = None,
-    measure: Measure | None = None,
-    train: Callable[..., Fit] | None = None,
-) -> Played:
+    server: State, clients: Sequence[Client], defence: Defence, training: Mapping[str, Any], turn: int,
+    prepare: Prepare, rngs: Sequence[torch.Generator], train: Callable[..., Fit] = train_locally,
+    protocol: Protocol | None = None, measure: Measure | None = None,
+) -> tuple[State, list[float], Aggregate | None]:  # fmt: skip
+    """Play a round; return the server's new state, the clients' losses and, by a rule, the aggregate."""
     uploads, fits = [], []
-    train = train or partial(train_locally, defence=defence)
-    epochs, size, lr = training["local_epochs"], training["batch_size"], decayed(training, turn)
+    lr = decayed(training, turn)
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):
         hold(client.model, server)
-        fits.append(train(client, epochs, size, lr, prepare, rng, task_of(training)))
+        fits.append(train(client, training, lr, prepare, rng, defence))
         uploads.append(sent(client, server, defence, rng))
         received(uploads[-1], server, number)
     samples, losses = [len(client.labels) for client in clients], [fit.loss for fit in fits]
     if protocol is None:
-        return Played(averaged(uploads, samples), losses)
+        return averaged(uploads, samples), losses, None
 
     def validate(number: int, state: State) -> tuple[float, float]:
         client = clients[number]
@@ -200,4 +177,4 @@ def play_round(
         return measure(client.model.eval(), *client.held)
 
     outcome = aggregate(server, uploads, fits, samples, protocol, turn, validate)
-    return Played(outcome.state, losses, outcome)
+    return outcome.state, losses, outcome

@@ -1,7 +1,4 @@
-"""One training loop for victims and generators.
-
-A run that was killed resumes from its last saved epoch with the same result.
-"""
+"""One training loop for victims and generators; a killed run resumes to the same result."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -38,22 +35,14 @@ def shared(model: nn.Module, secret: frozenset[str] = frozenset()) -> Tensors:
 
 
 def fit(
-    model: nn.Module,
-    inputs: Tensor,
-    targets: Tensor,
-    loss: Callable[[Any, Tensor], Tensor],
-    training: dict[str, Any],
-    seed: int,
-    scratch: Path,
-    label: str,
-    save_every: float = 10.0,
-) -> dict[int, Tensors]:
+    model: nn.Module, inputs: Tensor, targets: Tensor, loss: Callable[[Any, Tensor], Tensor],
+    training: dict[str, Any], seed: int, scratch: Path, label: str, save_every: float = 10.0,
+) -> dict[int, Tensors]:  # fmt: skip
     """Fit `model` in place, and return its weights at each checkpoint: epoch → weights, epoch 0 untrained.
 
-    Samples are shuffled in each epoch by a stream of (`seed`, epoch), so resuming needs no generator state.
-    With `settled` training stops once the mean loss changes by less than this from one epoch to the next, and
-    the epoch in which it stops is the last checkpoint. `loss` maps the network's outputs and targets to a
-    scalar, and `scratch` is the resume file, which is removed at the end.
+    A stream of (`seed`, epoch) shuffles each epoch, so resuming needs no generator state. Training has
+    `settled`, and keeps a last checkpoint, once the mean loss changes by less than this between epochs.
+    `scratch` is the resume file, which is removed at the end.
     """
     optimiser = optimiser_of(model, training)
     checkpoints, epochs, size = set(training["checkpoints"]), training["epochs"], training["batch_size"]

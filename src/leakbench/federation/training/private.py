@@ -1,16 +1,16 @@
 """Local training with differential privacy: DP-SGD by Opacus, and the ε that its accountant gives."""
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
 from leakbench.base.errors import UserError
-from leakbench.federation.training.federated import NONE, Client, Prepare, at_work
+from leakbench.defences import Defence
+from leakbench.federation.training.federated import Client, Prepare, at_work
 from leakbench.federation.training.server import Fit
-from leakbench.networks.tasks import classification
+from leakbench.networks.tasks import task_of
 
 
 def steps_of(count: int, size: int) -> int:
@@ -20,8 +20,8 @@ def steps_of(count: int, size: int) -> int:
 def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> float:
     """Return ε of (ε, δ)-differential privacy of a client's images, by Rényi divergences (Mironov 2017).
 
-    Neighbours differ in one image. Batches are Poisson samples of rate size / count. It holds against anyone
-    who sees the client's models, and covers only the updates: the reported losses have no noise.
+    It holds against anyone who sees the client's models, under Poisson samples; reported losses have no
+    noise.
     """
     from opacus.accountants import RDPAccountant
 
@@ -33,7 +33,7 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
 def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
     """Let a client's model keep each image's gradient, and its optimiser clip and blur them, in place.
 
-    Raises UserError for a layer that mixes images, or that has no gradient of each image.
+    Raises UserError for a layer that mixes images.
     """
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
@@ -64,25 +64,20 @@ def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
 
 
 def train_privately(
-    client: Client,
-    epochs: int,
-    size: int,
-    lr: float,
-    prepare: Prepare,
-    rng: torch.Generator,
-    task: ModuleType = classification,
-) -> Fit:
+    client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
+    defence: Defence,
+) -> Fit:  # fmt: skip
     """Train as `train_locally` does, but on Poisson samples of the images and with noise.
 
-    An empty sample is a step of noise alone, as the accountant counts it. Source: Abadi et al., Deep learning
-    with differential privacy (2016), algorithm 1.
+    No place of the defence acts on a step, and an empty sample is a step of noise alone. Source: Abadi et al.
+    (2016), algorithm 1.
     """
-    model, optimiser, count = client.model, client.optimiser, len(client.labels)
+    model, optimiser, count, size = client.model, client.optimiser, len(client.labels), training["batch_size"]
     optimiser.generator = rng  # type: ignore[attr-defined]
     rate = min(1.0, size / count)
     loss_sum = right = seen = 0.0
-    with at_work(client, lr, prepare, rng, task, NONE) as step:
-        for _ in range(epochs):
+    with at_work(client, lr, prepare, rng, task_of(training), Defence()) as step:
+        for _ in range(training["local_epochs"]):
             loss_sum = right = seen = 0.0
             for _ in range(steps_of(count, size)):
                 batch = torch.nonzero(torch.rand(count, generator=rng) < rate).flatten()

@@ -36,23 +36,22 @@ class Fit(NamedTuple):
 class Protocol:
     """How a federation aggregates.
 
-    `fusion` is a model's own share in the mixture that others validate, 1 for the model itself. All clients
-    have `keys`, and the server their public half. `faults` maps round, counted from 0, → client → kind.
+    `fusion` is a model's own share in the mixture that others validate, 1 for the model itself. With a
+    scheme of encryption all clients have the keys, and the server their public half. `faults` maps round,
+    counted from 0, → client → kind.
     """
 
     rule: Rule
     cross_validates: bool = False
     fusion: float = 1.0
-    scheme: Scheme | None = None
-    keys: Keys | None = None
+    sealing: tuple[Scheme, Keys] | None = None
     faults: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
 
 
 class Aggregate(NamedTuple):
-    """One round's aggregate and what led to it, float64 [clients] each.
+    """One round's aggregate and what led to it, float64 [clients] each, NaN where nobody measured.
 
-    The validation is that of each client's model, the mean over what the clients hold out, NaN where nobody
-    measured. `problems` maps client → why its upload was left out; its weight is then 0.
+    A client's validation is the mean over clients. `problems` says why an upload is left out, with weight 0.
     """
 
     state: State
@@ -63,10 +62,9 @@ class Aggregate(NamedTuple):
 
 
 def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
-    """Return the weighted mean of uploads; counters take the largest value.
+    """Return the weighted mean of uploads (McMahan et al., algorithm 1); counters take the largest value.
 
-    The mean is that of McMahan et al., algorithm 1. Batch norm's statistics are averaged like parameters, as
-    in FedKL's code.
+    Batch norm's statistics are averaged like parameters, as in FedKL's code.
     """
     total = sum(shares)
     out: State = {}
@@ -82,10 +80,7 @@ def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
 
 
 def flat(state: State) -> np.ndarray:
-    """Return all tensors except counters as one array, float64 [values].
-
-    They are in the order of their names, because a state that was read from a file has another order.
-    """
+    """Return all tensors except counters as one array, float64 [values], in the order of their names."""
     ordered = [state[name] for name in sorted(state)]
     parts = [v.detach().double().cpu().flatten() for v in ordered if v.is_floating_point()]
     return torch.cat(parts).numpy() if parts else np.zeros(0)
@@ -103,11 +98,8 @@ def moved(state: State, by: np.ndarray) -> State:
     return out
 
 
-def sealed_update(upload: State, server: State, protocol: Protocol, fault: str) -> Sealed:
+def _sealed(upload: State, server: State, scheme: Scheme, keys: Keys, fault: str) -> Sealed:
     """Return what a client sends: its update, encrypted."""
-    scheme, keys = protocol.scheme, protocol.keys
-    assert scheme is not None
-    assert keys is not None
     sealed = scheme.seal(scheme.keys() if fault == "other-key" else keys, flat(upload) - flat(server))
     if fault == "malformed":
         sealed = sealed._replace(blocks=(b"\xff" * len(sealed.blocks[0]), *sealed.blocks[1:]))
@@ -115,13 +107,10 @@ def sealed_update(upload: State, server: State, protocol: Protocol, fault: str) 
 
 
 def _encrypted(
-    server: State, uploads: Mapping[int, State], sealed: Sequence[Sealed], protocol: Protocol
+    server: State, uploads: Sequence[State], sealed: Sequence[Sealed], scheme: Scheme, keys: Keys
 ) -> Mixer:
-    scheme, keys = protocol.scheme, protocol.keys
-    assert scheme is not None
-    assert keys is not None
     # Counters of batches say nothing about the images and are sent unencrypted.
-    counted = averaged(list(uploads.values()), [1.0] * len(uploads))
+    counted = averaged(uploads, [1.0] * len(uploads))
     base = {name: server[name] if v.is_floating_point() else v for name, v in counted.items()}
 
     def mix(shares: Sequence[float]) -> State:
@@ -142,37 +131,32 @@ def collected(
         try:
             if faults.get(client) == "absent":
                 raise UserError("no update came (it is asked again in the next round)")
-            came[client] = upload
-            if protocol.scheme and protocol.keys:
-                came[client] = sealed_update(upload, server, protocol, faults.get(client, ""))
-                public = protocol.keys.without_private()
-                protocol.scheme.check(public, came[client], len(flat(server)))
+            if protocol.sealing:
+                scheme, keys = protocol.sealing
+                sealed = _sealed(upload, server, scheme, keys, faults.get(client, ""))
+                scheme.check(keys.without_private(), sealed, len(flat(server)))
+            came[client] = sealed if protocol.sealing else upload
         except UserError as problem:
-            came.pop(client, None)
             problems[client] = str(problem)
             log.warning("round %d: client %d is left out: %s", turn + 1, client, problem)
     if not came:
         first = next(iter(problems.values()))
         raise UserError(f"round {turn + 1}: no client's update can be used: {first}")
-    if protocol.scheme is None:
-        return list(came), lambda shares: averaged(list(came.values()), shares), problems
-    kept = {client: uploads[client] for client in came}
-    return list(came), _encrypted(server, kept, list(came.values()), protocol), problems
+    sent = list(came.values())
+    if not protocol.sealing:
+        return list(came), lambda shares: averaged(sent, shares), problems
+    plain = [uploads[client] for client in came]
+    return list(came), _encrypted(server, plain, sent, *protocol.sealing), problems
 
 
 def aggregate(
-    server: State,
-    uploads: Sequence[State],
-    fits: Sequence[Fit],
-    samples: Sequence[int],
-    protocol: Protocol,
-    turn: int,
-    validate: Validate,
-) -> Aggregate:
+    server: State, uploads: Sequence[State], fits: Sequence[Fit], samples: Sequence[int], protocol: Protocol,
+    turn: int, validate: Validate,
+) -> Aggregate:  # fmt: skip
     """Return the outcome of a round. Raises UserError if no upload can be used."""
     present, mix, problems = collected(server, uploads, protocol, turn)
     count = len(present)
-    right, loss = np.full((count, count), np.nan), np.full((count, count), np.nan)
+    right, loss = np.full((2, count, count), np.nan)
     if protocol.cross_validates:
         for i, shares in enumerate(fused_shares(count, protocol.fusion)):
             model = mix(shares)
@@ -180,10 +164,8 @@ def aggregate(
                 right[i, j], loss[i, j] = validate(client, model)
     report = Report(
         [samples[client] for client in present],
-        np.array([fits[client].loss for client in present]),
-        np.array([fits[client].accuracy for client in present]),
-        loss if protocol.cross_validates else None,
-        right if protocol.cross_validates else None,
+        *np.transpose([fits[client] for client in present]).copy(),
+        *((loss, right) if protocol.cross_validates else (None, None)),
     )
     weights = protocol.rule(report)
     weighed = np.zeros(len(uploads))

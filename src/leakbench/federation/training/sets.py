@@ -28,8 +28,7 @@ class Examined:
 def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np.ndarray, np.ndarray | None]:
     """Return images, labels and owners of the train splits of data sets.
 
-    With several data sets an owner, int64 [n], is the place of the data set among them; with one, the client
-    that it states, or None if it states none.
+    An owner int64 [n] is the place of one of several sets, or the client that a single set states, if any.
     """
     found = [open_tensors(path)[0] for path in paths]
     images, labels = (
@@ -47,12 +46,10 @@ def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np
 
 
 def told_apart(images: Tensor, owners: np.ndarray) -> float:
-    """Return how well a linear classifier tells to whom images belong, in [0, 1]; chance is the largest
-    share.
+    """Return how well a linear classifier tells to whom images belong, in [0, 1] (thesis, Figure 4.3).
 
-    It reads an image in grey at a quarter of its size, and how bright it is and how far apart its levels, its
-    colours and its neighbouring pixels are. It is fitted by least squares with a ridge on every other image
-    and tested on the rest, both ways (the claim of the thesis' Figure 4.3).
+    It reads an image in grey at a quarter of its size, and how bright and how varied it is. It is fitted by
+    least squares with a ridge on every other image and tested on the rest, both ways.
     """
     grey = images.float().mean(3)
     window = [min(COARSE, side) for side in grey.shape[1:]]
@@ -73,10 +70,7 @@ def told_apart(images: Tensor, owners: np.ndarray) -> float:
 
 
 def examined(path: Path, most: int | None) -> Examined:
-    """Return the first test images of a data set, and which of its words the thesis tests on: those of
-    letters and digits alone, three to 25 of them, in a picture at least 100 pixels wide at a height of
-    32.
-    """
+    """Return a data set's first test images, and which of its words the thesis counts (section 4.3.2.1)."""
     arrays, _ = open_tensors(path)
     own = {
         kind: np.array(arrays[f"test/{kind}"][:most])

@@ -15,17 +15,13 @@ def hold_out(count: int, share: float, rng: np.random.Generator) -> tuple[np.nda
 
 
 def divide(
-    labels: np.ndarray,
-    clients: int,
-    split: str,
-    alpha: float | None,
-    rng: np.random.Generator,
+    labels: np.ndarray, clients: int, split: str, alpha: float | None, rng: np.random.Generator,
     owners: np.ndarray | None = None,
-) -> list[np.ndarray]:
+) -> list[np.ndarray]:  # fmt: skip
     """Return the places of each client's images: disjoint, and together all of them.
 
-    The Dirichlet division is that of Hsu et al. (2019), section 2. Raises UserError if no draw gives each
-    client enough images, if the data set states no owners, or if it has other clients.
+    The Dirichlet division is that of Hsu et al. (2019). Raises UserError if no draw gives each client enough,
+    if the data set states no owners, or if it has other clients.
     """
     if split == "iid":
         return np.array_split(rng.permutation(len(labels)), clients)

@@ -1,7 +1,4 @@
-"""A training study: rounds of training under a defence, and after each round how well the model does.
-
-Where a defence has keys, the model is measured with each of them.
-"""
+"""A training study: rounds under a defence, and how well the model does after each, with every key."""
 
 import copy
 import time
@@ -25,14 +22,13 @@ from leakbench.base.seeds import stream
 from leakbench.defences import Defence, sent_bytes
 from leakbench.federation.training.batches import AUGMENTATIONS, to_size
 from leakbench.federation.training.enlisted import enlist, protocol_of, sealed_bytes, spent
-from leakbench.federation.training.examples import examples
-from leakbench.federation.training.federated import Client, State, hold, play_round
+from leakbench.federation.training.federated import Client, State, hold, play_round, train_locally
 from leakbench.federation.training.fit import shared
-from leakbench.federation.training.plane import extent, flat_data, sample, surface
 from leakbench.federation.training.private import train_privately
 from leakbench.federation.training.server import Aggregate
 from leakbench.federation.training.sets import Examined, examined, told_apart, training_images
 from leakbench.federation.training.shares import divide, hold_out
+from leakbench.federation.training.shown import examples, extent, flat_data, sample, surface
 from leakbench.networks import victims
 from leakbench.networks.tasks import recognition, task_of
 
@@ -53,10 +49,10 @@ def _rng(*names: str | int) -> torch.Generator:
 
 
 def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Module], nn.Module]:
-    """Return each client's untrained model, and the model of a stranger with a key of its own.
+    """Return each client's untrained model, and the model of a stranger with a key of its own (the server's
+    view).
 
-    All start from the same weights and the same secret parameters, such as lock layers, which the server
-    draws. Secret buffers, such as keys, are each one's own. The stranger's model is the server's view.
+    All start from the same weights and secret parameters, such as lock layers. Keys are each one's own.
     """
     training, image, entry = spec["training"], spec["dataset"], spec["victim"]
     size = training["size"]
@@ -88,9 +84,7 @@ def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
 
 
 def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> int:
-    """Return the bytes that one upload takes: its protected update, for which the model's own tensors
-    stand in, and batch norm's statistics as they are.
-    """
+    """Return the bytes of one upload: its protected update, and batch norm's statistics as they are."""
     own = shared(model, secret)
     trained = {name: own.pop(name)[None] for name, _ in model.named_parameters() if name in own}
     update = defence.update(trained, _rng("upload"))
@@ -117,18 +111,12 @@ def share(right: Tensor, counted: Tensor | None) -> float:
 
 
 class Judge:
-    """Measures the server's tensors with each client's own secrets, another client's key, and a
-    stranger's key.
-    """
+    """Measures the server's tensors with each client's own secrets, another client's key and a stranger's."""
 
     def __init__(
-        self,
-        clients: list[Client],
-        stranger: nn.Module,
-        validation: Examined,
-        tests: Mapping[str, Examined],
+        self, clients: list[Client], stranger: nn.Module, validation: Examined, tests: Mapping[str, Examined],
         training: Mapping[str, Any],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.clients, self.stranger, self.validation, self.tests = clients, stranger.eval(), validation, tests
         self.size, self.task = training["size"], task_of(training)
         self.keys = [
@@ -202,13 +190,9 @@ def _counts(test: Examined) -> dict[str, int]:
 
 
 def study(
-    spec: Mapping[str, Any],
-    data: Path,
-    scratch: Path,
-    device: str = "cpu",
-    save_every: float = SAVE_EVERY,
+    spec: Mapping[str, Any], data: Path, scratch: Path, device: str = "cpu", save_every: float = SAVE_EVERY,
     further: Sequence[Path] = (),
-) -> tuple[pd.DataFrame, dict[str, Any], float]:
+) -> tuple[pd.DataFrame, dict[str, Any], float]:  # fmt: skip
     """Train a study to its end, and return its rows, its facts and the seconds of a round's training.
 
     There is one row for each round, client (-1 for none), key (own, other, random; empty without a lock) and
@@ -261,13 +245,13 @@ def study(
         right, loss = measured(model, x, y, training["size"], task_of(training))
         return float(right.float().mean()), loss
 
-    train = train_privately if training.get("privacy") else None
+    train = train_privately if training.get("privacy") else train_locally
     chance = partial(_rng, "study", image["name"], seed)
     for turn, due in track(range(facts["round"], training["rounds"]), "train study", every=save_every):
         begin = time.perf_counter()
         rngs = [chance(turn, number) for number in range(len(clients))]
         server, losses, outcome = play_round(
-            server, clients, defence, training, turn, prepare, rngs, protocol, measure, train
+            server, clients, defence, training, turn, prepare, rngs, train, protocol, measure
         )
         facts["seconds"] += time.perf_counter() - begin
         facts["round"] = turn + 1
@@ -305,8 +289,9 @@ def study(
         found["told_apart"] = told_apart(images, owners)
     if protocol:
         found |= {"problems": facts["problems"]}
-    if protocol and protocol.scheme:
-        found |= {"upload_bytes": sealed_bytes(protocol, server), "encryption": protocol.scheme.about}
+        if protocol.sealing:
+            about = protocol.sealing[0].about
+            found |= {"upload_bytes": sealed_bytes(about, server), "encryption": about}
     if training.get("privacy"):
         found |= {"epsilon": spent(training, clients), "delta": training["privacy"]["delta"]}
     elif certified := defence.certificate(training["rounds"] * training["local_epochs"], "model"):

@@ -27,13 +27,9 @@ from leakbench.metrics.updates import of_rounds
 
 
 def attack_rows(
-    guesses: Path,
-    entry: Mapping[str, Any],
-    seed: int,
-    hidden: Hidden,
-    backbones: Path | None,
+    guesses: Path, entry: Mapping[str, Any], seed: int, hidden: Hidden, backbones: Path | None,
     judges: Mapping[str, Path],
-) -> tuple[pd.DataFrame, Facts]:
+) -> tuple[pd.DataFrame, Facts]:  # fmt: skip
     """Return the rows of one attack's guesses, and the facts that a table reports beside them."""
     tensors, facts = open_tensors(guesses)
     target = facts["target"]
@@ -92,8 +88,7 @@ def token_rows(
 ) -> pd.DataFrame:
     """Return what the metrics of candidates say of the set of tokens of each update, and of each null update.
 
-    Members are the tokens that a sentence's layers read, all but the last. The null baseline beside those of
-    candidates takes the most frequent tokens of public text, as many as an update has.
+    Members are the tokens that a sentence's layers read, all but the last.
     """
     counts = hidden.token_counts().sum(1)
     samples = hidden.secret[f"images/{client}"].shape[1]
@@ -156,14 +151,10 @@ def _of_client(
         of_rows = rows_of(candidates, *aims, own, who)
         named = {
             "checkpoint": np.repeat(secret["checkpoint"][:rounds], k),
-            "pass": np.repeat(secret["pass"][:rounds], k),
-            "round": np.repeat(np.arange(rounds), k),
-            "client": client,
-            "local_samples": k,
-            "sample": np.tile(np.arange(k), rounds),
-            "image": index[:rounds].reshape(-1),
-            "baseline": baseline,
-        }
+            "pass": np.repeat(secret["pass"][:rounds], k), "round": np.repeat(np.arange(rounds), k),
+            "client": client, "local_samples": k, "sample": np.tile(np.arange(k), rounds),
+            "image": index[:rounds].reshape(-1), "baseline": baseline,
+        }  # fmt: skip
         frame = pd.DataFrame(named | of_rows)
         if candidates.gap is not None:
             frame["gradient_mse"] = of_rounds(candidates.gap, k)

@@ -19,10 +19,10 @@ WORKING_FLOATS = 1_000_000
 
 @dataclass
 class Candidates:
-    """Reconstructions [rounds, n, …] of one client's updates, which of them are usable, bool [rounds, n],
-    and how far their gradients are from those observed, [rounds].
+    """Reconstructions [rounds, n, …] of a client, which are usable [rounds, n], and the gap of gradients
+    [rounds].
 
-    `baseline` says what they are if they are not the attack's result, taken after `iterations` steps.
+    `baseline` says what they are if they are not the attack's result after `iterations` steps.
     """
 
     images: np.ndarray
@@ -34,9 +34,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Measures:
-    """The metrics of an attack's candidates, and how they are matched (`best` or `hungarian`) with its
-    target.
-    """
+    """An attack's metrics, and how candidates are matched with its target (`best` or `hungarian`)."""
 
     names: list[str]
     resources: Resources
@@ -45,10 +43,8 @@ class Measures:
 
 
 def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[str, np.ndarray]:
-    """Match [rounds, n, …] candidates with [rounds, k, …] truths.
-
-    One-to-one matching minimises the squared error of images. Features have no range of their own, so r
-    decides there.
+    """Match candidates [rounds, n, …] with truths [rounds, k, …]: images by error, features, which have no
+    range, by r.
     """
     rounds, k = truth.shape[:2]
     n, width = candidates.images.shape[1], truth[0, 0].size
@@ -87,12 +83,9 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
 
 
 def rows_of(
-    candidates: Candidates,
-    truth: np.ndarray,
-    pixels: np.ndarray,
-    by: Measures,
+    candidates: Candidates, truth: np.ndarray, pixels: np.ndarray, by: Measures,
     labels: np.ndarray | None = None,
-) -> dict[str, np.ndarray]:
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Return one value per private image, flattened over rounds × samples, for matching and metrics."""
     # A candidate with a value that is not finite is no image: it is a failure and enters no mean.
     finite = np.isfinite(candidates.images).reshape(*candidates.usable.shape, -1).all(-1)

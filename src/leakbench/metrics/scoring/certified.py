@@ -11,11 +11,10 @@ from leakbench.defences.certification import area, of_rank, of_union
 def bounds(
     certified: Mapping[str, Any], names: Sequence[str], guesses: int, pool: int, others: int
 ) -> dict[str, float]:
-    """Return the certified bounds, metric → γ.
+    """Return the certified bounds, metric → γ, of metrics that say how often an attacker is right about a
+    sample.
 
-    A bound exists for the metrics that say how often an attacker is right about a sample. What an attack
-    decides for itself (`members_accepted`) has no bound here, since the attack chooses the rate at which it
-    is right by chance.
+    An attack chooses the rate at which its own decisions (`members_accepted`) are right by chance.
     """
     found = {
         "exact": lambda: of_union(certified, guesses, certified["among"]),

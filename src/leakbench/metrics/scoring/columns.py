@@ -12,12 +12,9 @@ from leakbench.metrics.updates import of_rounds
 
 
 def add_labels(
-    frame: pd.DataFrame,
-    tensors: Mapping[str, np.ndarray],
-    secret: Mapping[str, np.ndarray],
-    client: int,
+    frame: pd.DataFrame, tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int,
     baseline: str,
-) -> None:
+) -> None:  # fmt: skip
     """Add the columns about labels and about the agreement of an attack's own findings."""
     part = {"": "", "random-gradient": "null/"}.get(baseline)
     if part is not None and f"{part}agreement" in tensors:

@@ -7,10 +7,10 @@ POINTS = 20
 
 
 def falls(losses: np.ndarray) -> np.ndarray:
-    """Return the share by which the loss of each trial fell in the last half of its run.
+    """Return the share by which the loss of each trial fell in the last half of its run, by medians of
+    quarters.
 
-    The share compares the medians of the last two quarters, since single losses are noisy. The share is 0 for
-    a trial that ended before the run did, because more iterations were of no use to it.
+    It is 0 for a trial that ended before the run did.
     """
     losses = np.asarray(losses, np.float64)
     quarter = losses.shape[-1] // 4

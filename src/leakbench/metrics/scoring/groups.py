@@ -54,8 +54,8 @@ def groups(
 def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
     """Return for each of the first rounds another round that shares no image with it, int [count], or None.
 
-    The partners differ and are drawn from all rounds by the private images [rounds, k], whose choice is
-    salted. An attack thus cannot know which rounds will be shown beside another round's images.
+    Partners are drawn by the private images [rounds, k], whose choice is salted, so no attack can foresee
+    them.
     """
     drawn = hashlib.sha256(np.ascontiguousarray(index, np.int64).tobytes()).hexdigest()
     rng = np.random.Generator(np.random.PCG64(stream("partners", drawn)))

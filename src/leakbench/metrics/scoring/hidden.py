@@ -34,9 +34,8 @@ def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Hidden:
-    """What is hidden from the attacker: the truth of a capture, the data set, and the victim's file.
-
-    `made` keeps what attacks on one capture share, by key.
+    """The truth of a capture, the data set and the victim's file; `made` keeps what its attacks share, by
+    key.
     """
 
     secret: Mapping[str, np.ndarray]

@@ -19,9 +19,8 @@ def membership_rows(
 ) -> pd.DataFrame:  # fmt: skip
     """Return what the metrics say of each update of a client, and of each null update.
 
-    Members of an update are the candidates that its client held in that round, or the things bool [n] that
-    `members_of` says of its samples. All others count as others, also those of other rounds and clients.
-    `blind` maps null baseline → scores and decisions [n] of an attacker who saw no update.
+    Members are the candidates that the client held in that round, or what `members_of` says of its samples,
+    bool [n]. `blind` maps null baseline → scores and decisions [n] of an attacker who saw no update.
     """
     rows = []
     own, null = (
@@ -55,8 +54,7 @@ def add_epsilon(
 ) -> pd.DataFrame:
     """Return rows whose `epsilon_low`, the place of a member, is the bound that all their places prove.
 
-    Every row of a baseline and a model has the same bound. An attack that is given labels proves none,
-    because a sample that is left out would not have the rank of any other.
+    An attack that is given labels proves none: without its sample, the rank would not be that of any other.
     """
     others = candidates - int(rows["local_samples"].max())
     rows = rows.copy()

@@ -18,8 +18,8 @@ Answer = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Resources:
-    """What the metrics of a cell need beyond its images: what serves any image, and the judges, functions
-    from images to logits [n, classes]. `left_out` says why metrics are missing, if any are.
+    """What metrics need beyond images: what serves all, judges (images → logits [n, classes]), and what is
+    left out.
     """
 
     fixed: dict[str, Any]
@@ -60,11 +60,9 @@ def open_backbones(path: Path | None) -> Backbones:
 
 
 def gather(
-    names: list[str],
-    backbones: Backbones,
-    judges: dict[str, Path],
+    names: list[str], backbones: Backbones, judges: dict[str, Path],
     of_data: Mapping[str, Callable[[], Any] | None],
-) -> tuple[list[str], Resources]:
+) -> tuple[list[str], Resources]:  # fmt: skip
     """Return the metrics that can be measured, and what they need."""
     fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
     lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}

@@ -10,10 +10,7 @@ from leakbench.base.parts import part
 
 
 class OfLatents(nn.Module):
-    """A generator that takes latents float [n, latent] in (-1, 1) and classes int64 [n].
-
-    latent: the length of the latents.
-    """
+    """A generator that takes latents float [n, latent] in (-1, 1) and classes int64 [n]."""
 
     latent: int
 

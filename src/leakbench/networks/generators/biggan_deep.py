@@ -1,7 +1,4 @@
-"""The generator of BigGAN-deep at 256×256 (Brock et al. 2019).
-
-It is read with its published weights and is not trained.
-"""
+"""The generator of BigGAN-deep at 256×256 (Brock et al. 2019), read with its published weights."""
 
 import torch
 from torch import Tensor, nn
@@ -72,9 +69,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention: adds to each pixel what it reads of the image at half size (Zhang et al. 2019,
-    section 3).
-    """
+    """Self-attention: adds to pixels what they read of the image at half size (Zhang et al. 2019)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

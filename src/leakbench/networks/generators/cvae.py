@@ -1,7 +1,4 @@
-"""A class-conditional generator that two CPU cores train in seconds.
-
-It is the decoder of a variational auto-encoder.
-"""
+"""A class-conditional decoder of a variational auto-encoder, which two CPU cores train in seconds."""
 
 import torch
 from torch import Tensor, nn
@@ -68,8 +65,8 @@ class _Sample(Drawn):
 class Autoencoder(nn.Module):
     """The decoder and an encoder, which are fitted together.
 
-    The network maps images to the images themselves, the mean and log-variance of their latents, and a sample
-    of these latents. `loss` decodes the sample.
+    It maps images to themselves, the mean and log-variance of their latents, and a sample that `loss`
+    decodes.
     """
 
     def __init__(self, decoder: Decoder) -> None:

@@ -10,11 +10,7 @@ from leakbench.base.errors import UserError
 
 
 class Samples(nn.Module):
-    """Labelled images.
-
-    images: float [classes x each, channels, rows, columns] in [0, 1].
-    labels: int64 [classes x each].
-    """
+    """Labelled images, float [n, channels, rows, columns] in [0, 1], and their labels, int64 [n]."""
 
     images: Tensor
     labels: Tensor

@@ -14,12 +14,9 @@ NONE = -1
 
 
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean over the images of minus the log probability of their words.
+    """Return the mean over the images of minus the log probability of their words, whatever their length.
 
-    As in Keras, the loss is not divided by the number of characters. A word that does not fit into the steps,
-    with a blank between equal neighbours, has loss 0 and no gradient.
-
-    Raises UserError for outputs of other dimensions.
+    A word that does not fit into the steps has loss 0 and no gradient. Raises UserError for other dimensions.
     """
     _refuse(outputs)
     n, steps, classes = outputs.shape
@@ -53,10 +50,8 @@ def read(outputs: Tensor) -> Tensor:
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return which images are read as their whole word, by the likeliest character of each step, bool [n].
 
-    Letters have one case. A label that fills its row may be the beginning of a longer word. Rows must
-    therefore have at least as many places as there are steps, so that no reading can be longer than its row.
-
-    Raises UserError for outputs of other dimensions.
+    A label that fills its row may be the beginning of a longer word, so rows must be as long as there are
+    steps. Raises UserError for outputs of other dimensions.
     """
     words = read(outputs)
     length = max(words.shape[1], labels.shape[1])

@@ -8,9 +8,6 @@ from leakbench.base.parts import part
 
 
 def build(module: str, shape: tuple[int, int, int], classes: int, parameters: dict[str, Any]) -> nn.Module:
-    """Build an untrained victim.
-
-    The network takes images as float [n, channels, rows, columns] in [0, 1] and returns logits [n, classes].
-    """
+    """Build an untrained victim: images [n, channels, rows, columns] in [0, 1] → logits [n, classes]."""
     network: nn.Module = part("victims", module)(shape, classes, **parameters)
     return network

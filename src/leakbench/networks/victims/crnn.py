@@ -1,7 +1,4 @@
-"""The CRNN of FedBoosting's code: convolutions, and two bidirectional LSTMs over the columns.
-
-Each step yields a character or none.
-"""
+"""The CRNN of FedBoosting's code: convolutions, and two bidirectional LSTMs over the columns."""
 
 from collections import OrderedDict
 from typing import Annotated
@@ -84,11 +81,7 @@ def crnn(shape: tuple[int, int, int], classes: int, *, width: Annotated[int, Fie
 
 @torch.no_grad()
 def recurrent(model: nn.Module) -> nn.Module:
-    """Initialise LSTMs in place as Keras does by default, and return the model.
-
-    Input weights are Glorot-uniform, recurrent weights are orthogonal, and a bias of 1 opens the forget
-    gates.
-    """
+    """Initialise LSTMs in place as Keras does by default, and return the model; forget gates begin open."""
     for layer in model.modules():
         if isinstance(layer, nn.LSTM):
             for name, value in layer.named_parameters():

@@ -1,7 +1,4 @@
-"""The second LeNet of FedKL: three convolutions and two dense layers with sigmoids.
-
-Batch norm follows the first two convolutions.
-"""
+"""The second LeNet of FedKL: three convolutions and two dense layers with sigmoids, and two batch norms."""
 
 from typing import Literal
 

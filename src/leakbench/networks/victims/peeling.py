@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from leakbench.networks.layers import glorot, in_precision, sequential
+from leakbench.networks.victims.mlp import mlp
 
 # Its size (`catalogue.costs.Network`).
 COST = {"operations": 6.2, "weights": 3.1, "layers": 2, "dense": True}
@@ -38,15 +38,10 @@ def peeling(
         neuron[:] = np.where(rng.random(inputs) < 0.5, magnitude, -magnitude)
     end = (6 / (NEURONS + classes)) ** 0.5
     last = rng.uniform(-end, end, (NEURONS, classes))
-    network = sequential(
-        flatten=nn.Flatten(),
-        dense1=nn.Linear(inputs, NEURONS),
-        activation1=nn.ReLU(),
-        dense2=nn.Linear(NEURONS, classes),
-    )
-    glorot(network).double()
+    network = mlp(shape, classes, hidden=(NEURONS,), initial="glorot", precision="float64")
+    dense1, dense2 = (layer for layer in network.modules() if isinstance(layer, nn.Linear))
     ordered = first.reshape(NEURONS, rows, columns, channels).transpose(0, 3, 1, 2).reshape(NEURONS, inputs)
     with torch.no_grad():
-        network.dense1.weight.copy_(torch.from_numpy(ordered))  # type: ignore[operator,union-attr]
-        network.dense2.weight.copy_(torch.from_numpy(last.T))  # type: ignore[operator,union-attr]
-    return in_precision(network, torch.float64)
+        dense1.weight.copy_(torch.from_numpy(ordered))
+        dense2.weight.copy_(torch.from_numpy(last.T))
+    return network

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import nn
 
-from leakbench.networks.layers import ACTIVATIONS, glorot, sequential
+from leakbench.networks.victims.mlp import mlp
 
 # Its size (`catalogue.costs.Network`).
 COST = {"operations": 0.06, "weights": 0.001, "layers": 3, "dense": True}
@@ -25,12 +25,4 @@ def perceptron(
     activation: the activation of the hidden layer.
     width: the neurons of the hidden layer.
     """
-    rows, columns, channels = shape
-    return glorot(
-        sequential(
-            flatten=nn.Flatten(),
-            dense1=nn.Linear(rows * columns * channels, width),
-            activation1=ACTIVATIONS[activation](),
-            dense2=nn.Linear(width, classes),
-        )
-    )
+    return mlp(shape, classes, hidden=(width,), activation=activation, initial="glorot")

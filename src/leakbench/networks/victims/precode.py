@@ -49,9 +49,8 @@ def precode(
 
 
 class Bottleneck(Drawn):
-    """Encode features as means and deviations of normal numbers, draw these numbers, and decode them.
-
-    Without noise from outside the layer decodes the means.
+    """Encode features as means and deviations, and decode normal numbers drawn by them; without noise, the
+    means.
     """
 
     def __init__(self, features: int, width: int, weight: float) -> None:

@@ -1,7 +1,4 @@
-"""ResNet-18, ResNet-34 and ResNet-50 as torchvision builds them.
-
-Parameters change them for small images as GRNN does.
-"""
+"""ResNet-18, ResNet-34 and ResNet-50 as torchvision builds them, and as GRNN changes them."""
 
 from typing import Literal
 

@@ -16,8 +16,7 @@ READS = "tokens"
 class Adapted(nn.Linear):
     """A dense layer with a low-rank adapter: W x + b + B A x (LoRA, whose alpha is the rank).
 
-    down: [rank, inputs], the matrix A.
-    up: [outputs, rank], the matrix B, zero at the start.
+    `down` is A [rank, inputs], and `up` is B [outputs, rank], zero at the start.
     """
 
     def __init__(self, inputs: int, outputs: int, rank: int) -> None:

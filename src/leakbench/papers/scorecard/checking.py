@@ -1,6 +1,7 @@
 """What an expression or a check can read: one work's rows, and the evidence of one scale."""
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 # The errors that a mistake in an expression raises.
 WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, SyntaxError,
          TypeError, ValueError)  # fmt: skip
+COMPARED = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
 
 
@@ -193,18 +195,15 @@ class Evidence:
     def holds(self, text: str) -> str:
         """Return "" where a guard holds, else its reason and the measured value."""
         condition, _, reason = text.partition(" : ")
-        for sign in (">=", "<=", ">", "<"):
-            left, found, right = condition.partition(sign)
-            if found:
-                break
-        else:
+        sign = next((each for each in COMPARED if each in condition), "")
+        if not sign:
             raise UserError(
                 f"{self.where}: needs: {text!r} compares nothing (write `expression >= number : reason`)"
             )
+        left, _, right = condition.partition(sign)
         value = self.quantity(self.evaluate(left)).value
         try:
-            bound = float(right)
+            fine = COMPARED[sign](value, float(right))
         except ValueError:
             raise UserError(f"{self.where}: needs: {right.strip()!r} is no number (mend the guard)") from None
-        fine = {">=": value >= bound, "<=": value <= bound, ">": value > bound, "<": value < bound}[sign]
         return "" if fine else f"{reason.strip() or condition.strip()} (measured {value:.4g})"

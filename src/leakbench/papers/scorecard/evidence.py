@@ -27,8 +27,7 @@ from leakbench.papers.scorecard.quantity import (
     exactly,
     from_trials,
 )
-from leakbench.papers.verdicts.schedule import Schedule, schedule_of
-from leakbench.papers.verdicts.settled import settled
+from leakbench.papers.verdicts.schedule import Schedule, schedule_of, settled
 from leakbench.papers.verdicts.tolerances import tolerance_of
 from leakbench.papers.verdicts.verdict import SHORTEST
 from leakbench.papers.work import Paper, published_for
@@ -115,9 +114,7 @@ class Lines:
         if self._trials is None or line not in self._places:
             return None
         kept, places = self._trials, self._places[line]
-        trials, clusters, values = (
-            kept[name].iloc[places].tolist() for name in ("trial", "cluster", "value")
-        )
+        trials, clusters, values = (kept[key].iloc[places].tolist() for key in ("trial", "cluster", "value"))
         if len(set(trials)) < len(trials):
             return None
         return Trials(dict(zip(trials, values, strict=True)), dict(zip(trials, clusters, strict=True)))
@@ -245,8 +242,9 @@ class Evidence:
             line = lines.one(wanted)
         except NotMeasured as missing:
             others = self.why(experiment)
-            words = f"{missing} ({others})" if others else str(missing)
-            raise self.missing(experiment, words, where) from None
+            raise self.missing(
+                experiment, f"{missing} ({others})" if others else str(missing), where
+            ) from None
         sources = [(lines, line), *self._raised(lines, line)]
         rows = [each.row(place) for each, place in sources]
         if math.isnan(float(rows[0]["mean"])):

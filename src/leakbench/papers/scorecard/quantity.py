@@ -15,7 +15,7 @@ import numpy as np
 from leakbench.base.errors import NotMeasured
 from leakbench.metrics.interval import interval, of_networks, paired
 from leakbench.papers.printed import as_text
-from leakbench.papers.verdicts.groups import median_interval
+from leakbench.papers.verdicts.sample import median_interval
 from leakbench.papers.verdicts.schedule import Schedule
 
 NAN = float("nan")
@@ -159,32 +159,34 @@ def from_trials(trials: Trials, like: Measured) -> Measured:
     )
 
 
-def _joined(parts: Sequence[Measured]) -> dict[str, Any]:
-    """Return what a combination takes over from its parts."""
+def _joined(parts: Sequence[Measured], value: float, low: float = NAN, high: float = NAN) -> Measured:
+    """Return a combination with what it takes over from its parts."""
     nulls = [part.beats_null for part in parts if part.beats_null is not None]
-    counted = [part.n for part in parts if part.n is not None]
     unfinished = (part.schedule for part in parts if part.schedule and part.schedule.ahead)
-    return {
-        "n": min(counted) if counted else None,
-        "independent": min(part.independent for part in parts),
-        "length": min(part.length for part in parts),
-        "schedule": next(unfinished, None),
-        "unequal": any(part.unequal for part in parts),
-        "open_end": any(part.open_end for part in parts),
-        "networks": min((part.networks for part in parts if part.networks), default=0),
-        "beats_null": all(nulls) if nulls else None,
-        "leaves": frozenset().union(*(part.leaves for part in parts)),
-        "notes": tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        "metric": parts[0].metric if len({part.metric for part in parts if part.metric}) == 1 else "",
-    }
+    return Measured(
+        value,
+        low,
+        high,
+        n=min((part.n for part in parts if part.n is not None), default=None),
+        independent=min(part.independent for part in parts),
+        length=min(part.length for part in parts),
+        schedule=next(unfinished, None),
+        unequal=any(part.unequal for part in parts),
+        open_end=any(part.open_end for part in parts),
+        networks=min((part.networks for part in parts if part.networks), default=0),
+        beats_null=all(nulls) if nulls else None,
+        leaves=frozenset().union(*(part.leaves for part in parts)),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        metric=parts[0].metric if len({part.metric for part in parts if part.metric}) == 1 else "",
+    )
 
 
-def _compared(a: Measured, b: Measured) -> dict[str, Any]:
-    """Return what a comparison takes over from its two sides, and whether their budgets are equal."""
+def _compared(a: Measured, b: Measured, value: float, low: float = NAN, high: float = NAN) -> Measured:
+    """Return what `_joined` does of two sides, and whether their budgets are equal."""
     measured = not (math.isinf(a.independent) or math.isinf(b.independent))
     apart = measured and abs(a.length - b.length) > EQUAL_BUDGET
-    shared = _joined([a, b])
-    return shared | {"unequal": shared["unequal"] or apart}
+    found = _joined([a, b], value, low, high)
+    return replace(found, unequal=found.unequal or apart)
 
 
 def scaled(a: Measured, times: float) -> Measured:
@@ -200,13 +202,12 @@ def linear(a: Measured, b: Measured, sign: float) -> Measured:
 
     Otherwise the two are independent estimates, with the square-and-add interval (Newcombe 1998).
     """
-    shared = _compared(a, b)
     if a.trials and b.trials and (both := a.trials.combined(b.trials, lambda x, y: x + sign * y)):
         if sign > 0:
-            return from_trials(both, Measured(NAN, **shared))
+            return from_trials(both, _compared(a, b, NAN))
         value, *ends, independent = paired(a.trials.values, b.trials.values, a.trials.clusters)
-        low, high = both.over((ends[0], ends[1]))
-        return Measured(value, low, high, trials=both, **shared | {"independent": independent})
+        found = _compared(a, b, value, *both.over((ends[0], ends[1])))
+        return replace(found, trials=both, independent=independent)
     value = a.value + sign * b.value
     other_low, other_high = (b.low, b.high) if sign > 0 else (-b.high, -b.low)
     low = value - math.hypot(a.value - a.low, sign * b.value - other_low)
@@ -216,7 +217,7 @@ def linear(a: Measured, b: Measured, sign: float) -> Measured:
         trials = a.trials.mapped(lambda x: x + sign * b.value)
     elif math.isinf(a.independent) and b.trials:
         trials = b.trials.mapped(lambda y: a.value + sign * y)
-    return Measured(value, low, high, trials=trials, **shared)
+    return replace(_compared(a, b, value, low, high), trials=trials)
 
 
 def ratio(a: Measured, b: Measured) -> Measured:
@@ -225,12 +226,11 @@ def ratio(a: Measured, b: Measured) -> Measured:
     The interval spans the corners of both, so it exceeds 95 %. The value is NaN where b is zero. The upper
     end is infinite where b's interval reaches zero.
     """
-    shared = _compared(a, b)
     if b.value <= 0:
-        return Measured(NAN, **shared)
+        return _compared(a, b, NAN)
     low = max(a.low, 0.0) / b.high if b.high else NAN
     high = a.high / b.low if b.low > 0 else math.inf
-    return Measured(a.value / b.value, low, NAN if math.isnan(b.low) else high, **shared)
+    return _compared(a, b, a.value / b.value, low, NAN if math.isnan(b.low) else high)
 
 
 def distinct(parts: Iterable[Measured]) -> list[Measured]:
@@ -254,7 +254,11 @@ def mean(parts: Iterable[Measured]) -> Measured:
     total = some[0]
     for part in some[1:]:
         total = total + part
-    return replace(scaled(total, 1 / len(some)), **_joined(some) | {"metric": some[0].metric})
+    made = scaled(total, 1 / len(some))
+    return replace(
+        _joined(some, made.value, made.low, made.high),
+        trials=made.trials, raw=made.raw, nulls=made.nulls, extra=made.extra, metric=some[0].metric,
+    )  # fmt: skip
 
 
 def least(parts: Iterable[Measured]) -> Measured:
@@ -275,7 +279,7 @@ def _extreme(parts: Iterable[Measured], of: Callable[[list[float]], float]) -> M
     # Python's min and max keep or drop a NaN depending on the order. A part without an interval leaves the
     # extreme without one.
     found = {key: NAN if any(map(math.isnan, values)) else of(values) for key, values in ends.items()}
-    return Measured(found["value"], found["low"], found["high"], **_joined(some))
+    return _joined(some, **found)
 
 
 def magnitude(a: Measured) -> Measured:
@@ -306,7 +310,7 @@ def count_above(parts: Iterable[Measured], threshold: float) -> Measured:
         float(sum(getattr(p, key) > threshold for p in some)) for key in ("value", "low", "high")
     )
     unknown = any(math.isnan(part.low) for part in some)
-    return Measured(value, NAN if unknown else low, NAN if unknown else high, **_joined(some))
+    return _joined(some, value, NAN if unknown else low, NAN if unknown else high)
 
 
 def greatest_at(curve: Mapping[float, Measured]) -> Measured:
@@ -315,7 +319,7 @@ def greatest_at(curve: Mapping[float, Measured]) -> Measured:
     unknown = any(math.isnan(point.low) for point in curve.values())
     rivals = [x for x, point in curve.items() if point.high >= curve[top].low]
     low, high = (NAN, NAN) if unknown else (float(min(rivals)), float(max(rivals)))
-    return Measured(float(top), low, high, **_joined(list(curve.values())))
+    return _joined(list(curve.values()), float(top), low, high)
 
 
 def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measured:
@@ -323,7 +327,7 @@ def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measure
     from scipy.stats import spearmanr
 
     found = float(spearmanr(list(xs), [point.value for point in points]).statistic)
-    return Measured(found, **_joined(list(points)))
+    return _joined(points, found)
 
 
 def won(a: Measured) -> Measured:
@@ -349,7 +353,7 @@ def first_near_end(curve: Mapping[float, Measured], room: float) -> Measured:
     """Return the first place whose value is within `room` of the last value, without an interval."""
     *_, end = curve.values()
     found = next(x for x, point in curve.items() if abs(point.value - end.value) <= room)
-    return Measured(float(found), **_joined(list(curve.values())) | {"metric": ""})
+    return replace(_joined(list(curve.values()), float(found)), metric="")
 
 
 def deviation(like: Measured, unit: float = 1.0) -> Measured:

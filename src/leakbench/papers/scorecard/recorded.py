@@ -53,9 +53,8 @@ def joined(scales: Sequence[Evidence]) -> Evidence:
     def exhibit(name: str) -> Any:
         return next((each for each in scales if name in each.lines), scales[-1]).exhibit(name)
 
-    def first(part: str) -> Any:
-        return ChainMap(*(dict(getattr(each, part)) for each in scales))
-
-    parts = {part: first(part) for part in ("lines", "absent", "shares", "falls", "origins")}
-    blocks = [block for each in scales for block in each.blocks]
-    return replace(scales[-1], **parts, exhibit=exhibit, blocks=blocks)
+    parts: Any = {
+        part: ChainMap(*(dict(getattr(each, part)) for each in scales))
+        for part in ("lines", "absent", "shares", "falls", "origins")
+    }
+    return replace(scales[-1], **parts, exhibit=exhibit, blocks=[b for each in scales for b in each.blocks])

@@ -13,7 +13,7 @@ from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.papers import join
 from leakbench.papers.entries import Entry, entries
-from leakbench.papers.printed import as_text
+from leakbench.papers.printed import Columns, as_text
 from leakbench.papers.scorecard.checking import Evidence
 from leakbench.papers.scorecard.evidence import PLACE
 from leakbench.papers.scorecard.evidence import Evidence as Scale
@@ -147,7 +147,7 @@ class Card:
             return found
         return scaled(view.quantity(found), unit)
 
-    def _line(self, entry: Entry) -> dict[str, Any]:
+    def _line(self, entry: Entry) -> Columns:
         alone = entry.reading.label in ("setting", "arithmetic")
         tried = [self._judge(entry, scale) for scale in ([self.run] if alone else self.scales)]
         own = next((found for found in tried if found.scale is self.run), None)
@@ -160,7 +160,7 @@ class Card:
         if isinstance(found.value, Measured) and not found.value.leaves:
             found = own if own.value is not None else found
         value, reason = found.value, found.verdict.reason
-        line: dict[str, Any] = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
+        line: Columns = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
         line |= {**entry.words, "verdict": found.verdict.word, "headline": "", "examined": ""}
         line["kind"] = found.verdict.kind if line["class"] == "result" else ""
         if found.verdict.word == "differs":
@@ -216,11 +216,8 @@ class Card:
     def _decide(self, entry: Entry, value: Measured | Outcome | str, scale: Scale) -> Verdict:
         row, reading, number = entry.row, entry.reading, entry.against
         if isinstance(value, Outcome):
-            printed: Any = entry.words["published"]
-            ssim = value.ssim
-            return decide_outcome(
-                value.recognised, printed, ssim.length, ssim.schedule, ssim.open_end, ssim.networks
-            )
+            of, printed = value.ssim, entry.words["published"]
+            return decide_outcome(value.recognised, printed, of.length, of.schedule, of.open_end, of.networks)
         if isinstance(value, str):
             return decide_text(value, entry.words["published"])
         if row is None and value.unequal:
@@ -324,10 +321,8 @@ def _mean(view: Evidence, reading: join.Reading) -> Measured:
         if not reading.otherwise:
             raise
         found = view.at(**reading.otherwise)
-        other = "; ".join(
-            f"{each} in place of {reading.where.get(key)}" for key, each in reading.otherwise.items()
-        )
-        found = replace(found, notes=(*found.notes, other))
+        others = [f"{each} in place of {reading.where.get(key)}" for key, each in reading.otherwise.items()]
+        found = replace(found, notes=(*found.notes, "; ".join(others)))
     if reading.beside:
         words = ", ".join(map(str, reading.beside.values()))
         with contextlib.suppress(NotMeasured):

@@ -11,14 +11,13 @@ from leakbench.base.errors import UserError
 
 DECIDED = ("reproduced", "direction", "differs")
 WORDS = (*DECIDED, "inconclusive", "not-run")
-NEEDED = ("id", "verdict")
 
 
 def read_scorecard(path: Path) -> pd.DataFrame:
     """Return a scorecard's rows as text. Raises UserError where the file is no scorecard."""
     rows: pd.DataFrame = read_csv(path, dtype=str, keep_default_na=False)
     another = "give the scorecard.csv of a finished run"
-    if missing := [name for name in NEEDED if name not in rows.columns]:
+    if missing := [name for name in ("id", "verdict") if name not in rows.columns]:
         raise UserError(f"{path}: no scorecard: it has no column '{missing[0]}' ({another})")
     if unknown := sorted(set(rows["verdict"]) - set(WORDS)):
         raise UserError(f"{path}: verdict: '{unknown[0]}' is none of {', '.join(WORDS)} ({another})")
@@ -50,10 +49,8 @@ def counts(rows: pd.DataFrame) -> dict[str, int]:
 
 def together(cards: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, str]:
     """Return the rows on which the scorecards give different words, and a sentence on how many they are."""
-    first, *others = cards.items()
-    rows = pd.DataFrame(
-        {"id": first[1]["id"], "class": first[1].get("class", ""), first[0]: first[1]["verdict"]}
-    )
+    (first, card), *others = cards.items()
+    rows = pd.DataFrame({"id": card["id"], "class": card.get("class", ""), first: card["verdict"]})
     for name, card in others:
         rows = rows.merge(card[["id", "verdict"]].rename(columns={"verdict": name}), on="id")
     words = rows[list(cards)]

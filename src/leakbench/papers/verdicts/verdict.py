@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from leakbench.metrics.interval import wilson
-from leakbench.papers.verdicts.groups import median_interval, two_groups
-from leakbench.papers.verdicts.sample import Sample, Statement, difference
+from leakbench.papers.verdicts.sample import Sample, Statement, difference, median_interval, two_groups
 from leakbench.papers.verdicts.schedule import Schedule
 
 Word = Literal["reproduced", "direction", "differs", "inconclusive", "not-run"]
@@ -216,8 +215,7 @@ def _by_mean(statement: Statement, sample: Sample) -> Verdict:
         if not statement.monotone and (nulls or not sample.nulls):
             said = f"a null baseline gives {_show(nulls[0])}" if nulls else "no null baseline is known"
             return Verdict(
-                "inconclusive",
-                f"{numbers}: agrees, but the unit is not monotone in quality, and {said}",
+                "inconclusive", f"{numbers}: agrees, but the unit is not monotone in quality, and {said}"
             )
         closeness = f"within the tolerance of {_show(tolerance)}"
         return Verdict(

@@ -80,9 +80,7 @@ def dots(
     shown = measured if panels == "metric" else levels(result, own, panels, columns)
     names = list(dict.fromkeys(own["hue"]))
     palette, markers = facet.colours(names, inked), dict(zip(names, facet.MARKERS, strict=False))
-    lined = {
-        str(block): list(dict.fromkeys(part["line"])) for block, part in own.groupby("block", sort=False)
-    }
+    lined = {str(block): list(part.unique()) for block, part in own.groupby("block", sort=False)["line"]}
     rows = rows.assign(shift=_shifts(own, rows, names))
     pitch = LINE + FURTHER * (own.groupby(["block", "line"])["hue"].nunique().max() - 1)
     heights = [pitch * len(lines) + HEADING for lines in lined.values()]
@@ -101,10 +99,8 @@ def dots(
             axes.axvline(chance[value] / classes, color=GREY, linestyle=":", linewidth=1.4)
         if level and value in level:
             axes.axvline(level[value], color=MUTED, linestyle="--", linewidth=1)
-        places = {line: place for place, line in enumerate(lines)}
-        _dots(
-            axes, part.assign(place=part["line"].map(places).astype(float) + part["shift"]), palette, markers
-        )
+        place = part["line"].map({line: place for place, line in enumerate(lines)}).astype(float)
+        _dots(axes, part.assign(place=place + part["shift"]), palette, markers)
         axes.set(xlabel="", ylabel="", ylim=(len(lines) - 0.5, -0.5))
         axes.set_yticks(range(len(lines)), [textwrap.fill(line, LETTERS) if first else "" for line in lines])
         axes.tick_params(axis="y", length=0)
@@ -126,13 +122,13 @@ def dots(
 
 def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     """Return how far each row stands below the middle of its line."""
-    found: dict[tuple[str, str, str], float] = {}
+    found: dict[tuple[str, ...], float] = {}
     for (block, line), part in own.groupby(["block", "line"], sort=False):
         there = [name for name in names if name in set(part["hue"])]
         step = min(0.7 / len(there), 0.24)
         for number, name in enumerate(there):
             found[str(block), str(line), name] = (number - (len(there) - 1) / 2) * step
-    keys = zip(rows["block"], rows["line"], rows["hue"], strict=True)
+    keys = rows[["block", "line", "hue"]].itertuples(index=False, name=None)
     return pd.Series([found.get(key, 0.0) for key in keys], rows.index)
 
 

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
 
+from leakbench.papers.verdicts.tolerances import possible
 from leakbench.results.figures import words
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import OUTCOMES, PRINTED, Columns, named, ordered
@@ -26,6 +27,8 @@ NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>p", strict=True))
 PLACES = {OUTCOMES["failure"]: ("X", 0.0), OUTCOMES["success"]: ("$✓$", 1.0)}
 # The place of the palette's grey, which the null baselines have, and the violet that stands there instead.
 _GREY, _VIOLET = 7, "#5e3c99"
+# Shares whose values are far below 1.
+SMALL = ("mse", "span_distance")
 # In inches: a line of the legend, a letter of it, and the room that an entry takes beside its words.
 ENTRY, LETTER, HANDLE = 0.175, 0.062, 0.62
 
@@ -93,25 +96,14 @@ def keyed(looks: Mapping[str, Any], markers: Mapping[str, str], varied: str, **l
 
 def compared(rows: pd.DataFrame) -> list[Line2D]:
     """Return the legend's entries for the null baselines and the printed numbers among some rows."""
-    there = set(rows["baseline"])
-    entries = [
-        entry(words.BASELINES[name], color=GREY, marker=marker, markeredgewidth=0)
-        for name, marker in NULLS.items()
-        if name in there
-    ]
-    star = entry("published", marker="*", markersize=8, markerfacecolor="white", markeredgecolor=INK)
-    entries += [star] if PRINTED in there else []
+    grey: Any = {"color": GREY, "markeredgewidth": 0}
+    white: Any = {"markerfacecolor": "white", "markeredgecolor": INK}
+    found = {name: entry(words.BASELINES[name], marker=each, **grey) for name, each in NULLS.items()}
+    found[PRINTED] = entry("published", marker="*", markersize=8, **white)
     for name, (marker, _) in PLACES.items():
-        if name in there:
-            look: Any = {
-                "marker": marker,
-                "markerfacecolor": "white",
-                "markeredgecolor": INK,
-                "markersize": 7,
-            }
-            word = name.partition(" ")[2]
-            entries.append(entry(f"published: {word}", **look))
-    return entries
+        found[name] = entry(f"published: {name.partition(' ')[2]}", marker=marker, markersize=7, **white)
+    there = set(rows["baseline"])
+    return [each for name, each in found.items() if name in there]
 
 
 def legend_height(entries: Sequence[Line2D]) -> float:
@@ -124,8 +116,9 @@ def _beside(entries: Sequence[Line2D]) -> int:
 
 
 def bounded(metric: Any) -> bool:
-    """Return whether a metric is a share, whose axis goes from 0 to 1."""
-    return str(metric) in words.SHARES or str(metric).startswith(("success_", "matching_", "top", "alarm_"))
+    """Return whether a metric, or a rank such as top-1, is a share, whose axis goes from 0 to 1."""
+    share = possible(str(metric), -math.inf, math.inf) == (0, 1) or str(metric).startswith("top-")
+    return share and metric not in SMALL
 
 
 def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
@@ -152,9 +145,9 @@ def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str
         # Where several groups have one place, their marks stand beside each other.
         edges = edge + (0.5 - edge) * 0.14 * part.groupby(x if upright else y).cumcount()
         places = (part[x], edges) if upright else (edges, part[y])
+        look: Any = {"marker": marker, "s": 42, "edgecolor": INK, "linewidth": 0.6, "zorder": 5}
         for across, up, group in zip(*places, part["hue"], strict=True):
-            look = {"color": palette[group], "marker": marker, "s": 42, "edgecolor": INK, "linewidth": 0.6}
-            axes.scatter(across, up, transform=at, clip_on=False, zorder=5, **look)
+            axes.scatter(across, up, color=palette[group], transform=at, clip_on=False, **look)
 
 
 def shaded(
@@ -163,5 +156,9 @@ def shaded(
     own: Any = {"cmap": "rocket_r", "vmin": 0, "linewidths": 0.6, "linecolor": "white"}
     sns.heatmap(values, ax=axes, xticklabels=across, yticklabels=down, **own | look)
     axes.set(xlabel="", ylabel="", title=title)
+    bare(axes)
+
+
+def bare(axes: Axes) -> None:
     axes.tick_params(length=0)
     axes.grid(visible=False)

@@ -50,31 +50,24 @@ def heat(
     of_images = result.rows[result.rows["metric"].isin(OF_IMAGES)]
     pixels = set(zip(of_images["victim"], of_images["attack"], strict=True))
     rows = rows.assign(image=[pair in pixels for pair in zip(rows["victim"], rows["attack"], strict=True)])
-    groups = [
-        (key, *_square(result, _of_images(part), defences, apart))
-        for key, part in rows.groupby(["dataset", "victim"], sort=False)
-    ]
+    parts = rows.groupby(["dataset", "victim"], sort=False)
+    groups = [(key, *_square(result, _of_images(part), defences, apart)) for key, part in parts]
     steps = own.groupby("attack")["iterations"].max().to_dict() if "iterations" in own else {}
     heights = [HEAD + SQUARE * len(square) for _, square, _ in groups]
 
     def mark(axes: Axes, key: tuple[str, str], square: pd.DataFrame, marks: pd.DataFrame) -> None:
         dataset, victim = key
+        attacks = {name for name in square.index if name not in (STRONGEST, *words.BASELINES)}
         left = [
-            _line(result, n, steps.get(n))
-            + " *" * ((victim, n) not in pixels and n not in (STRONGEST, *words.BASELINES))
-            for n in square.index
+            _line(result, name, steps.get(name)) + " *" * (name in attacks and (victim, name) not in pixels)
+            for name in square.index
         ]
-        look: Any = {
-            "vmax": 1,
-            "annot": square.map(_number) + marks.reindex_like(square).astype(object).fillna(""),
-            "fmt": "",
-            "annot_kws": {"fontsize": 6.3},
-            "cbar_kws": {"pad": 0.01},
-        }
+        numbers = square.map(_number) + marks.reindex_like(square).astype(object).fillna("")
+        look: Any = {"vmax": 1, "annot": numbers, "fmt": "", "annot_kws": {"fontsize": 6.3}}
         names = word(result, "dataset", dataset), word(result, "victim", victim)
         title = " · ".join([*names, words.called("metric", metric)])
         below = [word(result, "defence", name) for name in defences]
-        shaded(axes, square.clip(0, 1), title, left, below, **look)
+        shaded(axes, square.clip(0, 1), title, left, below, cbar_kws={"pad": 0.01}, **look)
         axes.axhline(1, color="white", linewidth=4)
         last = key == groups[-1][0]
         axes.tick_params(labelsize=7, labelbottom=last)

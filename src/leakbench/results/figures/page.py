@@ -58,16 +58,14 @@ def protocol(result: Result) -> str:
         lines += [f"- {title}:"] if names else []
         lines += [f"  - {', '.join(called)}{beside}" for beside, called in alike.items()]
     counts = [f"{words.span(part['n'])} {unit}s" for unit, part in own.groupby("unit")] if len(own) else ["0"]
-    lines.append(f"- n behind each number: {', '.join(counts)}")
-    lines.append(
-        f"- Seeds: {words.listed(facts.get('seeds', [])) or 'not stated'}; scale: {result.spec['scale']}"
-    )
     versions = ", ".join(f"{name} {version}" for name, version in sorted(facts.get("versions", {}).items()))
-    lines.append(f"- Device: {facts.get('device', 'not stated')}; {versions}")
-    lines.append(
-        f"- Digest of the code: `{facts.get('code', '')[:16]}`, "
-        f"of the specification: `{facts.get('spec', '')[:16]}`"
-    )
+    code, spec = (facts.get(name, "")[:16] for name in ("code", "spec"))
+    lines += [
+        f"- n behind each number: {', '.join(counts)}",
+        f"- Seeds: {words.listed(facts.get('seeds', [])) or 'not stated'}; scale: {result.spec['scale']}",
+        f"- Device: {facts.get('device', 'not stated')}; {versions}",
+        f"- Digest of the code: `{code}`, of the specification: `{spec}`",
+    ]
     if reasons := missing(result):
         lines.append(f"- Not measured: {reasons}")
     return _as_text(lines)
@@ -88,9 +86,9 @@ def _as_text(lines: Sequence[str]) -> str:
 def table(result: Result) -> pd.DataFrame:
     """Return what was measured, with a row for each condition and a column for each metric."""
     rows = result.rows[result.rows["baseline"] == ""]
-    columns = [c for c in CONDITION if c in rows and rows[c].nunique(dropna=False) > 1]
     if rows.empty:
         return pd.DataFrame(index=pd.Index([], name="nothing was measured"))
+    columns = [c for c in CONDITION if c in rows and rows[c].nunique(dropna=False) > 1]
     if (rows.groupby("metric")["convention"].nunique() == 1).all():
         columns = [column for column in columns if column != "convention"]
     rows = ordered(result, rows, columns)
@@ -109,9 +107,10 @@ def _measured(row: Mapping[Any, Any]) -> str:
 
 def beyond(result: Result, path: str) -> str:
     """Return which files hold all numbers, as Markdown."""
-    kept = f"`reference/{result.spec['scale']}/{Path(path).name}`"
-    shown = f"{kept}; those of this run alone: " if result.recorded else ""
-    return f"All numbers, with nulls and snapshots: {shown}`{_short(path)}`."
+    parts = Path(path).parts
+    short = "/".join(parts[parts.index("results") :]) if "results" in parts else parts[-1]
+    kept = f"`reference/{result.spec['scale']}/{parts[-1]}`; those of this run alone: "
+    return f"All numbers, with nulls and snapshots: {kept if result.recorded else ''}`{short}`."
 
 
 def verdicts(result: Result, scorecard: Sequence[str] = ()) -> str:
@@ -128,10 +127,9 @@ def origin(result: Result, table: str) -> str:
     """Return the command that makes the figure, and the commit at which it was made, as Markdown."""
     name, scale = Path(table).stem, result.spec["scale"]
     config = "" if scale == "quick" else f" --config scale={scale}"
-    lines = ["## Made by", "", f"    snakemake --cores 1 results/{scale}/figures/{name}.png{config}"]
-    if made_at := commit():
-        lines += ["", f"at commit `{made_at}`."]
-    return "\n".join(lines)
+    command = f"## Made by\n\n    snakemake --cores 1 results/{scale}/figures/{name}.png{config}"
+    made_at = commit()
+    return f"{command}\n\nat commit `{made_at}`." if made_at else command
 
 
 def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:
@@ -142,8 +140,3 @@ def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:
         whole, taken = result.value("attack", name, "iterations"), words.steps(own[own["attack"] == name])
         notes += [f"{taken} of {whole:,}" if whole and taken else taken] if taken else []
     return f": {'; '.join(notes)}" if notes else ""
-
-
-def _short(path: str) -> str:
-    parts = Path(path).parts
-    return "/".join(parts[parts.index("results") :]) if "results" in parts else Path(path).name

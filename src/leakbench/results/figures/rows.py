@@ -60,9 +60,9 @@ def chosen(
         parts.append(single.assign(baseline=TRIAL, mean=single["value"]))
     # The columns of an empty table have no type, and would change the types of the other table.
     rows = pd.concat([part for part in parts if len(part)] or parts)
-    for column in ("attack", "training", "client", "iterations"):
-        if column not in rows:
-            rows = rows.assign(**{column: math.nan})
+    rows = rows.reindex(
+        columns=rows.columns.union(["attack", "training", "client", "iterations"], sort=False)
+    )
     rows = rows[rows["metric"].isin(list(metrics)) & rows["baseline"].isin([*baselines, *SAID])]
     # A metric that only a paper uses has rows of that paper's convention alone.
     other = ~rows["metric"].isin(rows.loc[rows["convention"] == convention, "metric"])
@@ -73,7 +73,7 @@ def chosen(
     for column, how in (columns or {}).items():
         rows = derived(result, rows, column, how)
     for column, wanted in (where or {}).items():
-        rows = rows[rows[column].isin(wanted if isinstance(wanted, list | tuple) else [wanted])]
+        rows = rows[rows[column].isin(several(wanted))]
     central = rows["metric"].isin(list(medians)) & ~rows["baseline"].isin([*SAID, TRIAL])
     if central.any():
         rows.loc[central, ENDS] = rows.loc[central, ["median", "q25", "q75"]].to_numpy()
@@ -83,9 +83,14 @@ def chosen(
     return rows
 
 
+def several(wanted: Any) -> Sequence[Any]:
+    """Return a list of values, or the only value that is wanted, as a list."""
+    return wanted if isinstance(wanted, list | tuple) else [wanted]
+
+
 def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, Any]) -> pd.DataFrame:
-    by = [how["by"]] if isinstance(how["by"], str) else list(how["by"])
-    names = rows[by].apply(lambda row: " | ".join(words.plain(value) for value in row), axis=1)
+    by = list(several(how["by"]))
+    names = rows[by].apply(lambda row: " | ".join(map(words.plain, row)), axis=1)
     known = {key: value for key, value in how.items() if key not in ("by", "else", "parameter")}
 
     def became(name: str) -> Any:
@@ -96,10 +101,8 @@ def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, A
             return result.value(by[0], name, how["parameter"])
         return how.get("else", name)
 
-    found: list[Any] = [became(name) for name in names]
-    return rows.assign(**{column: pd.Series(found, index=rows.index, dtype=object)}).explode(
-        column, ignore_index=True
-    )
+    found = pd.Series([became(name) for name in names], rows.index, dtype=object)
+    return rows.assign(**{column: found}).explode(column, ignore_index=True)
 
 
 def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | None = None) -> list[Any]:
@@ -124,10 +127,9 @@ def named(
     result: Result, rows: pd.DataFrame, columns: Sequence[str], text: Mapping[str, str] | None = None
 ) -> pd.Series:
     """Return the words for each row's values in some columns, joined with " · "."""
-    if not columns:
-        return pd.Series("", index=rows.index, dtype=object)
-    parts = [rows[column].map(lambda value, c=column: word(result, c, value, text)) for column in columns]
-    return pd.concat(parts, axis=1).apply(lambda row: " · ".join(filter(None, row)), axis=1)
+    values = rows[list(columns)].itertuples(index=False, name=None)
+    found = ([word(result, *each, text) for each in zip(columns, row, strict=True)] for row in values)
+    return pd.Series([" · ".join(filter(None, each)) for each in found], rows.index, dtype=object)
 
 
 def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None = None) -> str:

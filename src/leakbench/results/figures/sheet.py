@@ -52,7 +52,7 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
     if not bodies:
         return None
     title = textwrap.wrap(result.spec["title"], 88)
-    claim = textwrap.wrap(_claim(result), 128)
+    claim = textwrap.wrap(("" if result.own else "Claim: ") + result.spec["shows"], 128)
     # A number stays in one line with its unit.
     small = [text.replace(" %", "\xa0%").replace("≥ ", "≥\xa0") for text in _small_print(result, bodies)]
     foot = [line for text in small for line in textwrap.wrap(text, 172)]
@@ -92,15 +92,9 @@ def save(figure: Figure | None, out: str) -> None:
         figure.savefig(Path(out), format="png", metadata={"Software": None})
 
 
-def _claim(result: Result) -> str:
-    shows = str(result.spec["shows"])
-    return shows if result.own else f"Claim: {shows}"
-
-
 def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:
-    knows = result.facts.get("knows", {}) or {
-        str(i): panel.about.get("knows", {}) for i, panel in enumerate(result.panels)
-    }
+    of_panels = {str(i): panel.about.get("knows", {}) for i, panel in enumerate(result.panels)}
+    knows = result.facts.get("knows", {}) or of_panels
     seeds = words.listed(result.facts.get("seeds", []))
     notes = "; below: ".join(dict.fromkeys(body.note for body in bodies))
     scale = " · ".join(filter(None, [f"Scale {result.spec['scale']}", result.recorded]))
@@ -109,8 +103,7 @@ def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:
         lines.insert(0, f"Printed: {'; '.join(result.said)}.")
     if model := words.threat(knows):
         lines.append(f"Threat model: {model}")
-    short = dict.fromkeys(text for _, text in too_short(result))
-    if short:
+    if short := dict.fromkeys(text for _, text in too_short(result)):
         lines.append(f"Not drawn, too short to say anything: {', '.join(short)}")
     if reasons := missing(result):
         lines.append(f"Not measured: {reasons}")

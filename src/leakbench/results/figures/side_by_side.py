@@ -1,12 +1,12 @@
 """The same private images as several attacks reconstructed them: conditions down, attacks across."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from leakbench.base.cellname import CELL
 from leakbench.results.figures import words
 from leakbench.results.figures.result import Panel, Result
-from leakbench.results.figures.rows import too_short, word
+from leakbench.results.figures.rows import several, too_short, word
 from leakbench.results.figures.sheet import Body
 from leakbench.results.figures.tile import (
     APART,
@@ -55,7 +55,8 @@ def side_by_side(
     short = {cell for cell, _ in too_short(result)}
     found: dict[Any, list[Panel]] = {}
     for panel in result.panels:
-        if len(panel.truth) and _values(panel, CELL) not in short and _fits(panel.about, where or {}):
+        fits = all(panel.about.get(column) in several(wanted) for column, wanted in (where or {}).items())
+        if len(panel.truth) and _values(panel, CELL) not in short and fits:
             found.setdefault((*_values(panel, blocks), panel.truth.tobytes()), []).append(panel)
     if not found:
         return None
@@ -106,10 +107,9 @@ def _laid(result: Result, panels: Sequence[Panel]) -> tuple[str, dict[str, dict[
     lines: dict[str, dict[str, Panel]] = {}
     for panel in panels:
         lines.setdefault(named_cell(result, panel, varied) or "no defence", {})[panel.about["attack"]] = panel
-    order = {name: place for place, name in enumerate(result.parts("attack"))}
-    attacks = sorted(
-        {panel.about["attack"]: None for panel in panels}, key=lambda a: order.get(a, len(order))
-    )
+    met = dict.fromkeys(panel.about["attack"] for panel in panels)
+    order = [name for name in result.parts("attack") if name in met]
+    attacks = list(dict.fromkeys([*order, *met]))
     shared = [c for c in CONDITION if c not in varied]
     return named_cell(result, panels[0], shared) or "no defence", lines, attacks
 
@@ -128,7 +128,3 @@ def _tiles(panel: Panel | None, count: int) -> list[Tile | None]:
 
 def _values(panel: Panel, columns: Sequence[str]) -> tuple[Any, ...]:
     return tuple(panel.about.get(column, "none") for column in columns)
-
-
-def _fits(about: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    return all(about.get(c) in (v if isinstance(v, list | tuple) else [v]) for c, v in where.items())

@@ -28,9 +28,7 @@ def squares(
     text: dict[str, str] | None = None,
     beside: tuple[str, ...] = (),
 ) -> Body | None:
-    """Draw a map for each metric, with the mean in each square and what is printed below it.
-
-    A square without a number was not measured.
+    """Draw a map for each metric, with the mean of what was measured in each square and the print below it.
 
     metrics: the metrics that are drawn; their maps stand side by side.
     down: the column whose values are the rows of a map.
@@ -63,17 +61,10 @@ def squares(
         shaded(axes, means, title, left, below, **look)
         for row in printed.to_dict("records"):
             x, y = order[across].index(row[across]), order[down].index(row[down])
-            dark = means.iat[y, x] > DARK * np.nanmax(means.to_numpy())
+            colour = "w" if means.iat[y, x] > DARK * np.nanmax(means.to_numpy()) else INK
             said = SIGNS.get(row["baseline"], f"{row['mean']:.3g}")
-            axes.text(
-                x + 0.5,
-                y + 0.53,
-                f"printed {said}",
-                ha="center",
-                va="top",
-                fontsize=6.5,
-                color="w" if dark else INK,
-            )
+            small: Any = {"ha": "center", "va": "top", "fontsize": 6.5, "color": colour}
+            axes.text(x + 0.5, y + 0.53, f"printed {said}", **small)
         axes.set(xlabel=(text or {}).get(across, across))
         axes.tick_params(rotation=0)
 

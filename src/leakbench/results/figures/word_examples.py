@@ -13,7 +13,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 
 from leakbench.results.figures import words
-from leakbench.results.figures.facet import faceted
+from leakbench.results.figures.facet import bare, faceted
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import word
 from leakbench.results.figures.sheet import WIDTH, Body
@@ -27,8 +27,7 @@ RIGHT, WRONG = "#dbe9f7", "#f7d9d2"
 def word_examples(result: Result) -> Body | None:
     """Draw each word's picture, the word, and what each network read in its place.
 
-    What was read stands on blue if it is the word, and on red if it is not. A dash means that nothing was
-    read.
+    What was read stands on blue if it is the word, and on red if it is not; a dash means nothing.
     """
     examples = result.facts.get("examples", [])
     if not examples:
@@ -38,8 +37,7 @@ def word_examples(result: Result) -> Body | None:
 
     def mark(axes: Axes, tested: str, paint: Callable[..., None]) -> None:
         paint(axes, result, tested, [each for each in examples if each["tested"] == tested])
-        axes.tick_params(length=0)
-        axes.grid(visible=False)
+        bare(axes)
 
     parts = [(tested, paint) for tested in tests for paint in (_pictures, _readings)]
     rounds = words.listed(sorted({each["round"] for each in examples}))

@@ -65,13 +65,6 @@ METRICS = {
     "alarm_one_sided_rows": "alarm: one-sided rows",
     "alarm_rows_alike": "alarm: rows alike",
 }
-# Metrics between 0 and 1, whose axes show this whole range.
-SHARES = {
-    "revealed_fraction", "exact", "exact_fraction", "identified", "label_accuracy", "label_presence",
-    "label_counts", "accuracy", "weight", "membership_auc", "tpr_at_fpr_0", "tpr_at_fpr_0_001",
-    "members_accepted", "exact_record", "feature_accuracy", "token_accuracy", "exact_sentence", "rouge_1",
-    "rouge_2",
-}  # fmt: skip
 AXES = {
     "local_samples": "private images in the local set, k",
     "checkpoint": "epochs of the victim's training",
@@ -120,26 +113,21 @@ def called(column: str, value: str) -> str:
 def merged(knows: Mapping[str, Any]) -> dict[str, str]:
     """Return the threat models of all cells (cell → field → value), or one of them, merged into one."""
     models = [value for value in knows.values() if isinstance(value, Mapping)] or ([knows] if knows else [])
-    fields = [
-        *(f for f in FIRST if any(f in m for m in models)),
-        *(f for m in models for f in m if f not in FIRST),
-    ]
-    return {field: _either([str(m[field]) for m in models if field in m]) for field in fields}
+    values: dict[str, dict[str, None]] = {field: {} for field in FIRST}
+    for model in models:
+        for field, value in model.items():
+            values.setdefault(field, {})[str(value)] = None
+    return {field: _either(list(different)) for field, different in values.items() if different}
 
 
 def _either(values: list[str]) -> str:
-    different = list(dict.fromkeys(values))
-    if len(different) > 1:
-        different = [f"({value})" if ";" in value else value for value in different]
-    return " or ".join(different)
+    return values[0] if len(values) == 1 else " or ".join(f"({v})" if ";" in v else v for v in values)
 
 
 def threat(knows: Mapping[str, Any]) -> str:
     """Return a threat model in one line: "honest-but-curious server; labels: unknown; ..."."""
     fields = merged(knows)
-    return "; ".join(
-        value if field == "threat model" else f"{field}: {value}" for field, value in fields.items()
-    )
+    return "; ".join(v if field == "threat model" else f"{field}: {v}" for field, v in fields.items())
 
 
 def plain(value: Any) -> str:
@@ -151,7 +139,7 @@ def plain(value: Any) -> str:
 
 def listed(values: list[Any], most: int = 6) -> str:
     """Return values with commas between them; of more than `most` values, the first two and the last."""
-    words = [str(value) for value in values]
+    words = list(map(str, values))
     return ", ".join(words) if len(words) <= most else f"{words[0]}, {words[1]} … {words[-1]}"
 
 

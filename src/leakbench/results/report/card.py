@@ -95,11 +95,10 @@ def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str
     for line in rows:
         key = line["work"] if line["class"] == RESULT else f"class-{line['class']}"
         found.setdefault(key, []).append(line)
-    apart = [f"class-{label}" for label in CLASSES]
+    apart = {f"class-{label}": words for label, words in CLASSES.items()}
     own = sorted((key for key in found if key not in apart), key=lambda key: key not in core)
-    order = [*own, *(key for key in apart if key in found)]
-    names = {**titles, **{f"class-{label}": words for label, words in CLASSES.items()}}
-    return [_group(key, names.get(key, key), found[key]) for key in order]
+    names = {**titles, **apart}
+    return [_group(k, names.get(k, k), found[k]) for k in (*own, *(key for key in apart if key in found))]
 
 
 def _group(key: str, name: str, rows: list[Line]) -> Group:

@@ -10,8 +10,8 @@ from leakbench.base.cellname import CELL, of_lines
 from leakbench.papers.verdicts.tolerances import possible
 from leakbench.results.report.numbers import interval
 
-# The value of `defence` in the threat model of an attacker who does not know the defence; the name of no
-# defence. SERVER and MALICIOUS are the observers whose attacks count here.
+# The name of no defence, which an attacker who knows of none assumes. SERVER and MALICIOUS are the observers
+# whose attacks count here.
 UNKNOWN = "none"
 SERVER = "honest-but-curious server"
 MALICIOUS = "malicious server"
@@ -95,12 +95,9 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
 def on_any_network(
     table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]
 ) -> tuple[dict[str, dict[str, Leak | None]], dict[str, dict[str, Leak | None]]]:
-    """Return the best leak of each defence and kind of attacker over all networks.
+    """Return defence -> kind of attacker (ATTACKERS and STRONGER) -> its best leak over all networks.
 
-    The attackers are those of ATTACKERS and STRONGER.
-
-    Returns two mappings, defence -> kind of attacker -> its best leak. The first has no defence and the
-    defences that most of these attackers met. The second has the other defences.
+    The first mapping has no defence and the defences that most of these attackers met, the second the others.
     """
     title, kinds, found = _titles(parts), (*ATTACKERS, *STRONGER), dict[str, dict[str, Leak | None]]()
     for kind in kinds:
@@ -109,19 +106,14 @@ def on_any_network(
                 found.setdefault(title("defence", defence), dict.fromkeys(kinds))[kind] = leak
     every = {name: found[name] for name in _ordered(found, title)}
     met = {name: sum(leak is not None for leak in leaks.values()) for name, leaks in every.items()}
-    first = {name for name in every if name == title("defence", UNKNOWN) or met[name] > len(ATTACKERS)}
-    return (
-        {name: leaks for name, leaks in every.items() if name in first},
-        {name: leaks for name, leaks in every.items() if name not in first},
-    )
+    first = [name for name in every if name == title("defence", UNKNOWN) or met[name] > len(ATTACKERS)]
+    return {name: every.pop(name) for name in first}, every
 
 
 def of_images(table: pd.DataFrame) -> pd.DataFrame:
-    """Return an experiment's table without correlations of features, which are no images.
+    """Return an experiment's table without correlations of features, which cannot be ranked beside images.
 
-    Only an image has a PSNR. If the experiment measures PSNR, a cell without it reconstructs the features
-    that the first dense layer reads. The correlation of features is no leak of an image, and cannot be ranked
-    beside one.
+    Only an image has a PSNR: if the experiment measures PSNR, a cell without it reconstructs features.
     """
     if not {"metric", *CELL} <= set(table):
         return table

@@ -74,6 +74,9 @@ document.getElementById("show-all").addEventListener("click", () => {
   table.search("").column(place.id).search("").draw();
   history.replaceState(null, "", "#scorecard");
 });
-// On paper nothing can be opened, and every row is wanted.
-addEventListener("beforeprint", () => table.page.len(-1).draw());
-addEventListener("afterprint", () => table.page.len(25).draw());
+// On paper nothing can be opened. Every row is printed only where that is asked for.
+if (location.search === "?print=all") {
+  document.documentElement.classList.add("all");
+  addEventListener("beforeprint", () => table.page.len(-1).draw());
+  addEventListener("afterprint", () => table.page.len(25).draw());
+}

@@ -4,7 +4,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -31,7 +31,8 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds([section for section in sections if not section.recorded])
     seeded = by_seed(facts["seeded"]) if "seeded" in facts else []
-    shown = [_section(section, rows) for section in sorted(sections, key=_place(works))]
+    ordered = sorted(sections, key=lambda section: _place(section, list(works)))
+    shown = [_section(section, rows) for section in ordered]
     return (
         environment("leakbench.results.report")
         .get_template("page.html.j2")
@@ -97,16 +98,11 @@ def _section(section: Section, rows: Sequence[Line]) -> Facts:
     }
 
 
-def _place(works: Mapping[str, str]) -> Callable[[Section], tuple[int, list[tuple[int, str]]]]:
-    """Return the key that sorts sections by work, in the order of `works`, then by name."""
-    known = list(works)
-
-    def place(section: Section) -> tuple[int, list[tuple[int, str]]]:
-        work = known.index(section.work) if section.work in known else len(known)
-        parts = re.findall(r"\d+|\D+", section.name)
-        return work, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
-
-    return place
+def _place(section: Section, works: Sequence[str]) -> tuple[int, list[tuple[int, str]]]:
+    """Return by what sections are sorted: the place of their work, then their name."""
+    work = works.index(section.work) if section.work in works else len(works)
+    parts = re.findall(r"\d+|\D+", section.name)
+    return work, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _belongs(section: Section, line: Line) -> bool:
@@ -116,7 +112,5 @@ def _belongs(section: Section, line: Line) -> bool:
 
 
 def _seeds(sections: Sequence[Section]) -> list[int]:
-    texts = {
-        str(text) for section in sections if len(section.table) for text in section.table["seeds"].unique()
-    }
+    texts = {str(text) for each in sections if len(each.table) for text in each.table["seeds"].unique()}
     return sorted({int(seed) for text in texts for seed in text.split()})

@@ -1,7 +1,4 @@
-"""A result table as the page shows it.
-
-Conditions that vary have columns, the others stand in one line, and null baselines stand beside the attack.
-"""
+"""A result table as the page shows it: conditions that vary have columns, the others stand in one line."""
 
 from dataclasses import dataclass
 
@@ -65,7 +62,7 @@ def results(table: pd.DataFrame) -> Results:
     baselines += [n for n in table["baseline"].unique() if n and n not in (*NULLS, "snapshot")]
     beside = table[table["baseline"] != ""]
     means = dict(
-        zip(zip(*(beside[key] for key in ("baseline", *keys)), strict=True), beside["mean"], strict=True)
+        zip(beside[["baseline", *keys]].itertuples(index=False, name=None), beside["mean"], strict=True)
     )
     order = [*FIRST, *(m for m in table["metric"].unique() if m not in FIRST)]
     own = table[table["baseline"] == ""]
@@ -99,9 +96,8 @@ def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
     there = [column for column in CONDITION if column in table]
     varying = [column for column in there if table[column].nunique(dropna=False) > 1]
     # If each size of a local set belongs to one client, the size alone says which client a row is of.
-    if {"client", "local_samples"} <= set(varying) and (
-        table.groupby("local_samples")["client"].nunique() == 1
-    ).all():
+    sized = {"client", "local_samples"} <= set(varying)
+    if sized and (table.groupby("local_samples")["client"].nunique() == 1).all():
         varying.remove("client")
     alike = [column for column in there if table[column].nunique(dropna=False) == 1]
     return varying, [(CONDITION[column], plain(table[column].iloc[0])) for column in alike]

@@ -1,6 +1,6 @@
 """The verdicts with other seeds: the headline findings by seed, and how many verdicts change."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,20 +51,19 @@ def seeds(rows: pd.DataFrame) -> list[Seeds]:
 
 def held(found: list[Seeds]) -> dict[str, str]:
     """Return the id of each statement -> in words, with how many of its seeds its claim holds."""
-    words = {}
-    for each in found:
-        for line in each.statements:
-            hold = sum(cell.word == HOLDS for cell in line.cells.values())
-            words[line.id] = f"holds with {hold} of {len(line.cells)} seeds"
-    return words
+    lines = [line for each in found for line in each.statements]
+    holds = {line.id: [cell.word == HOLDS for cell in line.cells.values()] for line in lines}
+    return {key: f"holds with {sum(each)} of {len(each)} seeds" for key, each in holds.items()}
 
 
 def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
     raised = sorted({int(value) for value in rows["raised"]})
-    found = {str(key): dict(_cells(part)) for key, part in rows.groupby("id", sort=False)}
-    texts = dict(zip(rows["id"], rows["headline"].fillna(""), strict=True))
-    own = rows[rows["raised"].astype(int) == 0]
-    texts |= dict(zip(own["id"], own["headline"].fillna(""), strict=True))
+    found: dict[str, dict[int, Cell]] = {}
+    for row in rows.to_dict("records"):
+        found.setdefault(str(row["id"]), {})[int(row["raised"])] = _cell(row)
+    # The words of a run with its own seeds come before those of others.
+    last = rows.assign(own=rows["raised"].astype(int) == 0).sort_values("own", kind="stable")
+    texts = dict(zip(last["id"], last["headline"].fillna(""), strict=True))
     changed = {key: len({cell.word for cell in cells.values()}) > 1 for key, cells in found.items()}
     decided = [
         key
@@ -74,11 +73,6 @@ def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
     order = sorted((key for key in found if texts[key] or changed[key]), key=lambda key: not texts[key])
     lines = [Statement(key, texts[key] or key, changed[key], found[key]) for key in order]
     return Seeds(scale, raised, lines, len(decided), sum(changed[key] for key in decided))
-
-
-def _cells(rows: pd.DataFrame) -> Iterator[tuple[int, Cell]]:
-    for row in rows.to_dict("records"):
-        yield int(row["raised"]), _cell(row)
 
 
 def _cell(row: Mapping[Any, Any]) -> Cell:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import Facts, read_facts, read_table
@@ -67,23 +66,15 @@ def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Fil
         rows = pd.concat(frames, ignore_index=True)
         found = aggregate(rows, experiment.metrics or [], spec.scale, experiment.success)
         check_bounds(found[0])
-    tensors: dict[str, np.ndarray] = {
-        f"{number}/{name}": array
-        for number, (_, content) in enumerate(drawn)
-        for name, array in content.items()
+    tensors = {f"{n}/{name}": array for n, (_, own) in enumerate(drawn) for name, array in own.items()}
+    kept = {
+        "panels": [panel for panel, _ in drawn],
+        "knows": knows,
+        # How many people the judges of a data set distinguish.
+        "classes": classes,
+        # By what share the loss of each trial fell in the last half of its run.
+        "falls": falls,
+        "absent_cells": reasons,
     }
-    return Found(
-        *found,
-        tensors,
-        {
-            "panels": [panel for panel, _ in drawn],
-            "knows": knows,
-            # How many people the judges of a data set distinguish.
-            "classes": classes,
-            # By what share the loss of each trial fell in the last half of its run.
-            "falls": falls,
-            "absent_cells": reasons,
-            # What defences certify: σ, sampling, steps and ε.
-            **({"certificates": certificates} if certificates else {}),
-        },
-    )
+    # What defences certify: σ, sampling, steps and ε.
+    return Found(*found, tensors, kept | ({"certificates": certificates} if certificates else {}))

@@ -15,10 +15,7 @@ BATCH = 8
 
 
 def sent(seed: int, scores: int = 1, neurons: int = 200) -> tuple[FirstLayer, Tensor, Tensor]:
-    """Return a first layer with its gradient in float32, samples that are alike, and their columns.
-
-    The loss's derivative by the scores is noise.
-    """
+    """Return a first layer with its gradient in float32 for a loss of chance, samples, and columns."""
     torch.manual_seed(seed)
     alike = torch.rand(1, 36) * torch.linspace(0.3, 1, BATCH)[:, None]
     samples = (alike + 0.15 * torch.rand(BATCH, 36)).clamp(0, 1).double()

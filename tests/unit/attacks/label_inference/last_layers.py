@@ -26,10 +26,7 @@ def seen(
     classes: int = 10,
     only: int | None = None,
 ) -> LastLayer:
-    """Return what is known of the last layer for each row of `truth` [trials, batch], or for `only` one.
-
-    Gradients are those of noise images; so are the images of the attacker's own.
-    """
+    """Return what is known of the last layer for noise images with labels `truth` [trials, batch]."""
     torch.manual_seed(0)
     model = victims.build(module, (32, 32, 3), classes, parameters).eval()
     layer = model.get_submodule(last_dense(model))
@@ -50,8 +47,7 @@ def seen(
 
 
 def by_hand(bias: Tensor, batch: int, biased: bool = True) -> LastLayer:
-    """Return a layer whose inputs are 0.5, 2 and 0.25 for every image, with the bias's gradient [classes];
-    noise is predicted evenly."""
+    """Return a layer that reads 0.5, 2, 0.25, with this gradient of its bias, and predicts noise evenly."""
     inputs = torch.tensor([0.5, 2.0, 0.25])
     noise = Probe(lambda: Answers(inputs.expand(4, 3), torch.zeros(4, len(bias))), never)
     layer = nn.Linear(3, len(bias))

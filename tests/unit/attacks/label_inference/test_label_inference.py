@@ -225,34 +225,3 @@ def test_rlu_moves_labels_from_logits_that_come_out_too_high(seed: int) -> None:
     layer = LastLayer(weight[None], bias[None], batch, probe, sent, steps, lr, probe)
     found = infer("rlu", layer)[0]
     assert torch.bincount(found, minlength=classes).tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("counts", "start", "lr"),
-    [
-        ([2, 14, 4], [1.5, 0.0, 0.0], 0.05),
-        # The logit of a class without samples comes out too high, and the class has none to give away.
-        ([0, 9, 11], [0.0, -2.0, 2.0], 0.5),
-    ],
-)
-def test_rlu_simulates_the_logits_of_local_steps(counts: list[int], start: list[float], lr: float) -> None:
-    """Updates whose logits move exactly as RLU supposes: the mean confidence over the steps is found, which
-    that of the first model alone would miss."""
-    steps, batch = 10, 20
-    inputs, sent = torch.tensor([0.5, 2.0, 0.25]).double(), torch.tensor([start]).double()
-    shares = torch.tensor([counts]) / batch
-    logits, total = sent, torch.zeros_like(sent)
-    for _ in range(steps):
-        total = total + logits.softmax(1)
-        logits = logits - lr * inputs.square().sum() * (logits.softmax(1) - shares)
-    bias = total / steps - shares
-    own = Probe(
-        lambda: Answers(inputs.expand(3, 3), sent.expand(3, 3)),
-        lambda: Answers(inputs.expand(1, 3, 3), logits[:, None].expand(1, 3, 3)),
-        torch.arange(3),
-    )
-    layer = LastLayer(
-        bias[:, :, None] * inputs, bias, batch, own, torch.nn.Linear(3, 3), steps=steps, lr=lr, auxiliary=own
-    )
-    assert torch.bincount(infer("rlu", layer)[0], minlength=3).tolist() == counts
-    assert torch.bincount(infer("rlu", replace(layer, steps=1))[0], minlength=3).tolist() != counts

@@ -1,5 +1,4 @@
-"""What tests of the loop have in common: five trials with a known end, five on a network, and equality to the
-bit."""
+"""What tests of the loop share: five trials with a known end, five on a network, equality to the bit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +22,7 @@ def nothing(unknowns: dict[str, Tensor]) -> None:
 
 
 def bowls(lost: dict[int, int] | None = None, value: float = torch.nan) -> Callable[[Tensor], Evaluate]:
-    """Return bowls, trial t's around t; `lost` maps a trial to the distance from its start, in steps, from
-    which on its loss is `value`."""
+    """Return bowls, trial t's around t; `lost` maps a trial to the steps after which it is lost."""
     targets = torch.arange(TRIALS, dtype=torch.float64)
 
     def evaluate(rows: Tensor) -> Evaluate:

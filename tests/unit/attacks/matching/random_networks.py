@@ -148,10 +148,7 @@ PARTS: dict[str, Callable[[], nn.Module]] = {
 
 
 def assembled(parts: list[str], flat: bool, seed: int = 0) -> nn.Module:
-    """Return a network of images [n, CHANNELS, SIDE, SIDE] in float64, with norms that have seen something.
-
-    `flat`: whether a module flattens the whole image, which a chain knows, or a function four means of it.
-    """
+    """Return a network in float64; `flat`: a module flattens the image, or a function its means."""
     torch.manual_seed(seed)
     body = nn.Sequential(conv(3, padding=1), *(PARTS[part]() for part in parts))
     head = [nn.Flatten()] if flat else [nn.AdaptiveAvgPool2d(2), Calls(lambda x: x.flatten(1))]

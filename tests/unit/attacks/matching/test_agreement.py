@@ -1,6 +1,7 @@
 """Engines that take whole derivatives are chosen where they pay, and compared with plain autograd first."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -157,7 +158,12 @@ class Absolute(nn.Sequential):
 
 @pytest.mark.parametrize(
     ("kind", "rectify", "right"),
-    [(nn.Sequential, nn.ReLU, True), (nn.Sequential, nn.ReLU6, False), (Absolute, nn.ReLU, False)],
+    [
+        (nn.Sequential, nn.ReLU, True),
+        (nn.Sequential, partial(nn.ReLU, inplace=True), True),
+        (nn.Sequential, nn.ReLU6, False),
+        (Absolute, nn.ReLU, False),
+    ],
 )
 def test_differences_serve_where_every_kink_is_seen(
     kind: type[nn.Sequential], rectify: Any, right: bool, capsys: pytest.CaptureFixture[str]

@@ -79,8 +79,8 @@ def holds(
 ) -> None:
     """Compare what every engine computes with autograd: gradients, products, and derivatives of a distance.
 
-    labels: [trials, batch] classes, or [trials, batch, classes] logits, which are unknowns as the images are.
-    plain: the same network in torch's own layers, of which autograd's derivatives are taken.
+    labels: [trials, batch] classes, or [trials, batch, classes] logits, which are then unknowns too.
+    plain: the same network in torch's own layers.
     """
     before = {name: value.clone() for name, value in model.state_dict().items()}
     sought = {"images": images.clone().requires_grad_()}
@@ -138,10 +138,7 @@ def engines_hold(
     slopes: Tensors,
     tolerance: float,
 ) -> None:
-    """Compare the engines that take whole derivatives with autograd's `slopes` of a distance, if they serve.
-
-    seen: the distance, the observed gradient and the weights of parameters.
-    """
+    """Compare the engines of whole derivatives with `slopes` of `seen`: distance, gradient, weights."""
     trials = len(labels)
     if not engines_fit(model, images.shape[1:]) or chain(model) is None:
         return

@@ -45,8 +45,7 @@ def test_the_gap_is_the_mean_square_over_all_parameters_and_none_at_the_private_
 
 
 def test_the_second_derivative_works_out_no_weights() -> None:
-    """Three convolutions of one layer: forward, its transpose, and once more forward; the tape's own has a
-    fourth."""
+    """Three convolutions of a layer: forth, transposed, forth again; the tape's own has a fourth."""
     counts, seconds = [], []
     plain = nn.Conv2d(NARROW, 4, 3, 2, 1, 2).double().requires_grad_(False)
     x = torch.rand(2, NARROW, 9, 8, dtype=torch.float64, requires_grad=True)

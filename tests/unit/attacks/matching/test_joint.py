@@ -13,14 +13,7 @@ from leakbench.attacks.matching.joint import EpochTerm, JointObjective, one_by_o
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.attacks.matching.trials import Group
-from leakbench.attacks.matching.update_matching import (
-    Looks,
-    chains,
-    greedy,
-    partners,
-    share_a_label,
-    squared_errors,
-)
+from leakbench.attacks.matching.update_matching import chains, greedy, partners, squared_errors
 
 SHAPE, BATCH, UPDATES = (8, 8, 2), 3, 4
 SAMPLES = {range(0, 3): torch.tensor([[0, 5, 11], [4, 4, 0], [8, 1, 7]])}
@@ -135,18 +128,11 @@ def test_greedy_is_the_nearest_free_pair_each_time(size: tuple[int, int], share:
         assert share < 1 or sum(row >= 0 for row in partner) == min(size)
 
 
-def test_lists_are_filtered_by_a_label_in_common() -> None:
-    earlier, later = torch.tensor([[1, 2], [3, 3], [0, 9]]), torch.tensor([[2, 9], [4, 5], [3, 1], [1, 1]])
-    found = share_a_label(earlier, later)
-    for i, j in itertools.product(range(3), range(4)):
-        assert bool(found[i, j]) == bool(set(earlier[i].tolist()) & set(later[j].tolist()))
-
-
 def test_images_are_filtered_by_their_updates_lists() -> None:
     images = torch.arange(4.0)[:, None, None, None].expand(4, 1, 2, 2)
-    first = Looks(images.unflatten(0, (2, 2)), torch.tensor([[0, 1], [2, 3]]))
+    first = (images.unflatten(0, (2, 2)), torch.tensor([[0, 1], [2, 3]]))
     # Image 3, whose own label is 3, may go with any image of an update that lists 2 or 3.
-    second = Looks(images[[3, 0, 1, 2]].unflatten(0, (2, 2)), torch.tensor([[0, 2], [1, 1]]))
+    second = (images[[3, 0, 1, 2]].unflatten(0, (2, 2)), torch.tensor([[0, 2], [1, 1]]))
     assert partners([first, second], True, False)[1].tolist() == [[3, 0], [1, 2]]
     assert partners([first, second], True, True)[1].tolist() == [[3, 0], [1, -1]]
     assert partners([first, second], True, True)[0].tolist() == [[-1, -1]] * 2

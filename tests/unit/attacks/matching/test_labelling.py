@@ -23,8 +23,7 @@ Seen = tuple[Observation, Tensor, LastLayer]
 
 @pytest.fixture(scope="module")
 def seen() -> Seen:
-    """A LeNet-5 whose client took three steps on eight images, twice: what was seen, the labels, and what is
-    known of the last layer."""
+    """A client took three steps on eight images, twice: what was seen, labels, the last layer."""
     torch.manual_seed(0)
     model = victims.build("lenet5", SHAPE, 10, {})
     truth, local = torch.randint(0, 10, (2, 8)), {"lr": LR, "batch_size": None, "epochs": STEPS}
@@ -41,9 +40,7 @@ def test_the_mean_gradient_over_the_steps_is_told(seen: Seen) -> None:
     assert (known.steps, known.batch, known.weight.shape) == (STEPS, 8, (2, 10, 84))
 
 
-def test_noise_is_answered_by_the_model_that_was_sent_and_by_each_clients_own(
-    seen: Seen,
-) -> None:
+def test_noise_is_answered_by_the_model_that_was_sent_and_by_each_clients_own(seen: Seen) -> None:
     observation, _, known = seen
     model, before = observation.model(), known.noise.before()
     assert torch.allclose(before.logits, model.dense3(before.inputs), atol=1e-6)
@@ -64,9 +61,7 @@ def test_labels_of_several_local_steps_are_read(seen: Seen, rule: str) -> None:
     assert int(torch.minimum(counts, own).sum()) >= 14
 
 
-def test_rlu_takes_the_attackers_own_samples_and_is_refused_without(
-    seen: Seen,
-) -> None:
+def test_rlu_takes_the_attackers_own_samples_and_is_refused_without(seen: Seen) -> None:
     observation, truth, _ = seen
     asked = replace(observation, labelling="rlu")
     with pytest.raises(Unfit, match="rlu needs labelled samples"):

@@ -138,8 +138,7 @@ def test_a_network_without_convolutions_has_equal_weights() -> None:
 
 
 def test_what_a_relu_shuts_is_told_for_each_convolution_before_it() -> None:
-    """A block's second convolution and its projection go through one ReLU; the last convolution meets
-    none."""
+    """Two convolutions of a block go through one ReLU; the last convolution meets none."""
     model = nn.Sequential(
         nn.Conv2d(1, 4, 1), nn.ReLU(), nn.Conv2d(4, 2, 1), nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 1, 1)
     )

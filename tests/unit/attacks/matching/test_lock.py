@@ -27,8 +27,7 @@ HIDDEN = (f"{LAYER}.weight", f"{LAYER}.bias")
 
 
 def networks(activation: str, statistics: str, count: int = TRIALS) -> tuple[nn.Module, list[nn.Module]]:
-    """Return the server's network, unlocked, and the clients' locked ones, each with a key and layers of its
-    own."""
+    """Return the server's network, unlocked, and clients' locked ones, each with secrets of its own."""
     torch.manual_seed(0)
     plain = victims.build("lenet-dlg", SHAPE, CLASSES, {"norm": "batch", "statistics": statistics})
     norm = plain.get_submodule(LAYER)
@@ -50,8 +49,7 @@ def of(clients: list[nn.Module]) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def open_lock(activation: str, clients: list[nn.Module], sought: bool = False) -> Nuisance:
-    """Return the clients' locks as an attacker has them who knows them, but for γ and β if they are
-    `sought`."""
+    """Return clients' locks as who knows them has them, but for γ and β if these are `sought`."""
     shut = torch.zeros(len(clients), 12, dtype=torch.bool)
     return of_lock(LAYER, activation, of(clients)[1], LAYERS, shut, sought)
 
@@ -94,8 +92,7 @@ def test_the_gradients_of_a_known_lock_are_those_of_the_client(
     ("activation", "statistics"), [("none", "batch"), ("relu", "running"), ("sigmoid", "batch")]
 )
 def test_derivatives_are_those_of_the_matched_gradients(activation: Activation, statistics: str) -> None:
-    """Images, labels and what is sought have the slopes that differences show, through all gradients, the
-    lock layers' among them."""
+    """Of images, labels and what is sought, through all gradients, the lock layers' too."""
     server, clients = networks(activation, statistics, 1)
     server.requires_grad_(False)
     own = open_lock(activation, clients, sought=True)

@@ -172,10 +172,7 @@ def quadratic(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
 
 @pytest.mark.parametrize("reach", [0.5, 2.0])
 def test_on_a_quadratic_form_the_penalty_is_the_hessian_times_the_direction(reach: float) -> None:
-    """Slope (3, 4), its length 5, Hessian diag(1, 4): the penalty's gradient is (3, 16) / 5, at any reach.
-
-    The second trial has no slope, and nothing moves.
-    """
+    """Slope (3, 4), Hessian diag(1, 4): the gradient is (3, 16) / 5; without a slope nothing moves."""
     at = {"images": torch.tensor([[3.0], [0.0]]), "labels": torch.tensor([[1.0], [0.0]])}
     losses, slopes = flatter(quadratic, 0.1, reach)(at)
     assert losses.tolist() == pytest.approx([(9 + 4) / 2 + 0.1 * 5, 0])

@@ -23,8 +23,7 @@ def quadratic(x: Tensor) -> Tensor:
 
 
 def rosenbrock(x: Tensor) -> Tensor:
-    """Return Rosenbrock's valley, scaled down so that steps without line search stay in it: [trials, n] →
-    [trials]."""
+    """Return Rosenbrock's valley, scaled for steps without line search: [trials, n] → [trials]."""
     return ((1 - x[..., :-1]).square() + 100 * (x[..., 1:] - x[..., :-1].square()).square()).sum(-1) / 500
 
 

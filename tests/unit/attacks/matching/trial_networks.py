@@ -65,8 +65,7 @@ VICTIMS = [
 def network(
     module: str, parameters: dict[str, Any], shape: tuple[int, int, int] = (32, 32, 3), seed: int = 0
 ) -> nn.Module:
-    """Build a victim in float64 and evaluation mode whose batch norms have statistics and weights of their
-    own."""
+    """Build a victim in float64, evaluated, whose batch norms have statistics and weights of their own."""
     torch.manual_seed(seed)
     model = victims.build(module, shape, CLASSES, parameters).double().eval()
     for layer in model.modules():
@@ -89,10 +88,7 @@ def _compared(module: str, parameters: str) -> nn.Module:
 
 
 def meet(model: nn.Module, module: str, parameters: dict[str, Any]) -> nn.Module:
-    """Return a victim whose gradients are known to be autograd's or not.
-
-    Finding out takes long, so all tests share the answer.
-    """
+    """Return a victim whose gradients are known to be autograd's or not; all tests share the slow answer."""
     engines_fit(model, SHAPE, like=_compared(module, repr(parameters)))
     return model
 
@@ -143,10 +139,8 @@ def group(
         restarts=1,
         labels=labels if known else None,
         batch=batch,
-        classes=CLASSES,
         mean=torch.full((channels, 1, 1), 0.4, dtype=images.dtype),
         deviation=torch.full((channels, 1, 1), 0.3, dtype=images.dtype),
-        pixels=(channels, rows, columns),
         steps=steps or [],
     )
 
@@ -172,8 +166,7 @@ def priors(tv: float) -> list[tuple[float, Valued]]:
 
 
 def terms(names: str, weigh: Weigh | None = None, tv: float = 0.0) -> list[Term]:
-    """Return distances joined by `+`, weights of parameters by `weigh(model, observed)`, and total
-    variation."""
+    """Return distances joined by `+`, weights of parameters by `weigh(model, observed)`, and variation."""
     found: list[Term] = [part("objectives", name)() for name in names.split("+")]
     if weigh is not None:
         found.append(Weights(lambda group: partial(weigh, group.model)))
@@ -181,10 +174,7 @@ def terms(names: str, weigh: Weigh | None = None, tv: float = 0.0) -> list[Term]
 
 
 def trials_of_two(batch: int = 2, known: bool = True, lr: float = 0.0) -> Group:
-    """Return two trials of small images on a network of sigmoids.
-
-    Where there are kinks no difference follows a slope.
-    """
+    """Return two trials of small images on sigmoids; no difference follows a slope at a kink."""
     torch.manual_seed(3)
     model = network("lenet_dlg", {}, (8, 8, 2))
     images = torch.rand(2, batch, 2, 8, 8, dtype=torch.float64)

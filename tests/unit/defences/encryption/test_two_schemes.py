@@ -1,7 +1,5 @@
 """CKKS on its grid and Paillier's packing: exact sums, and refusals at the edge of their room."""
 
-import time
-
 import gmpy2
 import numpy as np
 import pytest
@@ -123,19 +121,3 @@ def test_blinding_by_the_primes_draws_every_residue_alike() -> None:
     counts = np.array([drawn.count(each) for each in every])
     assert counts.min() > 100 - 5 * 10
     assert counts.max() < 100 + 5 * 10
-
-
-@pytest.mark.nightly
-def test_packing_is_twenty_times_as_fast_at_2048_bits() -> None:
-    """On the same machine in the same run; `make bench` reports the ratio."""
-
-    def seconds(packed: bool, number: int) -> float:
-        scheme = build("paillier", {"packed": packed})
-        keys, values, turns = scheme.keys(), np.linspace(-1, 1, number), []
-        for _ in range(3):
-            start = time.perf_counter()
-            scheme.seal(keys, values)
-            turns.append((time.perf_counter() - start) / number)
-        return min(turns)
-
-    assert seconds(packed=True, number=510) * 20 <= seconds(packed=False, number=10)

@@ -159,13 +159,15 @@ def test_a_detector_that_cannot_look_says_why() -> None:
 
     fresh = {"dynamics": "fewer than 5 earlier rounds are known"}
     assert reasons(own) == fresh
+    for model in (own, replace(own, transport={"lr": 0.1})):
+        assert "no settings of a rounded sum" in reading("transport", model).why_not
     unknown = dict.fromkeys(("d_snr", "few_open", "isolation"), "the client's records are unknown")
     assert reasons(replace(own, images=own.images[:0], labels=own.labels[:0])) == fresh | unknown
     other = dict.fromkeys(("d_snr", "isolation"), "the loss is not the mean cross-entropy")
     assert reasons(replace(own, plain_loss=False)) == fresh | other
-    model = nn.Sequential(nn.Conv2d(1, 5, 8), nn.Flatten())
+    flattened = nn.Sequential(nn.Conv2d(1, 5, 8), nn.Flatten())
     flat = "no dense layer is seen to read a flattened record"
-    assert reasons(Received(model, images(), torch.arange(BATCH) % 5)) == fresh | dict.fromkeys(
+    assert reasons(Received(flattened, images(), torch.arange(BATCH) % 5)) == fresh | dict.fromkeys(
         ("few_open", "isolation", "one_sided_rows"), flat
     ) | {"rows_alike": "no dense layer has two neurons"}
 
@@ -203,14 +205,6 @@ DEFAULT = {"clipping_range": 8.0, "target_range": 1 << 22, "max_weight": 1000.0}
 def test_a_client_refuses_a_rounding_that_the_server_chose(settings: dict[str, float], sounds: bool) -> None:
     model = replace(received(hidden=[40, 20]), transport=DEFAULT | settings)
     assert reading("transport", model).sounds == sounds
-
-
-def test_without_settings_of_a_rounded_sum_there_is_no_judgement() -> None:
-    plain = received(hidden=[40, 20])
-    for model in (plain, replace(plain, transport={"lr": 0.1})):
-        found = reading("transport", model)
-        assert not found.sounds
-        assert "no settings of a rounded sum" in found.why_not
 
 
 def test_the_detector_knows_the_default_of_the_defence() -> None:

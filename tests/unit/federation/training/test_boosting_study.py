@@ -18,7 +18,7 @@ from leakbench.datasets.gaussians import gaussians
 from leakbench.defences.encryption import Keys
 from leakbench.federation.training import enlisted
 from leakbench.federation.training import study as module
-from leakbench.federation.training.plane import STEPS
+from leakbench.federation.training.shown import STEPS
 from leakbench.federation.training.study import study
 
 ROOT = Path(__file__).parents[4]

@@ -14,14 +14,7 @@ from leakbench import defences
 from leakbench.base.errors import UserError
 from leakbench.defences.key_lock import lock, secret_names
 from leakbench.federation.training.batches import to_size
-from leakbench.federation.training.federated import (
-    Client,
-    averaged,
-    decayed,
-    hold,
-    play_round,
-    received,
-)
+from leakbench.federation.training.federated import Client, averaged, decayed, hold, play_round, received
 from leakbench.federation.training.fit import optimiser_of, shared
 
 TRAINING: dict[str, Any] = {

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from leakbench.base.errors import UserError
+from leakbench.defences import Defence
 from leakbench.federation.training.federated import Client
 from leakbench.federation.training.fit import optimiser_of
 from leakbench.federation.training.private import epsilon, made_private, steps_of, train_privately
+from leakbench.federation.training.server import Fit
 from leakbench.networks import victims
 
 PRIVACY: dict[str, Any] = {"noise": 1.0, "clip": 0.5, "delta": 1e-5}
@@ -27,8 +29,10 @@ def client(count: int = 12) -> Client:
     return Client(model, optimiser_of(model, training), frozenset(), points, torch.arange(count) % 2)
 
 
-def prepare(x: Tensor, rng: torch.Generator) -> Tensor:
-    return x
+def trained(own: Client, size: int, lr: float, seed: int) -> Fit:
+    """Train a client for an epoch, on its points as they are."""
+    training, rng = {"local_epochs": 1, "batch_size": size}, torch.Generator().manual_seed(seed)
+    return train_privately(own, training, lr, lambda x, _: x, rng, Defence())
 
 
 def test_a_step_without_noise_is_the_sum_of_clipped_gradients_by_hand() -> None:
@@ -36,7 +40,7 @@ def test_a_step_without_noise_is_the_sum_of_clipped_gradients_by_hand() -> None:
     own = client()
     plain = copy.deepcopy(own.model)
     made_private(own, PRIVACY | {"noise": 0.0}, 12)
-    fit = train_privately(own, 1, 12, 0.1, prepare, torch.Generator().manual_seed(0))
+    fit = trained(own, 12, 0.1, 0)
     total = [torch.zeros_like(p) for p in plain.parameters()]
     losses = []
     for x, y in zip(own.images, own.labels, strict=True):
@@ -57,7 +61,7 @@ def test_noise_comes_from_the_generator_alone_and_has_the_stated_size() -> None:
         own = client()
         before = torch.cat([p.detach().flatten() for p in own.model.parameters()])
         made_private(own, PRIVACY | {"noise": 50.0}, 12)
-        train_privately(own, 1, 12, 1.0, prepare, torch.Generator().manual_seed(seed))
+        trained(own, 12, 1.0, seed)
         moves.append(torch.cat([p.detach().flatten() for p in own.model.parameters()]) - before)
     assert torch.equal(moves[0], moves[1])
     # The noise of 50 · 0.5 over a batch of 12, beside which gradients are nothing.
@@ -68,7 +72,7 @@ def test_an_empty_batch_is_a_step_of_noise() -> None:
     own = client(200)
     before = [p.detach().clone() for p in own.model.parameters()]
     made_private(own, PRIVACY, 1)
-    train_privately(own, 1, 1, 0.1, prepare, torch.Generator().manual_seed(0))
+    trained(own, 1, 0.1, 0)
     assert steps_of(200, 1) == 200
     assert all(torch.isfinite(p).all() for p in own.model.parameters())
     assert not torch.equal(before[0], next(own.model.parameters()).detach())

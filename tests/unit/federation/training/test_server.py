@@ -55,7 +55,7 @@ def protocol(module: str = "fedboosting-code", scheme: str = "", **more: Any) ->
     built = encryption.build(scheme, more.pop("parameters", {})) if scheme else None
     return Protocol(
         aggregation.build(module, {}), aggregation.cross_validates(module),
-        scheme=built, keys=built.keys() if built else None, **more,
+        sealing=(built, built.keys()) if built else None, **more,
     )  # fmt: skip
 
 
@@ -100,11 +100,12 @@ def test_encrypted_and_plain_rounds_agree_to_the_bound(scheme: str, parameters: 
     secure = protocol(scheme=scheme, parameters=parameters, fusion=0.9)
     outcome = play(secure)
     np.testing.assert_allclose(outcome.weights, plain.weights)
-    assert secure.scheme
+    assert secure.sealing
+    used = secure.sealing[0]
     moves = np.stack([flat(upload) - flat(SERVER) for upload in uploads()])
-    rounding = np.abs(moves).sum(0) / (2 * secure.scheme.pieces)
+    rounding = np.abs(moves).sum(0) / (2 * used.pieces)
     error = np.abs(flat(outcome.state) - flat(plain.state))
-    assert (error <= rounding + secure.scheme.bound([100]) + 1e-6).all()
+    assert (error <= rounding + used.bound([100]) + 1e-6).all()
     assert error.max() > 0
     assert outcome.state["steps"].item() == 6
 

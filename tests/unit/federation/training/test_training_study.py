@@ -13,8 +13,8 @@ from project import blobs
 
 from leakbench import defences
 from leakbench.base.artefacts import open_tensors, write_tensors
-from leakbench.federation.training.examples import SHOWN
 from leakbench.federation.training.sets import examined
+from leakbench.federation.training.shown import WORDS
 from leakbench.federation.training.study import lock_shares, locked_models, share, study, upload_bytes
 
 SPEC: dict[str, Any] = {
@@ -160,6 +160,6 @@ def test_words_of_two_data_sets_are_tested_on_others(tmp_path: Path) -> None:
     assert rows["test_loss"].nunique() == 3
     shown = facts["examples"]["far"]
     counted = examined(far, None).counted
-    assert len(shown["words"]) == len(shown["read"]) == min(SHOWN, int(counted.sum()))
+    assert len(shown["words"]) == len(shown["read"]) == min(WORDS, int(counted.sum()))
     assert shown["words"][0] == open_tensors(far)[0]["test/labels"][int(counted.nonzero()[0])].tolist()
     assert np.array(shown["pictures"]).shape[1:] == (32, 100)

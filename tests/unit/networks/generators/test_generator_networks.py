@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -117,9 +116,10 @@ def test_the_loss_is_the_evidence_bound_by_torchs_own_distributions() -> None:
     torch.testing.assert_close(learner.loss(found, labels), expected)
 
 
-def test_fitted_it_draws_its_classes_and_resumes_to_the_same_bits(tmp_path: Path) -> None:
+def test_fitted_it_draws_its_classes(tmp_path: Path) -> None:
     images, labels = bars(60)
-    (whole, learner), (resumed, rest), (_, cut) = ((m := build(noise=0.7), m.learner()) for _ in range(3))
+    whole = build(noise=0.7)
+    learner = whole.learner()
     before = learner.eval().errors(images, labels).mean()
     fit(learner, images, labels, learner.loss, FIT, 7, tmp_path / "a", "t", save_every=1e9)
     assert learner.errors(images, labels).mean() < before / 2
@@ -127,18 +127,6 @@ def test_fitted_it_draws_its_classes_and_resumes_to_the_same_bits(tmp_path: Path
     means = torch.stack([images[labels == label].mean(0) for label in range(3)])
     nearest = (drawn[:, None] - means).square().flatten(2).sum(2).argmin(1)
     assert torch.equal(nearest, torch.arange(30) % 3)
-    calls = iter(range(41))
-
-    def dying(found: Any, y: Tensor) -> Tensor:
-        if next(calls) == 40:
-            raise KeyboardInterrupt
-        return cut.loss(found, y)
-
-    with pytest.raises(KeyboardInterrupt):
-        fit(cut, images, labels, dying, FIT, 7, tmp_path / "b", "t", save_every=0)
-    fit(rest, images, labels, rest.loss, FIT, 7, tmp_path / "b", "t", save_every=0)
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, resumed.state_dict()[name]), name
 
 
 def test_the_first_images_of_each_class_are_kept_with_their_labels() -> None:

@@ -1,20 +1,19 @@
-"""The comparison of an engine that takes whole derivatives of a distance with plain autograd.
+"""Engines that take whole derivatives of a distance of gradients, and their comparison with plain autograd.
 
-`matching.gradients` compares gradients. The engines of `matching.frozen` and `matching.shared_weights` return
-the derivative of a distance in the images instead, by passes of their own. Before an attack trusts one of
-them, its derivative is compared once with that of plain autograd, on the attacked network.
+Before an attack trusts one of them, its derivative is compared once on the attacked network.
 """
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from leakbench.attacks.matching.distances import products, with_cotangent
-from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.chain import Step, chain
 from leakbench.attacks.matching.engines.gradients import MISFITS, TRIALS, agreed, apart_in_words, misfit_of
 from leakbench.attacks.matching.engines.plain import plain_gradients
-from leakbench.attacks.matching.engines.shared_weights import SharedWeights
 from leakbench.attacks.matching.terms import Distance
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors
@@ -23,10 +22,46 @@ from leakbench.base.tensors import Tensors
 # victim that a chain takes, and on a trained ResNet20-4, the error is then 5e-7 at most. So differences are
 # held to the same tolerance as all gradients.
 SHORT = 1e-4
-Engine = type[FrozenDifference] | type[SharedWeights]
 
 
-def agrees(engine: Engine, group: Group, distance: Distance) -> bool:
+@dataclass(frozen=True)
+class Engine:
+    """The losses of a group's trials and their derivatives.
+
+    distance: the distance of dummy and observed gradients.
+    observed: parameter → [trials, *shape].
+    labels: [trials, batch] classes; None if the labels are unknowns too.
+    weights: [trials, parameters], the weight of each parameter in the distance.
+    scale: the length of differences' steps, as a share of what float32 needs.
+    """
+
+    group: Group
+    distance: Distance
+    observed: Tensors
+    labels: Tensor | None
+    weights: Tensor
+    scale: float = 1.0
+
+    @staticmethod
+    def together(device: str) -> int:
+        """Return how many trials of a chunk are of use on a device."""
+        raise NotImplementedError
+
+    def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
+        """Return the losses [trials] and the derivative in each unknown."""
+        raise NotImplementedError
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        return chain(self.group.rounded) or []
+
+    @cached_property
+    def theirs(self) -> Tensor:
+        """The squared norm of each parameter's observed gradient: [trials, parameters]."""
+        return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
+
+
+def agrees(engine: type[Engine], group: Group, distance: Distance) -> bool:
     """Return whether an engine's derivative of a distance is that of plain autograd."""
     return agreed(
         group.model,
@@ -36,7 +71,7 @@ def agrees(engine: Engine, group: Group, distance: Distance) -> bool:
     )
 
 
-def _misfit(engine: Engine, group: Group, distance: Distance) -> str:
+def _misfit(engine: type[Engine], group: Group, distance: Distance) -> str:
     """Return in words where the derivatives differ, or "" if they agree."""
     model = deepcopy(group.model).double()
     mean, deviation = (value.double() for value in (group.mean, group.deviation))
@@ -45,7 +80,7 @@ def _misfit(engine: Engine, group: Group, distance: Distance) -> str:
 
 
 @torch.enable_grad()
-def _compared(engine: Engine, of: Group, distance: Distance) -> tuple[str, Tensors]:
+def _compared(engine: type[Engine], of: Group, distance: Distance) -> tuple[str, Tensors]:
     """Return the misfit of an engine in words, or "", and autograd's derivatives. Labels are unknowns too."""
     rng = torch.Generator().manual_seed(0)
     model, size = of.model, (TRIALS, min(of.batch, 2))
@@ -68,8 +103,7 @@ def _compared(engine: Engine, of: Group, distance: Distance) -> tuple[str, Tenso
     given = of, distance, observed, None, theirs.new_ones(TRIALS, len(observed))
     dummies = {name: value.detach() for name, value in unknowns.items()}
     try:
-        takes = FrozenDifference(*given, scale=SHORT) if engine is FrozenDifference else engine(*given)
-        _, found = takes(dummies)
+        _, found = engine(*given, SHORT)(dummies)
     except MISFITS as problem:
         return " ".join(str(problem).split()), {}
     return apart_in_words(found, expected), values | expected

@@ -1,22 +1,17 @@
 """The gradients of a network of layers and their derivative in the images, without a second autograd tape.
 
-Let w be the weights, x the images and L(x, w) the loss of a trial. The engine returns the weight gradients
-g(x) = ∂L/∂w. An objective compares g(x) with the observed gradients. The derivative of the objective at g(x)
-is the cotangent V, which has the shape of the weights. What an optimiser needs is the derivative of the inner
-product <V, g(x)> in x.
+Let g(x) = ∂L/∂w be the weight gradients that images x cause, and V the cotangent, the derivative of an
+objective at g(x). An optimiser needs the derivative of <V, g(x)> in x. Now <V, g(x)> is the rate d/dt L(x, w
++ tV) at t = 0 of the loss as the weights move along V. So its derivative in x is the rate at which the loss's
+own derivative ∂L/∂x changes as the weights move along V (Pearlmutter 1994).
 
-The inner product <V, g(x)> is the rate at which the loss grows as the weights move along V: d/dt L(x, w + tV)
-at t = 0. So its derivative in x is the rate at which the loss's own derivative ∂L/∂x changes as the weights
-move along V (Pearlmutter 1994). Autograd would compute the same numbers from a graph of its own derivatives.
+Four passes compute everything. The usual forward and backward pass give values, slopes (derivatives of the
+loss with respect to a value) and weight gradients. A forward and a backward pass of rates (derivatives of a
+value or a slope with respect to t) use what the first two kept. What a layer does in each pass is its `Link`
+(`layers.rule`).
 
-Four passes compute everything. The first two are the usual forward and backward pass: they give the values,
-the slopes and the weight gradients. The other two are a forward and a backward pass of rates, which use the
-values that the first two passes kept. A slope is the derivative of the loss with respect to a value. A rate
-is the derivative of a value, or of a slope, with respect to t when the weights are w + tV. What a layer does
-in each pass is its `Link` (`matching.layers.rule`).
-
-Activations and their slopes and rates are [batch, trials·channels, rows, columns], so that a convolution with
-`trials` groups gives each trial its own weights. Behind a flattening they are [trials, batch, features]. The
+Activations, their slopes and rates are [batch, trials·channels, rows, columns], so that a convolution with
+`trials` groups gives each trial its own weights; behind a flattening they are [trials, batch, features]. The
 rates of weights, which are the parts of V, are [trials, *shape].
 """
 
@@ -36,17 +31,17 @@ from leakbench.networks.per_trial import HiddenNorm, own_names
 
 _SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
 _FLATTENINGS = {torch.flatten, "flatten"}
+# Place → what stands there: values, slopes or rates. Where nothing stands, nothing moves.
+Values = dict[int, Tensor]
 _TRACED: WeakKeyDictionary[nn.Module, "list[Step] | None"] = WeakKeyDictionary()
 
 
 class Step(NamedTuple):
     """One layer of a network, as a step of the chain.
 
-    name: the layer's name in the network; "" for a sum or a flattening that no module computes.
-    layer: the module.
-    reads: the places of the values whose sum the step reads. Place 0 is the images, and place i is what step
-    i − 1 returns, where the first step is step 0.
-    link: what the layer does in each of the four passes.
+    name: the layer's name; "" for a sum or a flattening that no module computes.
+    reads: the places of the values whose sum the step reads. Place 0 is the images, place i what step i − 1
+    returns.
     told: the names of the layer's own parameters, whose gradients the step computes.
     """
 
@@ -75,8 +70,7 @@ def chain(model: nn.Module) -> list[Step] | None:
 
 def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
     steps: list[Step] = []
-    # `places` has the places whose sum each node of the graph is. `flat` says of each place whether its value
-    # is flattened.
+    # The places whose sum each node of the graph is, and of each place whether its value is flattened.
     places: dict[Any, tuple[int, ...]] = {}
     flat = [False]
 
@@ -114,17 +108,16 @@ def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
     return steps if flat[-1] else None
 
 
-def summed(values: Sequence[Tensor | None], places: Sequence[int]) -> Tensor | None:
-    """Return the sum of the values at these places that are not None, or None if all are."""
-    known = [value for place in places if (value := values[place]) is not None]
+def summed(values: Values, places: Sequence[int]) -> Tensor | None:
+    """Return the sum of the values at these places, or None if there are none."""
+    known = [values[place] for place in places if place in values]
     return sum(known[1:], known[0]) if known else None
 
 
-def spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> None:
+def spread(value: Tensor, places: Sequence[int], into: Values) -> None:
     """Add a value to the value at each of these places of `into`."""
     for place in places:
-        before = into[place]
-        into[place] = value if before is None else before + value
+        into[place] = into[place] + value if place in into else value
 
 
 def as_channels(images: Tensor) -> Tensor:
@@ -141,17 +134,12 @@ def as_channels(images: Tensor) -> Tensor:
 
 
 def apart(images: Tensor, shape: torch.Size) -> Tensor:
-    """Undo `beside`: return the images of each trial, [trials, batch, channels, rows, columns]."""
+    """Undo `as_channels`: return the images of each trial, [trials, batch, channels, rows, columns]."""
     return images.unflatten(1, (shape[0], shape[2])).transpose(0, 1).contiguous()
 
 
 class Forth(NamedTuple):
-    """What a forward pass through the steps leaves.
-
-    returned: what the last step returned, [trials, batch, classes].
-    reads: the shape of what each step read.
-    kept: what each step kept for the other passes.
-    """
+    """What a pass leaves: logits [trials, batch, classes], the shapes that steps read, what they kept."""
 
     returned: Tensor
     reads: list[torch.Size]
@@ -161,7 +149,7 @@ class Forth(NamedTuple):
 def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
     """Take images through the steps, the first of the four passes."""
     trials = images.shape[0]
-    values: list[Tensor | None] = [as_channels(images)]
+    values: Values = {0: as_channels(images)}
     reads, kepts = [], []
     for place, step in enumerate(steps):
         x = summed(values, step.reads)
@@ -171,7 +159,7 @@ def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None 
             y = step.link.rate(step.layer, kept, x.shape, x, {}, trials)
         else:
             y, kept = step.link.forward(step.layer, x, trials)
-        values.append(y)
+        values[place + 1] = y
         reads.append(x.shape)
         kepts.append(kept)
     return Forth(y, reads, kepts)
@@ -182,8 +170,7 @@ class Entropy(NamedTuple):
 
     losses: [trials], the mean over the batch.
     slope: [trials, batch, classes], the derivative of the losses in the logits.
-    shares: [trials, batch, classes], the logarithms of the probabilities.
-    chances: [trials, batch, classes], the probabilities.
+    shares, chances: [trials, batch, classes], the probabilities' logarithms, and the probabilities.
     total: [trials, batch, 1], the sum of a sample's label probabilities, divided by the batch size.
     """
 
@@ -210,13 +197,11 @@ def entropy(logits: Tensor, labels: Tensor) -> Entropy:
 
 def back(
     steps: Sequence[Step], passed: Forth, slope: Tensor, told: list[Tensor] | None, whole: bool
-) -> list[Tensor | None]:
+) -> Values:
     """Take the slope of the loss back through the steps, the second of the four passes."""
-    slopes: list[Tensor | None] = [None] * (len(steps) + 1)
-    slopes[-1], found, trials = slope, [], slope.shape[0]
+    slopes, found, trials = {len(steps): slope}, [], slope.shape[0]
     for place in reversed(range(len(steps))):
         step, kept, at = steps[place], passed.kept[place], slopes[place + 1]
-        assert at is not None
         if told is not None:
             found.append(step.link.gradients(step.layer, kept, at, trials).values())
         if whole or any(step.reads):
@@ -239,7 +224,8 @@ class _Gradients(torch.autograd.Function):
         ctx.steps, ctx.shape, ctx.reads = steps, images.shape, passed.reads
         ctx.counts = [len(kept) for kept in passed.kept]
         kept = (each for kept in passed.kept for each in kept)
-        ctx.save_for_backward(loss.chances, loss.total, *slopes[1:], *kept)
+        each = (slopes[place + 1] for place in range(len(steps)))
+        ctx.save_for_backward(loss.chances, loss.total, *each, *kept)
         ctx.mark_non_differentiable(loss.losses)
         return loss.losses, *found
 
@@ -247,38 +233,34 @@ class _Gradients(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         p, total, *saved = ctx.saved_tensors
-        slopes, rest = [None, *saved[: len(ctx.steps)]], iter(saved[len(ctx.steps) :])
+        slopes, rest = saved[: len(ctx.steps)], iter(saved[len(ctx.steps) :])
         given = iter(cotangents[1:])
         kepts = [[next(rest) for _ in range(count)] for count in ctx.counts]
         owns = [{name: next(given) for name in step.told} for step in ctx.steps]
         # The third pass: the rates of what each step reads and returns. The images do not move, and a step
         # moves only if it reads something that moves or has parameters.
-        moved: list[Tensor | None] = [None]
+        moved: Values = {}
         reads: list[Tensor | None] = []
-        for step, kept, own, size in zip(ctx.steps, kepts, owns, ctx.reads, strict=True):
+        for place, (step, kept, own) in enumerate(zip(ctx.steps, kepts, owns, strict=True)):
             rate = summed(moved, step.reads)
             reads.append(rate)
-            still = rate is None and not own
-            moved.append(None if still else step.link.rate(step.layer, kept, size, rate, own, ctx.shape[0]))
-        last = moved.pop()
-        assert last is not None
+            if rate is not None or own:
+                size = ctx.reads[place]
+                moved[place + 1] = step.link.rate(step.layer, kept, size, rate, own, ctx.shape[0])
+        last = moved.pop(len(ctx.steps))
         # The rate of the probabilities p is p · bent. The slope at the logits is p · total minus the labels
         # over the batch size, so its rate is p · bent · total.
         bent = last.to(p) - (p * last).sum(2, keepdim=True)
         to_labels = -bent / ctx.shape[1] if ctx.needs_input_grad[1] else None
-        rates: list[Tensor | None] = [None] * len(slopes)
-        rates[-1] = (p * bent * total).to(last)
+        rates: Values = {len(ctx.steps): (p * bent * total).to(last)}
         # The fourth pass: the rates of the slopes, from the logits back to the images.
         to_hidden: list[Tensor] = []
         for place in reversed(range(len(ctx.steps))):
-            step, kept, slope, rate = ctx.steps[place], kepts[place], slopes[place + 1], rates[place + 1]
-            assert slope is not None
-            assert rate is not None
+            step, kept, slope, rate = ctx.steps[place], kepts[place], slopes[place], rates[place + 1]
             if isinstance(step.layer, HiddenNorm):
                 to_hidden[:0] = own_rates(step.layer, kept, slope, reads[place], rate, ctx.shape[0])
             moves = step.link.back(step.layer, kept, ctx.reads[place], slope, reads[place], rate, owns[place])
             spread(moves, step.reads, rates)
-        assert rates[0] is not None
         return apart(rates[0], ctx.shape), to_labels, None, *to_hidden
 
 

@@ -1,8 +1,6 @@
-"""Convolutions whose weights do not change, as linear maps.
+"""Convolutions whose weights do not change, as linear maps: each is the derivative of its transpose.
 
-The derivative of such a map is its transpose, and the derivative of the transpose is the map itself.
-Autograd's own second derivative of a convolution also computes the part of the weights, whether it is wanted
-or not.
+Autograd's own second derivative also computes the part of the weights, whether it is wanted or not.
 """
 
 from typing import Any
@@ -15,17 +13,22 @@ from torch.nn.functional import fold
 NARROW = 8
 
 
+def padding(conv: nn.Conv2d) -> tuple[int, int]:
+    """Return the padding of rows and of columns, where it is a number."""
+    assert not isinstance(conv.padding, str)
+    down, across = conv.padding
+    return down, across
+
+
 def transposed(y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
     """Return the transpose of a convolution: from the slope at its output to the slope at its input."""
     if read[1] < NARROW:
-        assert not isinstance(conv.padding, str)
         windows = weight.flatten(1).T @ y.flatten(2)
-        return fold(windows, read[2:], conv.kernel_size, conv.dilation, conv.padding, conv.stride)
-    found: Tensor = torch.ops.aten.convolution_backward(
+        return fold(windows, read[2:], conv.kernel_size, conv.dilation, padding(conv), conv.stride)
+    return torch.ops.aten.convolution_backward(
         y, y.new_empty(1).expand(read), weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0],
         1, [True, False, False],
     )[0]  # fmt: skip
-    return found
 
 
 class FixedConv2d(nn.Conv2d):
@@ -39,8 +42,7 @@ class FixedConv2d(nn.Conv2d):
             or isinstance(self.padding, str)
         ):
             return super()._conv_forward(input, weight, bias)
-        found: Tensor = _Map.apply(input, weight, bias, self)
-        return found
+        return _Map.apply(input, weight, bias, self)
 
 
 def fix_convolutions(model: nn.Module) -> nn.Module:
@@ -52,8 +54,6 @@ def fix_convolutions(model: nn.Module) -> nn.Module:
 
 
 class _Map(torch.autograd.Function):
-    """The convolution as a linear map."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, conv: nn.Conv2d) -> Tensor:
         ctx.weight, ctx.conv, ctx.read = weight, conv, x.shape
@@ -65,8 +65,6 @@ class _Map(torch.autograd.Function):
 
 
 class _Transpose(torch.autograd.Function):
-    """The transpose of the convolution."""
-
     @staticmethod
     def forward(ctx: Any, y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
         ctx.weight, ctx.conv = weight, conv

@@ -1,31 +1,27 @@
 """The derivative of a distance of gradients, by one difference of first derivatives.
 
-A difference is cheaper than a second backward pass. Let g(x) be the gradient of the loss that the dummy
-images x would cause, and v the derivative of the distance at g(x). The derivative of the distance in x is the
-derivative of <v, g(x)> in x. That is the rate at which the loss's own derivative in x changes as the weights
-move along v. The rate is estimated by two derivatives of the loss in x: one at the weights w, one at weights
-moved along v.
+Let v be the derivative of the distance at the gradient g(x) that dummy images x would cause. The derivative
+of <v, g(x)> in x is the rate at which the loss's own derivative in x changes as the weights move along v. Two
+derivatives of the loss in x estimate it: one at the weights w, one at weights moved along v.
 
-Backpropagation treats a ReLU and a max-pool as linear around the values that they read. The pass at the moved
-weights therefore keeps the first pass's pattern of open ReLUs and chosen pixels (it is "frozen"). With a
-fixed pattern the derivative is smooth in the weights, and a difference of float32 numbers gives its rate to a
-few parts in a thousand. The work for a layer is that of five convolutions instead of seven, and no graph of
-derivatives is built.
+Backpropagation treats a ReLU and a max-pool as linear around what they read. The second pass keeps the first
+one's pattern of open ReLUs and chosen pixels (it is "frozen"): the derivative is then smooth in the weights,
+and a difference of float32 numbers gives its rate to a few parts in a thousand. A layer costs five
+convolutions instead of seven, and no graph of derivatives is built.
 """
 
 import math
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.distances import Distance, derivative, inner, laid_out
-from leakbench.attacks.matching.engines.chain import Step, apart, back, chain, entropy, forth
+from leakbench.attacks.matching.distances import derivative, inner, laid_out
+from leakbench.attacks.matching.engines.agreement import Engine
+from leakbench.attacks.matching.engines.chain import apart, back, chain, entropy, forth
 from leakbench.attacks.matching.engines.gradients import engines_fit
-from leakbench.attacks.matching.trials import Group
 from leakbench.base.progress import log
 from leakbench.base.tensors import Tensors
 
@@ -41,12 +37,7 @@ DEEP = 10
 
 
 def pays(model: nn.Module, shape: torch.Size) -> bool:
-    """Return whether differences are faster than exact derivatives for a model, and safe.
-
-    They are faster if the model is deep enough. They are safe if the model is known layer by layer, so that
-    no kink is overlooked. Differences take the trials one after another, but on ResNet20-4, with 21
-    convolutions, they take five passes' worth of arithmetic instead of seven.
-    """
+    """Return whether differences are faster (in a deep model) and safe (no layer hides a kink)."""
     deep = sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
     if not deep or not engines_fit(model, shape):
         return False
@@ -70,32 +61,14 @@ def difference(
     return {name: change / size for name, change in found.items()}
 
 
-@dataclass(frozen=True)
-class FrozenDifference:
-    """The losses of a group's trials and their derivatives, one trial after another.
-
-    group: the trials.
-    distance: the distance of dummy and observed gradients.
-    observed: parameter → [trials, *shape].
-    labels: [trials, batch] classes; None if the labels are unknowns too.
-    weights: [trials, parameters], the weight of each parameter in the distance.
-    scale: the length of the steps, as a share of what float32 needs.
-    """
-
-    group: Group
-    distance: Distance
-    observed: Tensors
-    labels: Tensor | None
-    weights: Tensor
-    scale: float = 1.0
+class FrozenDifference(Engine):
+    """The losses of a group's trials and their derivatives, one trial after another."""
 
     @staticmethod
     def together(device: str) -> int:
-        """Return how many trials of a chunk are of use: they run one after another."""
         return 1
 
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
-        """Return the losses [trials] and the derivative in each unknown."""
         found = [
             self.one({name: value[row : row + 1] for name, value in unknowns.items()}, row)
             for row in range(len(self.weights))
@@ -117,12 +90,6 @@ class FrozenDifference:
         return torch.stack([p.square().sum() for p in self.group.model.parameters()]).sum().sqrt()
 
     @cached_property
-    def steps(self) -> list[Step]:
-        found = chain(self.group.model)
-        assert found is not None
-        return found
-
-    @cached_property
     def moved(self) -> nn.Module:
         """A copy of the group's model, whose weights are moved along v."""
         return deepcopy(self.group.model)
@@ -130,13 +97,11 @@ class FrozenDifference:
     @torch.no_grad()
     def one(self, unknowns: Tensors, row: int) -> tuple[Tensor, Tensors]:
         """Return the loss [1] of one trial and the derivatives in its unknowns [1, …]."""
-        steps, moving = self.steps, chain(self.moved)
-        assert moving is not None
+        steps, moving = self.steps, chain(self.moved) or []
         images = self.group.to_pixels(unknowns["images"])
         classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels[row : row + 1]
 
-        def slopes(at: Tensor | None, shares: Tensor) -> Tensors:
-            assert at is not None
+        def slopes(at: Tensor, shares: Tensor) -> Tensors:
             found = {"images": apart(at, images.shape) * self.group.deviation}
             if self.labels is None:
                 bent = shares - (classes * shares).sum(2, keepdim=True)
@@ -168,16 +133,8 @@ class FrozenDifference:
     def own(self) -> Tensors:
         return dict(self.group.model.named_parameters())
 
-    @cached_property
-    def theirs(self) -> Tensor:
-        """The squared norm of each parameter's observed gradient: [trials, parameters]."""
-        return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
-
     def cotangent(self, dummy: Tensors, row: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the loss at a dummy gradient g, and its derivative there by two factors and a norm.
-
-        The derivative is weights · (along · o + across · g), where o is the observed gradient.
-        """
+        """Return the loss at a gradient, and two factors and the norm of its derivative (`derivative`)."""
         observed, theirs, weights = self.rows[row], self.theirs[row], self.weights[row]
         known = {"dot": torch.cat([inner(dummy[name], value) for name, value in observed.items()])}
         known["mine"] = torch.cat([inner(dummy[name], dummy[name]) for name in observed])

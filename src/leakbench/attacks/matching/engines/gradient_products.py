@@ -1,11 +1,10 @@
 """Inner products of dummy gradients with observed ones and with themselves, without the dummy gradients.
 
-Let X [places, inputs] be what a convolution or dense layer read, and D [places, outputs] the gradient of the
-loss at what the layer returned. The weight gradient is g = DᵀX, and o is the observed one. Then <g, o> is the
-sum of all elements of D ∘ (X oᵀ), where ∘ multiplies element by element, and <g, g> is the sum of all
-elements of (XXᵀ) ∘ (DDᵀ). These formulas are used where X and D together have fewer numbers than the weights.
-So a gradient of millions of weights need not be written down for every dummy. A squared distance is the small
-difference of such products (1e-8 of them on networks with sigmoids), so the products are float64.
+Let X [places, inputs] be what a convolution or dense layer read, D [places, outputs] the gradient of the loss
+at what it returned, g = DᵀX and o the observed gradient. Then <g, o> is the sum of D ∘ (X oᵀ), element by
+element, and <g, g> that of (XXᵀ) ∘ (DDᵀ). This is used where X and D have fewer numbers than the weights, so
+that millions of weights' gradients are not written down for every dummy. A squared distance is the small
+difference of such products (1e-8 of them on networks with sigmoids), so they are float64.
 """
 
 from collections.abc import Callable, Iterator

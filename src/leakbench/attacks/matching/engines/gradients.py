@@ -1,11 +1,9 @@
 """The gradients that dummy images would cause, for many trials at once and differentiable in the images.
 
-Two engines compute the gradients of all trials together. `chain` takes networks that are made of registered
-layers, sums and flattenings. `tape` takes any other network whose layers with parameters are registered, and
-weights that replace the model's own. The engines do not see what a network computes outside its layers. The
-first time that a network is met, their gradients are therefore compared with those of plain autograd, and
-plain autograd is used for a network where they differ. The same comparison holds what else is computed by the
-registered rules: the loss's derivative in the images, and weight gradients as products of two matrices.
+`chain` takes networks of registered layers, sums and flattenings. `tape` takes any other network whose layers
+with parameters are registered, and weights that replace the model's own. Neither sees what a network computes
+outside its layers. The first time that a network is met, all that the rules compute is therefore compared
+with plain autograd, which is used for a network where they differ.
 """
 
 from collections.abc import Callable
@@ -40,15 +38,12 @@ _ANSWERS: WeakKeyDictionary[nn.Module, dict[object, bool]] = WeakKeyDictionary()
 
 
 def gradients(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    weights: Tensors | None = None,
+    model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors | None = None
 ) -> tuple[Tensors, Tensor]:
     """Return the gradients that dummy images would cause in a model, and the losses.
 
-    The model is in evaluation mode: batch norm uses its running statistics, so the images of a batch do not
-    affect each other. A batch norm without running statistics uses those of each trial's batch.
+    The model is in evaluation mode, so the images of a batch do not affect each other, unless a batch norm
+    has no running statistics and uses those of each trial's batch.
     """
     if not engines_fit(model, images.shape[1:]):
         return plain_gradients(model, images, labels, weights)
@@ -72,10 +67,8 @@ def gradients_at(model: nn.Module, images: Tensor, labels: Tensor, weights: Tens
 def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = None) -> bool:
     """Return whether the engines' gradients of a model are those of plain autograd.
 
-    The gradients are compared once for each model, on images of noise. If the engines do not fit, one line of
-    the log says why.
-
-    Raises Unfit if autograd itself has no gradients of the network.
+    They are compared once for each model, on noise; a line of the log says why they do not fit. Raises Unfit
+    if autograd itself has no gradients of the network.
     """
     if like is not None and like in _ANSWERS:
         _ANSWERS[model] = _ANSWERS[like]
@@ -114,21 +107,16 @@ def apart_in_words(found: Tensors, expected: Tensors) -> str:
 def misfit_of(model: nn.Module, compare: Callable[[], tuple[str, Tensors]]) -> str:
     """Return in words where derivatives differ from autograd's, or "" if they agree.
 
-    Where a derivative is zero, any engine has it right, also one that is wrong elsewhere. The comparison is
-    then made again on weights moved by noise, so that a layer that begins at zero has a part in the result.
-    Other rounds and simulated steps of a client move them too, and keep the answer of the comparison.
+    An engine that is wrong elsewhere is right where a derivative is zero. The comparison is then made again
+    on weights moved by noise, as other rounds and a client's steps move them, so that a layer that begins at
+    zero has a part in it.
     """
     misfit, expected = compare()
-    if misfit or not _silent(expected):
+    norms = [float(value.norm()) for value in expected.values()]
+    if misfit or min(norms) > ROUNDING * max(norms):
         return misfit
     _stir(model)
     return compare()[0]
-
-
-def _silent(derivatives: Tensors) -> bool:
-    """Return whether some derivative is zero."""
-    norms = [float(value.norm()) for value in derivatives.values()]
-    return min(norms) <= ROUNDING * max(norms)
 
 
 @torch.no_grad()
@@ -206,5 +194,4 @@ def _slope(steps: list[Step], images: Tensor, labels: Tensor) -> Tensor:
     """Return the losses' derivative in the images, by a pass that keeps the pattern of an earlier one."""
     passed = forth(steps, images, forth(steps, images).kept)
     found = back(steps, passed, entropy(passed.returned, labels).slope, None, whole=True)[0]
-    assert found is not None
     return apart(found, images.shape)

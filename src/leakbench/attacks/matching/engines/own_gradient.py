@@ -1,12 +1,10 @@
 """The weight gradients of one layer, for trials whose samples lie behind each other in a batch.
 
 Let x be what the layer read, S the slope of the loss at what it returned, g the gradient of its weights and o
-the observed gradient. An attack needs two things of g. One is its inner products with o and with itself. The
-other is what the layer does with the weights V = along · o + across · g, the derivative of a distance. V x is
-the rate of what the layer returns, and Vᵀ S is the rate of the slope at what it read.
-
-The network may compute in bfloat16. Inner products and V are computed in the precision of o, for near the
-private images V is the small difference of two gradients.
+the observed one. An attack needs g's inner products with o and itself, and what the layer does with the
+weights V = along · o + across · g, the derivative of a distance: V x is the rate of what the layer returns,
+and Vᵀ S that of the slope at what it read. In bfloat16, products and V are computed in the precision of o,
+for near the private images V is the small difference of two gradients.
 """
 
 from collections.abc import Sequence
@@ -32,7 +30,6 @@ def _batch(shape: torch.Size) -> int:
 class OwnGradient:
     """The gradients of a layer's own parameters, trial by trial.
 
-    step: the layer.
     kept: what the layer kept in the forward pass, first what it read.
     slope: the slope of the losses at what the layer returned.
     observed: name of a parameter → the observed gradient, [trials, *shape], laid out as the layer's own.

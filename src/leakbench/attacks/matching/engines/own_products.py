@@ -1,11 +1,8 @@
 """The weight gradients of one layer for all trials, as products of three or four matrices at a time.
 
-`matching.own_gradient` goes through the trials one after another, which suits a processor: what one trial's
-layer has written is still in the cache. A GPU would wait for each small step to be launched. Here each step
-is one operation for all trials, on copies of the windows that a convolution reads.
-
-The names are those of `matching.own_gradient`: x is what the layer read, S the slope of the loss at what it
-returned, g the gradient of its weights, o the observed gradient, and V = along · o + across · g.
+`own_gradient` goes trial by trial, which keeps a processor's cache warm. A GPU would wait for each small step
+to be launched, so here each step is one operation for all trials, on copies of the windows that a convolution
+reads. Names are those of `own_gradient`.
 """
 
 import math
@@ -17,7 +14,7 @@ from torch.nn.functional import fold, pad
 
 from leakbench.attacks.matching.distances import factors, inner
 from leakbench.attacks.matching.engines.chain import Step
-from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d
+from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d, padding
 from leakbench.attacks.matching.engines.layers.rule import Kept
 from leakbench.base.tensors import Tensors, over
 
@@ -27,25 +24,19 @@ PRODUCTS = (nn.Conv2d, FixedConv2d, nn.Linear, nn.BatchNorm2d)
 
 def windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """Return the windows of images that a convolution reads, [n, in·taps, places]."""
-    assert not isinstance(conv.padding, str)
-    (down, across), (height, width), (s, t) = conv.padding, conv.kernel_size, conv.stride
+    (down, across), (height, width), (s, t) = padding(conv), conv.kernel_size, conv.stride
     padded = pad(x, (across, across, down, down)) if down or across else x
     seen = padded.unfold(2, height, s).unfold(3, width, t)
     return seen.permute(0, 1, 4, 5, 2, 3).reshape(len(x), -1, math.prod(seen.shape[2:4]))
 
 
 class OwnProducts:
-    """The gradients of a layer's own parameters, for all trials at once.
+    """The gradients of a layer's own parameters, for all trials at once; arguments are those of
+    `OwnGradient`.
 
-    step: the layer.
-    kept: what the layer kept in the forward pass, first what it read.
-    slope: the slope of the losses at what the layer returned.
-    observed: name of a parameter → the observed gradient, [trials, *shape].
-
-    The layer is of a type in `PRODUCTS`. The inputs and slopes of a convolution or a dense layer are matrices
+    The layer is of a type in `PRODUCTS`. Inputs and slopes of a convolution or a dense layer are matrices
     [trials, parts, inputs, places] and [trials, parts, outputs, places], with a part for each image of a
-    convolution. Those of a batch norm are [trials, batch, channels, rows, columns], for it multiplies number
-    by number.
+    convolution. A batch norm multiplies number by number, [trials, batch, channels, rows, columns].
     """
 
     lay = staticmethod(Tensor.contiguous)
@@ -83,7 +74,6 @@ class OwnProducts:
         return found
 
     def products(self, of: Sequence[str]) -> dict[str, Tensors]:
-        """Return name of a parameter → name of a product in `of` (`matching.terms.Distance`) → [trials]."""
         found = {}
         for name, o in self.observed.items():
             both = factors(of, self.gradients[name].to(o), o)
@@ -91,7 +81,6 @@ class OwnProducts:
         return found
 
     def move(self, along: Tensors, across: Tensors) -> None:
-        """Set V of each parameter by its two factors, name → [trials]."""
         for name, o in self.observed.items():
             first, second = (over(each[name], o) for each in (along, across))
             self.moving[name] = (o * first).addcmul_(self.gradients[name], second).to(self.slope)
@@ -102,7 +91,6 @@ class OwnProducts:
         return v[:, None, :, None, None] if self._elementwise else v.flatten(2)[:, None]
 
     def rate(self) -> Tensor:
-        """Return V x, in the shape of what the layer returned."""
         found = self.inputs * self._v() if self._elementwise else self._v() @ self.inputs
         if "bias" in self.moving:
             shape = [self.trials, 1, -1, *[1] * (found.dim() - 3)]
@@ -110,16 +98,13 @@ class OwnProducts:
         return self._returned(found, self.slope.shape)
 
     def back(self) -> Tensor:
-        """Return Vᵀ S, in the shape of what the layer read."""
         if self._elementwise:
             return (self.slopes * (self._v() * self.scale)).flatten(0, 1)
         found = self._v().mT @ self.slopes
         if isinstance(self.layer, nn.Conv2d):
             conv, pixels = self.layer, self.read[2:]
-            assert not isinstance(conv.padding, str)
-            return fold(found.flatten(0, 1), pixels, conv.kernel_size, 1, conv.padding, conv.stride)
+            return fold(found.flatten(0, 1), pixels, conv.kernel_size, 1, padding(conv), conv.stride)
         return self._returned(found, self.read)
 
     def _returned(self, found: Tensor, shape: torch.Size) -> Tensor:
-        """Lay out a product as the layer's values, which are samples behind each other."""
         return (found.mT if isinstance(self.layer, nn.Linear) else found).reshape(shape)

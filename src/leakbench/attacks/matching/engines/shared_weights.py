@@ -1,27 +1,23 @@
 """The derivative of a distance of gradients for several trials, whose images lie in one batch.
 
-All trials of a group attack the same weights W. The four passes of `matching.chain` therefore multiply by W
-for all trials together, in one convolution of a batch. Only what comes from the moving weights V is computed
-trial by trial (`matching.own_gradient`). In the layout of `matching.chain`, where the trials lie beside each
-other as channels, every convolution has a group for each trial instead.
-
-A batch pays if multiplying by weights takes less time than reading them. That is so in bfloat16 on a
-processor with AMX, and on a GPU.
+All trials of a group attack the same weights W, so the four passes of `engines.chain` multiply by W in one
+convolution of a batch. Only what comes from the moving weights V is computed trial by trial (`own_gradient`).
+A batch pays if multiplying by weights takes less time than reading them: in bfloat16 on a processor with AMX,
+and on a GPU.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.distances import Distance, derivative
+from leakbench.attacks.matching.distances import derivative
+from leakbench.attacks.matching.engines.agreement import Engine
 from leakbench.attacks.matching.engines.chain import Forth, Step, back, chain, entropy, forth, spread, summed
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.engines.layers.norm import by_images
 from leakbench.attacks.matching.engines.own_gradient import OwnGradient
 from leakbench.attacks.matching.engines.own_products import PRODUCTS, OwnProducts
-from leakbench.attacks.matching.trials import Group
 from leakbench.base.tensors import Tensors
 
 # The number of trials in a batch. On a processor, twice as many trials of ResNet20-4 are no faster, and half
@@ -33,11 +29,7 @@ Owns = dict[int, OwnGradient | OwnProducts]
 
 
 def fits(model: nn.Module, shape: torch.Size) -> bool:
-    """Return whether the trials of a model may lie in one batch.
-
-    They may if the model is known layer by layer, no layer takes statistics of its batch and no convolution
-    is dilated.
-    """
+    """Return whether trials may lie in one batch: layers are known, without batch statistics and dilation."""
     steps = chain(model) if engines_fit(model, shape) else None
     return steps is not None and not any(
         (isinstance(step.layer, nn.BatchNorm2d) and by_images(step.layer))
@@ -46,24 +38,15 @@ def fits(model: nn.Module, shape: torch.Size) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class SharedWeights:
+class SharedWeights(Engine):
     """The losses of a group's trials and their derivatives, all trials in one batch."""
-
-    group: Group
-    distance: Distance
-    observed: Tensors
-    labels: Tensor | None
-    weights: Tensor
 
     @staticmethod
     def together(device: str) -> int:
-        """Return how many trials of a chunk are of use on a device."""
         return TOGETHER if device == "cpu" else TOGETHER_ON_GPU
 
     @torch.no_grad()
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
-        """Return the losses [trials] and the derivative in each unknown."""
         images = self.group.to_pixels(unknowns["images"])
         trials, batch = images.shape[:2]
         classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels
@@ -89,22 +72,13 @@ class SharedWeights:
 
     @cached_property
     def kind(self) -> torch.dtype:
-        """The precision of the network."""
         return next(self.group.rounded.parameters()).dtype
 
     @cached_property
-    def steps(self) -> list[Step]:
-        found = chain(self.group.rounded)
-        assert found is not None
-        return found
-
-    @cached_property
     def own(self) -> type[OwnGradient] | type[OwnProducts]:
-        """What takes the gradients of a step's own parameters."""
         return OwnGradient if self.group.device == "cpu" else OwnProducts
 
     def of(self, step: Step) -> type[OwnGradient] | type[OwnProducts]:
-        """Return what takes the gradients of one step: a layer without products goes trial by trial."""
         return self.own if type(step.layer) in PRODUCTS else OwnGradient
 
     @cached_property
@@ -115,25 +89,16 @@ class SharedWeights:
             for step in self.steps
         ]
 
-    @cached_property
-    def theirs(self) -> Tensor:
-        """The squared norm of each parameter's observed gradient: [trials, parameters]."""
-        return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
-
-    def gradients(self, passed: Forth, slopes: list[Tensor | None]) -> Owns:
+    def gradients(self, passed: Forth, slopes: dict[int, Tensor]) -> Owns:
         """Return the gradients of each step with parameters, by the step's place."""
-        found: Owns = {}
-        for place, (step, slope) in enumerate(zip(self.steps, slopes[1:], strict=True)):
-            if step.told:
-                assert slope is not None
-                found[place] = self.of(step)(step, passed.kept[place], slope, self.seen[place])
-        return found
+        return {
+            place: self.of(step)(step, passed.kept[place], slopes[place + 1], self.seen[place])
+            for place, step in enumerate(self.steps)
+            if step.told
+        }
 
     def cotangent(self, owns: Owns) -> tuple[Tensor, Tensors, Tensors]:
-        """Return the losses [trials], and the derivative at the dummy gradients by its two factors.
-
-        The derivative is along · o + across · g. Both factors are parameter → [trials].
-        """
+        """Return the losses [trials], and the factors along and across, parameter → [trials]."""
         known: dict[str, Tensors] = {}
         for place, own in owns.items():
             for name, found in own.products(self.distance.of).items():
@@ -151,45 +116,28 @@ class SharedWeights:
 
     def rates(self, passed: Forth, owns: Owns) -> tuple[Tensor, list[Tensor | None]]:
         """Take rates forth through the steps, the third of the four passes."""
-        moved: list[Tensor | None] = [None]
+        moved: dict[int, Tensor] = {}
         reads = []
         for place, step in enumerate(self.steps):
             read = summed(moved, step.reads)
-            found = None
+            reads.append(read)
+            if place in owns:
+                moved[place + 1] = owns[place].rate()
             if read is not None:
                 found = step.link.rate(step.layer, passed.kept[place], passed.reads[place], read, {}, 1)
-            if place in owns:
-                own = owns[place].rate()
-                found = own if found is None else own.add_(found)
-            moved.append(found)
-            reads.append(read)
-        last = moved[-1]
-        assert last is not None
-        return last, reads
+                moved[place + 1] = moved[place + 1].add_(found) if place in owns else found
+        return moved[len(self.steps)], reads
 
     def back(
-        self,
-        passed: Forth,
-        slopes: list[Tensor | None],
-        reads: list[Tensor | None],
-        owns: Owns,
-        rate: Tensor,
+        self, passed: Forth, slopes: dict[int, Tensor], reads: list[Tensor | None], owns: Owns, rate: Tensor
     ) -> Tensor:
         """Take the rates of the slopes back through the steps, the last of the four passes."""
-        rates: list[Tensor | None] = [None] * len(slopes)
-        rates[-1] = rate
-        for place in reversed(range(len(self.steps))):
-            step, kept, read, at = (
-                self.steps[place],
-                passed.kept[place],
-                passed.reads[place],
-                rates[place + 1],
-            )
-            assert at is not None
+        rates: dict[int, Tensor] = {len(self.steps): rate}
+        for place, step in reversed(list(enumerate(self.steps))):
+            kept, read, at = passed.kept[place], passed.reads[place], rates[place + 1]
             if place in owns:
                 found = owns[place].back().add_(step.link.backward(step.layer, kept, read, at))
             else:
                 found = step.link.back(step.layer, kept, read, slopes[place + 1], reads[place], at, {})
             spread(found, step.reads, rates)
-        assert rates[0] is not None
         return rates[0]

@@ -1,13 +1,13 @@
 """Gradients of many trials by one forward pass and one backward pass that ends at the layers' outputs.
 
-The weight gradient of a layer follows, for each trial, from what the layer read and from the gradient of the
-loss at the layer's output. So autograd differentiates nothing with respect to the weights, which a second
-derivative would otherwise have to carry along.
+A layer's weight gradient follows, for each trial, from what it read and from the gradient of the loss at its
+output. So autograd differentiates nothing in the weights, which a second derivative would have to carry
+along.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,8 @@ from leakbench.networks.layers import hooked
 from leakbench.networks.per_trial import hidden, own_names
 
 
-@dataclass
-class Pass:
-    """What one layer with parameters read and returned in a forward pass.
-
-    name: the layer's name in the network.
-    layer: the module.
-    read: [trials·batch, …].
-    returned: [trials·batch, …].
-    normed: a norm's input, normalised, if the norm kept it.
-    """
+class Pass(NamedTuple):
+    """What a layer read and returned, [trials·batch, …]; `normed` is what a norm kept, normalised."""
 
     name: str
     layer: nn.Module
@@ -116,10 +108,7 @@ def layer_passes(
 
 
 def tape_gradients(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    weights: Tensors | None = None,
+    model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors | None = None
 ) -> tuple[Tensors, Tensor]:
     """Compute what `gradients.gradients` computes, by the rules of the layers."""
     passes, losses = layer_passes(model, images, labels, weights)

@@ -1,9 +1,7 @@
-"""GRNN's upsampling block for many generators at once, with its derivatives.
+"""GRNN's upsampling block for many generators at once: nearest ×2, a 3×3 convolution, batch norm and GLU.
 
-The block is nearest ×2, a 3×3 convolution, batch norm and a gated linear unit (GLU). Images are
-[trials, n, rows, columns, channels]: each trial has weights of its own, and the channels of a pixel lie next
-to each other in memory. The derivatives are written out, because autograd's own take four times as many small
-steps.
+Images are [trials, n, rows, columns, channels]: each trial has weights of its own, and the channels of a
+pixel lie next to each other. Derivatives are written out: autograd's own take four times as many small steps.
 """
 
 from typing import Any
@@ -21,10 +19,8 @@ NARROW = 16
 def _spread(taps: Tensor) -> Tensor:
     """Add up the products with the three taps of a line, as a convolution behind nearest ×2 does.
 
-    Behind nearest ×2, each place of the small line gives two outputs. The first output is the sum of the
-    first tap at the place before and of the second and third tap at the place itself. The second output is
-    the sum of the first and second tap at the place itself and of the third tap at the place after. Two taps
-    at the same place read the same pixel.
+    Each place of the small line gives two outputs: the first tap at the place before plus the others at the
+    place itself, and the first two taps at the place itself plus the third at the place after.
     """
     before, here, after = taps.unbind(2)
     both = taps.new_empty(*taps.shape[:2], 2, *taps.shape[3:])
@@ -47,11 +43,7 @@ def _gathered(both: Tensor) -> Tensor:
 
 
 class _UpsampledConvolution(torch.autograd.Function):
-    """Nearest ×2 and a 3×3 convolution, computed on the small image.
-
-    Every pixel of the small image is multiplied by every tap, and then the products are added up. These are 9
-    products for each pixel, where the convolution of the large image has 36.
-    """
+    """Nearest ×2 and a 3×3 convolution on the small image: 9 products a pixel, where the large one has 36."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -78,15 +70,11 @@ class _UpsampledConvolution(torch.autograd.Function):
 
 def upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """Return nearest ×2, then a 3×3 convolution with padding 1, where each trial has its own weight."""
-    found: Tensor = _UpsampledConvolution.apply(x, weight)
-    return found
+    return _UpsampledConvolution.apply(x, weight)
 
 
 class _NormalisedGate(torch.autograd.Function):
-    """Batch norm over the axis `places` of x [trials, a, b], and GLU over the other of the last two axes.
-
-    scale and shift have the size 1 in the axis `places`.
-    """
+    """Batch norm over the axis `places` of x [trials, a, b], where scale and shift have size 1, then GLU."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, places: int) -> Tensor:
@@ -115,7 +103,6 @@ class _NormalisedGate(torch.autograd.Function):
 def normalised_gate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """Return batch norm in training mode, over each trial's own images, then GLU over the channels."""
     flat, size = x.flatten(1, 3), (*x.shape[:-1], x.shape[-1] // 2)
-    found: Tensor
     if x.shape[-1] < NARROW:
         found = _NormalisedGate.apply(flat.mT.contiguous(), scale[:, :, None], shift[:, :, None], 2)
         return found.mT.unflatten(1, size[1:-1])

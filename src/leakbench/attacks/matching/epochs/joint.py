@@ -22,8 +22,8 @@ from leakbench.attacks.matching.joint import (
 from leakbench.attacks.matching.loop import Outcome, Schedule, match
 from leakbench.attacks.matching.objective import priors_of
 from leakbench.attacks.matching.terms import Prior
-from leakbench.attacks.matching.trials import Collected, Group, groups
-from leakbench.attacks.matching.update_matching import Looks, chains, partners
+from leakbench.attacks.matching.trials import Group, blank, groups
+from leakbench.attacks.matching.update_matching import chains, partners
 from leakbench.base.errors import Unfit
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -75,7 +75,7 @@ def joint(
     ) -> Reconstruction:
         epochs = [rounds for _, rounds in observation.by_model()]
         if steps == "joint" or (steps == "both" and len(epochs) == 1):
-            found = Collected(observation, Schedule(iterations)).found
+            found = blank(observation, Schedule(iterations))
             problems = _same_batches(observation, epochs, found)
         else:
             found = composed.reconstruct(observation, rng, Schedule(pre_iterations, 0.0), pre_iterations)
@@ -134,11 +134,10 @@ def _matched(
     observation: Observation, epochs: Sequence[Tensor], found: Reconstruction, used: tuple[bool, bool]
 ) -> list[list[Problems]]:
     """Pair the images of the first step in all four ways, and return each client's joint problems."""
-    assert found.labels is not None
-    problems = []
+    problems, labels = [], found.tensors()["labels"]
     found.partners = {name: torch.full(found.usable.shape, -1) for name in MATCHINGS}
     for client, batch in enumerate(observation.clients):
-        looks = [Looks(found.images[r, client, :batch], found.labels[r, client, :batch]) for r in epochs]
+        looks = [(found.images[r, client, :batch], labels[r, client, :batch]) for r in epochs]
         for name, way in MATCHINGS.items():
             pairs = partners(looks, *way)
             _tell(found.partners[name][:, client, :batch], epochs, pairs, found.usable.shape[2])
@@ -167,7 +166,6 @@ def _same_batches(
 
 
 def _tell(partner: Tensor, epochs: Sequence[Tensor], pairs: Sequence[Tensor], width: int) -> None:
-    """Write pairs of images into `partner` [rounds, batch] as round · width + position."""
     batch = partner.shape[1]
     for before, after, image in zip(epochs, epochs[1:], pairs[1:], strict=False):
         partner[after] = torch.where(image < 0, -1, before[image // batch] * width + image % batch)
@@ -175,15 +173,12 @@ def _tell(partner: Tensor, epochs: Sequence[Tensor], pairs: Sequence[Tensor], wi
 
 def _labelled(own: list[Group], found: Reconstruction) -> list[Group]:
     """Return the epochs of a client with the labels of the first step."""
-    assert found.labels is not None
-    client, batch = own[0].client, own[0].batch
-    if (found.labels[own[0].rounds, client, :batch] < 0).any():
+    labels, client, batch = found.tensors()["labels"], own[0].client, own[0].batch
+    if (labels[own[0].rounds, client, :batch] < 0).any():
         if own[0].labels is None:
             raise Unfit(
                 "attack: labels: joint, but steps: joint has no first look to find them (set labels: counted)"
             )
         for group in own:
-            found.labels[group.rounds, client, :batch] = own[0].labels.cpu()
-    return [
-        replace(group, labels=found.labels[group.rounds, client, :batch].to(group.device)) for group in own
-    ]
+            labels[group.rounds, client, :batch] = own[0].labels.cpu()
+    return [replace(group, labels=labels[group.rounds, client, :batch].to(group.device)) for group in own]

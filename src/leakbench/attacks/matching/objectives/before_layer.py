@@ -12,10 +12,7 @@ from leakbench.base.errors import Unfit
 from leakbench.base.tensors import Tensors
 
 
-def before_layer(
-    *,
-    layer: Annotated[str, Field(min_length=1)],
-) -> Weights:
+def before_layer(*, layer: Annotated[str, Field(min_length=1)]) -> Weights:
     """Return weights of the parameters in every distance: 1 before `layer`, 0 for its own and all later ones.
 
     Parameters are in the order that the network has them. In a network without branches, they are used in

@@ -60,10 +60,7 @@ def layer_weights(
 
 
 def curve(shape: Shape, count: int, beta: float) -> Tensor:
-    """Return the weights of `count` convolutions: a curve of `shape` through (1, 1) and (count, beta).
-
-    Increasing for beta > 1, decreasing for beta < 1. Source: AGIC, Table I; linear is Eqn 7.
-    """
+    """Return the weights of `count` convolutions: through (1, 1) and (count, beta) (AGIC, Table I)."""
     place = torch.arange(1, count + 1, dtype=torch.float64)
     if shape == "one" or count == 1:
         return torch.ones(count, dtype=torch.float64)
@@ -76,17 +73,9 @@ def curve(shape: Shape, count: int, beta: float) -> Tensor:
     return 1 + (beta - 1) * rising
 
 
-def zero_share(observed: Tensor) -> Tensor:
-    """Return the share of exact zeros in each trial's gradient of one layer: [trials, *shape] → [trials]."""
-    return (observed == 0).flatten(1).double().mean(1)
-
-
 @torch.no_grad()
 def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
-    """Return for each convolution the share of its output that the ReLU behind it shuts, from 0 to 1.
-
-    Where the ReLU shuts, the gradient of that output is zero. A convolution that no ReLU follows has share 0.
-    """
+    """Return the share of each convolution's output that the ReLU behind it shuts; 0 where none follows."""
     waiting: list[str] = []
     shares: dict[str, float] = {}
 
@@ -143,7 +132,10 @@ def parameter_weights(
         if isinstance(layer, nn.Conv2d):
             last = place[name].expand(trials)
             if relu:
-                share = zero_share(observed[own[0]]).cpu() if zeros is None else torch.tensor(zeros[name])
+                if zeros is None:
+                    share = (observed[own[0]] == 0).flatten(1).double().mean(1).cpu()
+                else:
+                    share = torch.tensor(zeros[name])
                 last = last / (1 - share).clamp_min(1e-12)
             weight = last
         elif isinstance(layer, nn.Linear):

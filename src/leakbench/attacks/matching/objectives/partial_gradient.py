@@ -11,9 +11,7 @@ from leakbench.base.tensors import Tensors
 
 
 def partial_gradient(
-    *,
-    share: Annotated[float, Field(gt=0, le=1)],
-    choice: Literal["largest", "random"] = "largest",
+    *, share: Annotated[float, Field(gt=0, le=1)], choice: Literal["largest", "random"] = "largest"
 ) -> Entries:
     """Return the choice of a share of each parameter's entries, to which all distances are then restricted.
 

@@ -11,11 +11,7 @@ from leakbench.attacks.matching.terms import Penalty
 from leakbench.base.tensors import Tensors, over
 
 
-def slope_penalty(
-    *,
-    weight: Annotated[float, Field(ge=0)],
-    reach: Annotated[float, Field(gt=0)],
-) -> Penalty:
+def slope_penalty(*, weight: Annotated[float, Field(ge=0)], reach: Annotated[float, Field(gt=0)]) -> Penalty:
     """Return the penalty on the length ‖∇D‖ of the distances' own gradient in the dummies.
 
     The gradient of the penalty is a Hessian times a direction. It is replaced by the difference (∇D(x + r

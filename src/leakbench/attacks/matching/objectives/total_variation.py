@@ -24,8 +24,8 @@ def total_variation(*, weight: Annotated[float, Field(ge=0)], squared: bool = Fa
 def variation(images: Tensor, squared: bool = False) -> tuple[Tensor, Tensor]:
     """Return the mean absolute difference of neighbours, down plus across, and its derivative.
 
-    The derivative is written out, since automatic differentiation takes three times as many passes. It is
-    zero where neighbours are equal.
+    The derivative, zero where neighbours are equal, is written out: autograd takes three times as many
+    passes.
     """
     total, slope = images.new_zeros(len(images)), torch.zeros_like(images)
     for axis in (-2, -1):

@@ -7,9 +7,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacks.matching.optimiser import Evaluate, Make, kept
+from leakbench.attacks.matching.optimiser import Evaluate, Make, stepped
 from leakbench.base.tensors import Tensors
 
+Many = list[Tensor]
 # The shares of the run after which the learning rate falls to a tenth.
 DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
 
@@ -42,20 +43,14 @@ class Adam:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        losses, gradients = evaluate(unknowns)
         lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops) * self.share**iteration
-        lost = ~losses.isfinite()
-        stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
-        own = [kept(self.state, name, value, ("mean", "square")) for name, value in unknowns.items()]
-        means, squares = ([each[place] for each in own] for place in (0, 1))
-        # torch's fused step reads all tensors in the order of memory.
-        given = [gradients[name].contiguous() for name in unknowns]
-        given = [value.sign() for value in given] if self.signed else given
-        step = given[0].new_tensor(iteration + 1.0, dtype=torch.float32)
-        torch._fused_adam_(
-            list(unknowns.values()), given, means, squares, [], [step] * len(own), amsgrad=False,
-            maximize=False, lr=lr, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8,
-        )  # fmt: skip
-        for name, before in stay.items():
-            unknowns[name][lost] = before
-        return losses
+
+        def move(values: Many, given: Many, means: Many, squares: Many) -> None:
+            given = [value.sign() for value in given] if self.signed else given
+            step = given[0].new_tensor(iteration + 1.0, dtype=torch.float32)
+            torch._fused_adam_(
+                values, given, means, squares, [], [step] * len(values), amsgrad=False, maximize=False,
+                lr=lr, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8,
+            )  # fmt: skip
+
+        return stepped(unknowns, evaluate, self.state, ("mean", "square"), move)

@@ -41,9 +41,9 @@ def cma_es(
 class Evolution:
     """One evolution for each trial, with one population at a step.
 
-    The first mean is where the trial starts. The unknowns are the best member so far, and the loss is the
-    loss of that member. The randomness of an evolution is seeded by its start, so the start and all losses
-    are enough to replay it. They are the state, and a resumed run replays its evolutions from them.
+    The first mean is where the trial starts, and the unknowns are the best member so far. An evolution's
+    chance is seeded by its start, so that the start and all losses are the state: a resumed run replays its
+    evolutions from them.
     """
 
     copies = 1
@@ -56,8 +56,8 @@ class Evolution:
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
         """Ask each trial for its members, tell it their losses, and return the lowest losses [trials] so far.
 
-        `evaluate` takes unknowns [trials, population, …] and returns losses [trials, population]. Where no
-        member has a finite loss, NaN is returned and the trial does not move.
+        `evaluate` takes unknowns [trials, population, …]. A trial without any finite loss returns NaN and
+        does not move.
         """
         ((name, value),) = unknowns.items()
         if not self.state:

@@ -34,10 +34,9 @@ def _times(matrix: Tensor, vector: Tensor) -> Tensor:
 class LBFGS:
     """Limited-memory BFGS with a fixed step, trial by trial the same as torch's without line search.
 
-    DLG and iDLG use torch's. One step of the outer loop makes up to `inner` evaluations. As in torch, a trial
-    whose gradient or move has become negligible pauses for the rest of its step. The state holds the last
-    `memory` moves and gradient changes of each trial, in a ring, and the products of every move with the
-    changes since.
+    One step of the outer loop makes up to `inner` evaluations. As in torch, a trial whose gradient or move
+    has become negligible pauses for the rest of its step. The state holds the last `memory` moves and
+    gradient changes of each trial, in a ring, and the products of every move with the changes since.
     """
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:
@@ -82,8 +81,7 @@ class LBFGS:
     def _direct(self, gradient: Tensor) -> Tensor:
         """Return the direction [trials, unknowns] of the two-loop recursion; an unfilled place adds nothing.
 
-        The first loop solves U α = S q, where U is the upper triangle of the products S Yᵀ by age. The second
-        loop solves with the transpose of U.
+        The first loop solves U α = S q, with U the upper triangle of S Yᵀ by age; the second solves with Uᵀ.
         """
         s = self.state
         depth, remembered = self._depth(), s["remembered"][:, None]

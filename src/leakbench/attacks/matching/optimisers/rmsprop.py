@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacks.matching.optimiser import Evaluate, Make, kept
+from leakbench.attacks.matching.optimiser import Evaluate, Make, stepped
 from leakbench.base.tensors import Tensors
 
 
@@ -30,31 +30,20 @@ class RMSprop:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        losses, gradients = evaluate(unknowns)
-        lost = ~losses.isfinite()
-        stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
-        own = [kept(self.state, name, value, ("square", "momentum")) for name, value in unknowns.items()]
-        squares, momenta = ([each[place] for each in own] for place in (0, 1))
-        _fused_momentum(momenta, squares, [gradients[name].contiguous() for name in unknowns], self.momentum)
-        for value, momentum in zip(unknowns.values(), momenta, strict=True):
+        return stepped(unknowns, evaluate, self.state, ("square", "momentum"), self.move)
+
+    def move(
+        self, values: list[Tensor], given: list[Tensor], squares: list[Tensor], momenta: list[Tensor]
+    ) -> None:
+        """Take a step, which torch does not fuse, in one pass instead of five.
+
+        square ← 0.99 square + 0.01 gradient², momentum ← decay · momentum + gradient / (√square + 1e-8):
+        AdamW makes this step if it has no mean of its own, moves the momentum, takes the decay by its weight
+        decay, at a learning rate of −1 and after a billion steps, when no bias is left to correct.
+        """
+        torch._fused_adamw_(
+            momenta, given, given, squares, [], [given[0].new_tensor(1e9)] * len(momenta), amsgrad=False,
+            maximize=False, lr=-1.0, beta1=0.0, beta2=0.99, weight_decay=self.momentum - 1, eps=1e-8,
+        )  # fmt: skip
+        for value, momentum in zip(values, momenta, strict=True):
             value.sub_(momentum, alpha=self.lr)
-        for name, before in stay.items():
-            unknowns[name][lost] = before
-        return losses
-
-
-def _fused_momentum(
-    momenta: list[Tensor], squares: list[Tensor], gradients: list[Tensor], decay: float
-) -> None:
-    """Take RMSprop's step of each momentum in one pass instead of five.
-
-    The step is square ← 0.99 square + 0.01 gradient², momentum ← decay · momentum + gradient / (√square +
-    1e-8). torch has no fused RMSprop. But its AdamW makes the same step if it has no mean of its own, moves
-    the momentum, and takes `decay` by its weight decay, at a learning rate of −1 and after a billion steps,
-    when no bias is left to correct.
-    """
-    late = gradients[0].new_tensor(1e9)
-    torch._fused_adamw_(
-        momenta, gradients, gradients, squares, [], [late] * len(momenta), amsgrad=False, maximize=False,
-        lr=-1.0, beta1=0.0, beta2=0.99, weight_decay=decay - 1, eps=1e-8,
-    )  # fmt: skip

@@ -39,7 +39,6 @@ def _of(group: Group, drawn: Tensors, boxed: bool) -> Unknowns:
 
     def dummies(unknowns: Tensors, rows: Tensor) -> Tensors:
         right, images = basis[rows], unknowns["images"]
-        inside: Tensor = (images.flatten(2) @ right.mT @ right).view_as(images)
-        return unknowns | {"images": inside}
+        return unknowns | {"images": (images.flatten(2) @ right.mT @ right).view_as(images)}
 
     return Unknowns(drawn, dummies, project=group.clip if boxed else free)

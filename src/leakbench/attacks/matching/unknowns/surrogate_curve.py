@@ -17,8 +17,7 @@ def surrogate_curve(
     boxed: bool = True,
     place: Annotated[float, Field(ge=0, le=1, description="Where the place t begins.")] = 0.5,
     share: Annotated[
-        float,
-        Field(gt=0, description="The learning rate of t and of c as a share of the images' own."),
+        float, Field(gt=0, description="The learning rate of t and of c as a share of the images' own.")
     ] = 0.001,
     reach: Annotated[
         float, Field(gt=0, description="How far the control point may be from the middle of the line.")

@@ -1,7 +1,4 @@
-"""The registry of the layers that the engines know: type of layer → `Rule`.
-
-To add a type of layer, write its `Rule` (`matching.layers.rule`) and register it in `RULES`.
-"""
+"""What the engines know of layers: type → `Rule` (`layers.rule`). A new type is registered in `RULES`."""
 
 from torch import nn
 
@@ -43,9 +40,7 @@ RULES: dict[type[nn.Module], Rule] = {
 def rule(layer: nn.Module) -> Rule | None:
     """Return what the engines know of a layer, or None if its exact type is not registered.
 
-    A type that is derived from a registered one is not registered. If a layer has settings that the rule of
-    its type does not cover, such as a convolution with groups, the returned rule takes torch's own
-    derivative.
+    For settings that the rule of its type does not cover, such as groups, it is torch's own derivative.
     """
     found = RULES.get(type(layer))
     return found if found is None or found.fits(layer) else _BY_AUTOGRAD

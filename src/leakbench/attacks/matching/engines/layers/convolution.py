@@ -1,8 +1,4 @@
-"""Convolutions of all trials at once, with a group of channels for each trial.
-
-The images of the trials lie beside each other as channels, so each trial can have its own weights: the rates
-of the weights differ from trial to trial.
-"""
+"""Convolutions of all trials at once, with a group of channels, and so weights of its own, for each trial."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from leakbench.attacks.matching.engines.fixed_convolution import padding
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
 from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST
 from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
@@ -21,11 +18,10 @@ def derivatives(
     conv: nn.Conv2d, slope: Tensor, x: Tensor, weight: Tensor, groups: int, mask: Sequence[bool]
 ) -> list[Tensor]:
     """Return the derivatives of a convolution with groups in what it read and in its weights."""
-    found: list[Tensor] = torch.ops.aten.convolution_backward(
+    return torch.ops.aten.convolution_backward(
         slope, x, weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0], groups,
         [*mask, False],
     )  # fmt: skip
-    return found
 
 
 def _convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> Tensor:
@@ -57,11 +53,9 @@ class _WeightGradient(torch.autograd.Function):
         x, slope = ctx.saved_tensors
         conv, groups = ctx.conv, ctx.groups
         to_x = derivatives(conv, slope, x, v, groups, (True, False))[0] if ctx.needs_input_grad[0] else None
-        to_slope = (
-            conv2d(x, v, None, conv.stride, conv.padding, conv.dilation, groups)
-            if ctx.needs_input_grad[1]
-            else None
-        )
+        to_slope = None
+        if ctx.needs_input_grad[1]:
+            to_slope = conv2d(x, v, None, conv.stride, conv.padding, conv.dilation, groups)
         return to_x, to_slope, None, None
 
 
@@ -74,8 +68,7 @@ def _gradients(conv: nn.Conv2d, x: Tensor, slope: Tensor, trials: int, normed: T
 
 
 def _operands(conv: nn.Conv2d, x: Tensor, slope: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    assert not isinstance(conv.padding, str)
-    windows = nn.functional.unfold(x, conv.kernel_size, conv.dilation, conv.padding, conv.stride)
+    windows = nn.functional.unfold(x, conv.kernel_size, conv.dilation, padding(conv), conv.stride)
     inputs, slopes = (
         each.unflatten(0, (n, -1)).transpose(2, 3).flatten(1, 2) for each in (windows, slope.flatten(2))
     )
@@ -91,12 +84,8 @@ def _all(value: Tensor, trials: int) -> Tensor:
 
 def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
     weight = narrow.once(conv, "weight", trials, lambda: _all(conv.weight, trials))
-    return _convolved(conv, x, weight, _bias(conv, trials), trials), (x, weight)
-
-
-def _bias(conv: nn.Conv2d, trials: int) -> Tensor | None:
-    bias = conv.bias
-    return None if bias is None else _all(bias, trials)
+    bias = None if conv.bias is None else _all(conv.bias, trials)
+    return _convolved(conv, x, weight, bias, trials), (x, weight)
 
 
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:

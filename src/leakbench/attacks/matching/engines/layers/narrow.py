@@ -1,13 +1,12 @@
 """Convolutions of fewer channels than a vector register holds, for many trials at once.
 
-A convolution with groups takes as long for 24 channels of each trial as for 12. If an output is the sum of
-two convolutions, both are therefore computed as one: the channels that the first reads and the channels that
-the second reads lie beside each other.
+A convolution with groups takes as long for 24 channels of each trial as for 12. A sum of two convolutions is
+therefore computed as one that reads the channels of both beside each other.
 
-In the transpose of a convolution with stride s, each pixel depends on every s-th tap of the kernel only. The
-transpose is therefore a convolution with smaller kernels. It makes the s·s pixels of a place as channels,
-which are then put in their places (the sub-pixel convolution of Shi et al. 2016, in the other direction). For
-a transpose onto three channels this is twice as fast.
+In the transpose of a convolution with stride s, each pixel depends on every s-th tap of the kernel only. So
+it is a convolution with smaller kernels that makes the s·s pixels of a place as channels, which are then put
+in their places (the sub-pixel convolution of Shi et al. 2016, in the other direction). Onto three channels
+this is twice as fast.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +17,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
+
+from leakbench.attacks.matching.engines.fixed_convolution import padding
 
 # How many float32 numbers fit in a register of 512 bits, and in half of one.
 NARROW, NARROWEST = 16, 8
@@ -61,8 +62,7 @@ def making_both(a: Tensor, b: Tensor, trials: int) -> Tensor:
 
 def _axes(conv: nn.Conv2d) -> list[tuple[int, int, int]]:
     """Return kernel size, stride and padding, of the rows and of the columns."""
-    assert not isinstance(conv.padding, str)
-    return list(zip(conv.kernel_size, conv.stride, conv.padding, strict=True))
+    return list(zip(conv.kernel_size, conv.stride, padding(conv), strict=True))
 
 
 def _margins(conv: nn.Conv2d) -> list[int]:

@@ -13,28 +13,20 @@ Kept = Sequence[Tensor]
 
 
 class Link(NamedTuple):
-    """What a layer does in each of the four passes of a chain.
+    """What a layer does in each of the four passes of a chain (`engines.chain` says what slopes and rates
+    are).
 
-    The first two passes are the usual ones: `forward` computes what the layer returns, and `backward` takes
-    the slope of the loss from the layer's output to its input. `gradients` computes the slopes at the layer's
-    own parameters. The other two passes are the derivatives of the first two as the weights move: `rate` is
-    that of `forward`, `back` is that of `backward`. `matching.chain` says what slopes and rates are, and
-    gives the shapes of x, slope and rate. For y = W x the passes compute W x, Wᵀ slope, own x + W rate, and
-    ownᵀ slope + Wᵀ rate, where own is the rate of W.
+    For y = W x the passes compute W x, Wᵀ slope, own x + W rate, and ownᵀ slope + Wᵀ rate, where own is the
+    rate of W. In all of them `kept` is what `forward` kept, `read` the shape of what the layer read, `slope`
+    the slope at what it returned, and `own` the rates of its own parameters, name → [trials, *shape].
 
-    In all of them `layer` is the module, `trials` the number of trials, `kept` what `forward` kept, and
-    `read` the shape of what the layer read. `slope` is the slope at what the layer returned. `own` has the
-    rates of the layer's own parameters, name → [trials, *shape].
-
-    forward: (layer, x, trials) → what the layer returns, and a sequence of tensors that it keeps for the
-    other passes.
+    forward: (layer, x, trials) → what the layer returns, and a sequence of tensors that it keeps.
     backward: (layer, kept, read, slope) → the slope at what the layer read.
-    rate: (layer, kept, read, rate, own, trials) → the rate of what the layer returns. `rate` is the rate of
-    what it read, or None if that does not move.
+    rate: (layer, kept, read, rate, own, trials) → the rate of what the layer returns. `rate` is that of what
+    it read, or None if that does not move.
     back: (layer, kept, read, slope, moved, rate, own) → the rate of what `backward` returns. `moved` is the
-    rate of what the layer read, or None if that does not move; `rate` is the rate of `slope`.
-    gradients: (layer, kept, slope, trials) → name of a parameter → gradient [trials, *shape]. A layer without
-    parameters has none.
+    rate of what the layer read, or None; `rate` is the rate of `slope`.
+    gradients: (layer, kept, slope, trials) → name of a parameter → gradient [trials, *shape].
     kinked: whether the layer is linear except for kinks, as a ReLU or a max-pool is. With the pattern that it
     kept, `rate` is then also the layer itself.
     """
@@ -50,8 +42,7 @@ class Link(NamedTuple):
 def by_autograd(layer: nn.Module, x: Tensor, slope: Tensor, trials: int, normed: Tensor | None) -> Tensors:
     """Return a layer's weight gradients by torch's own derivative of the layer, trial by trial.
 
-    torch.func would take all trials at once, but the derivative in x of its weight gradients is wrong for
-    layer, instance and batch norm.
+    The derivative in x of torch.func's weight gradients is wrong for layer, instance and batch norm.
     """
     found = []
     again = torch.is_grad_enabled()
@@ -69,10 +60,10 @@ class Rule(NamedTuple):
     The gradients of such weights do not depend on the weights. In all functions `x` is what the layer read
     and `slope` the slope of the loss at what it returned, both [trials·batch, …].
 
-    gradients: (layer, x, slope, trials, normed) → name of a parameter → gradient [trials, *shape], which can
-    be differentiated in x and slope. `normed` is a norm's input, normalised, if the norm kept it.
+    gradients: (layer, x, slope, trials, normed) → name of a parameter → gradient [trials, *shape],
+    differentiable in x and slope. `normed` is a norm's input, normalised, if the norm kept it.
     operands: (layer, x, slope, n) → the two factors of the weight gradient for each of n parts of the batch,
-    [n, places, inputs] and [n, places, outputs]. None if the weight gradient is no product of two matrices.
+    [n, places, inputs] and [n, places, outputs]. None if it is no product of two matrices.
     link: what the layer does in each pass of a chain. None if a chain cannot contain the layer.
     fits: (layer) → whether the rule covers the settings of the layer.
     """

@@ -27,12 +27,7 @@ def _activation(
     times_slope: Callable[[Tensor, Tensor], Tensor],
     curvature: Callable[[Tensor, Tensor], Tensor] | None,
 ) -> Link:
-    """Return the link of an activation y = function(x), applied to each number.
-
-    The slope at x is slope · y'. The rate of this slope is rate · y' + slope · y'' · moved, where `rate` is
-    the rate of `slope` and `moved` the rate of x. So it is y' times the sum of `rate` and slope · moved ·
-    y''/y'.
-    """
+    """Return the link of y = function(x); its slope moves by y' times `rate` plus slope · moved · y''/y'."""
 
     def back(
         layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
@@ -101,10 +96,6 @@ def _beside(layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor) -> Te
     return each.contiguous(memory_format=torch.channels_last)
 
 
-def _pooled(pool: nn.AdaptiveAvgPool2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    return x.mean((2, 3), keepdim=True), ()
-
-
 def _spread(pool: nn.AdaptiveAvgPool2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     size = read[2] * read[3]
     return (slope / size).expand(read).contiguous(memory_format=torch.channels_last)
@@ -118,19 +109,14 @@ def _scaled(layer: Normalise, value: Tensor) -> Tensor:
     return value / layer.deviation.repeat(value.shape[1] // len(layer.deviation), 1, 1)
 
 
-def _normalised(layer: Normalise, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    return _scaled(layer, x - layer.mean.repeat(trials, 1, 1)), ()
-
-
 FLATTEN = _linear_map(_flattened, _beside)
-MEAN_POOL = _linear_map(_pooled, _spread)
+MEAN_POOL = _linear_map(lambda pool, x, trials: (x.mean((2, 3), keepdim=True), ()), _spread)
 DROPOUT = _linear_map(
-    lambda layer, x, trials: (_kept(layer, x), ()),
-    lambda layer, kept, read, slope: _kept(layer, slope),
+    lambda layer, x, trials: (_kept(layer, x), ()), lambda layer, kept, read, slope: _kept(layer, slope)
 )
 IDENTITY = _linear_map(lambda layer, x, trials: (x, ()), lambda layer, kept, read, slope: slope)
 NORMALISE = Link(
-    _normalised,
+    lambda layer, x, trials: (_scaled(layer, x - layer.mean.repeat(trials, 1, 1)), ()),
     lambda layer, kept, read, slope: _scaled(layer, slope),
     lambda layer, kept, read, rate, own, trials: _scaled(layer, rate),
     lambda layer, kept, read, slope, moved, rate, own: _scaled(layer, rate),

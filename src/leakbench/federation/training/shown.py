@@ -1,12 +1,34 @@
-"""The plane as a network of two numbers classifies it, and some of the points that it learned from."""
+"""What a study shows beside its numbers: words that a network reads, or a plane as it classifies it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-STEPS, SHOWN = 61, 250
+from leakbench.federation.training.batches import to_size
+from leakbench.federation.training.sets import Examined
+from leakbench.networks.tasks.recognition import read
+
+# The number of words of each test set (thesis, Table 4.2), of knots of each side, and of points.
+WORDS, STEPS, POINTS = 6, 61, 250
+
+
+@torch.no_grad()
+def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> dict[str, Any]:
+    """Return words of each test set that the published rule counts: codes, readings and pictures."""
+    device, found = next(model.parameters()).device, {}
+    for name, test in tests.items():
+        chosen = torch.arange(len(test.labels)) if test.counted is None else test.counted.nonzero()[:, 0]
+        images, labels = (x[chosen[:WORDS]] for x in (test.images, test.labels))
+        if len(images):
+            found[name] = {
+                "words": labels.tolist(),
+                "read": read(model.eval()(to_size(images.to(device), size))).tolist(),
+                "pictures": images.float().mean(3).round().byte().tolist(),
+            }
+    return found
 
 
 def flat_data(images: Tensor) -> bool:
@@ -34,5 +56,5 @@ def surface(model: nn.Module, where: Sequence[float]) -> list[list[float]]:
 
 
 def sample(images: Tensor, labels: Tensor) -> list[list[float]]:
-    pairs = zip(images[:SHOWN].reshape(-1, 2).tolist(), labels[:SHOWN].tolist(), strict=True)
+    pairs = zip(images[:POINTS].reshape(-1, 2).tolist(), labels[:POINTS].tolist(), strict=True)
     return [[round(x, 3), round(y, 3), label] for (x, y), label in pairs]
