@@ -109,7 +109,7 @@ def test_an_experiment_of_ones_own_competes_with_none_and_runs_whole(paid: Calla
     """No limit leaves out a cell of it. A dear one gets the fewest trials and half of its length."""
     longer = MATCHING | {"adaptive": True}
     changes = {
-        "attacks/m": MATCHING | {"variants": {"adapted": longer}},
+        "attacks/m": {"summary": "x", **MATCHING, "variants": {"adapted": longer}},
         "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
         "experiments/e": {
             "cells": [CELLS | {"defence": ["clip"], "attack": ["a", "m", "m-adapted"]}], "seeds": [0],
