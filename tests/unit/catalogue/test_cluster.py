@@ -11,8 +11,6 @@ import pytest
 from leakbench.catalogue import costs
 from leakbench.catalogue.workflow import Workflow
 
-ROOT = Path(__file__).parents[3]
-
 
 # Megabytes of runs on one core, from their records.
 MEASURED = [
