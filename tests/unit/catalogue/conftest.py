@@ -39,7 +39,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def flow() -> Workflow:
     """Return what the rules ask at the paper scale of this repository's catalogue. Do not change it."""
     return real_flow("paper")
