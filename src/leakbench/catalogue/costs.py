@@ -169,13 +169,15 @@ def images_of(spec: Spec, there: Mapping[str, int]) -> int:
 
 
 def of_training(spec: Spec, there: int = IMAGES) -> Work:
-    entry = spec.get("generator") or spec["victim"]
-    training, auxiliary = entry["training"], entry.get("auxiliary")
+    part = "generator" if "generator" in spec else "victim"
+    training, auxiliary = spec[part]["training"], spec[part].get("auxiliary")
     if training is None:
         return Work()
     there = auxiliary["stop"] - auxiliary["start"] if auxiliary else there
     images = training["epochs"] * min(training["images"] or there, there)
-    return _passes(entry, spec["dataset"]["shape"], images, STEP, STEPPED * images / training["batch_size"])
+    return _passes(
+        spec[part], spec["dataset"]["shape"], images, STEP, STEPPED * images / training["batch_size"]
+    )
 
 
 def of_study(spec: Spec, there: int = IMAGES) -> Work:

@@ -11,7 +11,6 @@ import pytest
 from leakbench.catalogue import costs
 from leakbench.catalogue.workflow import Workflow
 
-
 # Megabytes of runs on one core, from their records.
 MEASURED = [
     ("attack/cifar10/resnet20-4/agic-gradient/none/invg-single/0", 830),
