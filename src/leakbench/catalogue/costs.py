@@ -43,8 +43,8 @@ class Work(NamedTuple):
         return sum(map(operator.truediv, self, speed or REFERENCE))
 
 
-# What one core of an Intel Xeon with AVX-512 does in a second (`jobs/plan.py` measures it). Wide convolutions
-# are booked like narrow ones, for a scale's choice of cells follows from these numbers.
+# What one core of an Intel Xeon with AVX-512 does in a second. Wide convolutions are booked like narrow ones,
+# for a scale's choice of cells follows from these numbers.
 REFERENCE = Work(convolutions=60_000, products=80_000, calls=100, wide=60_000)
 # Networks that take at least this number of millions of operations for an image of 32×32 have convolutions of
 # 64 channels and more, which are faster than those of a LeNet.
@@ -64,51 +64,44 @@ class Network(NamedTuple):
 UNKNOWN = Network(1300, 30, 50)
 # The number of different tokens that a transformer is taken to know.
 VOCABULARY = 2048
-# Forward passes that cost as much as a training step (STEP), and as an iteration of gradient matching whose
-# second derivative is exact (EXACT) or a difference of first derivatives (FROZEN).
+# Forward passes that cost as much as a training step, and as an iteration of gradient matching whose second
+# derivative is exact or a difference of first derivatives.
 STEP, EXACT, FROZEN = 3, 14, 7
 # Thousands of calls of torch for each layer, in a training step and in an iteration of gradient matching.
 STEPPED, MATCHED = 0.01, 0.16
-# Millions of operations for each million weights of a gradient that is matched.
-GRADIENT = 300
 # One iteration of L-BFGS evaluates the loss up to 20 times, and uses a hundred earlier gradients.
 LBFGS = 26
-# The generator of GRNN, and one that reads latents: millions of operations for each image of 32×32 and
-# iteration.
-GENERATOR, LATENT = 90, 60
-# The random filters of DLF's prior: millions of operations for each image of 32×32 and iteration.
-FILTERED = 80
-# Fidel's attack, in millions of operations: the division of an update for each million parameters, and the
-# image that a generator makes of a neuron.
-DIVIDED, IMAGINED = 2000, 240
-# An exact attack: millions of operations for the span of one update, and as many for each million weights.
+# What follows is in millions of operations. For each million weights of a gradient that is matched.
+GRADIENT = 300
+# For each image of 32×32 and iteration: the generator of GRNN, one that reads latents, the filters of DLF.
+GENERATOR, LATENT, FILTERED = 90, 60, 80
+# Fidel: the division of an update for each million parameters, and the image that a generator makes of a
+# neuron, of which NEURONS live in a layer that feeds it.
+DIVIDED, IMAGINED, NEURONS = 2000, 240, 64
+# An exact attack: the span of one update, and as much for each million weights.
 SPANNED = 8000
-# The tests of text, in millions of operations: for each token of an update, with the whole vocabulary at each
-# place (TESTED); and for each million weights for each token of a candidate (HELD), and for each pair of
-# tokens of an update when sentences are grown (GROWN). Timed with 1, 4 and 8 sentences of 16 tokens.
+# Text: for each token of an update, with the whole vocabulary at each place (TESTED); for each million
+# weights, for each token of a candidate (HELD), and for each pair of tokens of an update when sentences are
+# grown (GROWN). Timed with 1, 4 and 8 sentences of 16 tokens.
 TESTED, HELD, GROWN = 250, 5, 4
-# SPEAR: millions of operations for each million weights. The term of its proofs (PROOF) grows with the square
-# of the batch, that of its searches (SEARCH) with the cube. The searches take SETTLED more for each thousand
-# neurons. Of more neurons than ROWS hardly any differ in the samples that open them.
+# SPEAR, for each million weights: proofs grow with the square of the batch (PROOF), searches with its cube
+# (SEARCH), and with SETTLED for each thousand neurons, of at most ROWS that samples open differently.
 PROOF, SEARCH, SETTLED, ROWS = 0.2, 0.07, 100_000, 1000
-# Peeling: millions of operations for each million weights, for each label that a sample of the batch may have
-# (proofs, LABELS) and for each pair of samples (PAIRS). If all samples are found, their columns are found
-# too, each by the eigenvectors of a matrix (EIGEN) in double precision, which is half as fast (DOUBLE).
+# Peeling, for each million weights: proofs for each label that a sample may have (LABELS), and each pair of
+# samples (PAIRS). The columns of all samples, where all are found, are eigenvectors of a matrix (EIGEN) in
+# double precision, which is half as fast (DOUBLE).
 LABELS, PAIRS, EIGEN, DOUBLE = 8, 0.1, 10, 2
-# Millions of operations that moving an image through a network of convolutions costs in addition, for each
-# pass, in batches of more than CACHED images (LeNet-5 and Fidel's CNN were timed with 8 to 1,024).
+# The move of an image through a network of convolutions, for each pass, in batches of more than CACHED images
+# (LeNet-5 and Fidel's CNN were timed with 8 to 1,024).
 MOVED, CACHED = 15, 256
-# Thousands of calls of torch that label inference takes for each update. After several local steps two rules
-# pass images through every client's own model: NOISE images of noise (zlg), or EACH samples of each class
-# (rlu).
+# Label inference: thousands of calls of torch for each update. After several local steps two rules pass
+# images through every client's own model: NOISE images of noise (zlg), or EACH samples of each class (rlu).
 LABELLED, NOISE, EACH = 0.05, 64, 100
 # The learned inverter: forward passes that cost as much as the gradient of one sample alone, and millions of
 # operations of Adam's step for each million weights.
 ALONE, ADAM = 10, 170
-# The number of living neurons in a layer that feeds a generator.
-NEURONS = 64
-# Core-seconds that each job takes in addition, for files and Snakemake (JOB), and that the table and the
-# figure of an experiment take on average (EXPERIMENT): an experiment that shows nothing has neither.
+# Core-seconds that each job takes in addition, for files and Snakemake, and that the table and the figure of
+# an experiment take on average: an experiment that shows nothing has neither.
 JOB, EXPERIMENT = 0.5, 0.7
 # The images of a train split that are assumed where their number is not known.
 IMAGES = 60_000
@@ -198,13 +191,15 @@ def images_of(spec: Spec, there: Mapping[str, int]) -> int:
 
 
 def of_training(spec: Spec, there: int = IMAGES) -> Work:
-    entry = spec.get("generator") or spec["victim"]
-    training, auxiliary = entry["training"], entry.get("auxiliary")
+    part = "generator" if "generator" in spec else "victim"
+    training, auxiliary = spec[part]["training"], spec[part].get("auxiliary")
     if training is None:
         return Work()
     there = auxiliary["stop"] - auxiliary["start"] if auxiliary else there
     images = training["epochs"] * min(training["images"] or there, there)
-    return _passes(entry, spec["dataset"]["shape"], images, STEP, STEPPED * images / training["batch_size"])
+    return _passes(
+        spec[part], spec["dataset"]["shape"], images, STEP, STEPPED * images / training["batch_size"]
+    )
 
 
 def of_study(spec: Spec, there: int = IMAGES) -> Work:
@@ -304,8 +299,7 @@ def _exact(attack: Spec, capture: Spec, weights: float, batch: float, held: floa
 def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:
     """Return the work of fitting an inverter to updates of `batch` samples for each of `models` models.
 
-    Whether updates are drawn anew in each epoch depends on the defence. They are counted as drawn anew unless
-    the defence works on the gradients of single samples.
+    Updates are counted as drawn anew in each epoch unless the defence works on gradients of single samples.
     """
     hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
     inputs = network(victim, shape).weights * 1e6

@@ -36,8 +36,8 @@ class Sizes:
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
     """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset.
 
-    A pattern of the scale is compared with the entry's name, or with <place>/<name> if it holds a slash. The
-    place is the data set; for an attack it is <data set>/<victim>/<federation>/<defence>.
+    A pattern with a slash is compared with <place>/<name>, where the place is the data set, or of an attack
+    <data set>/<victim>/<federation>/<defence>.
     """
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():

@@ -41,8 +41,7 @@ _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "
 def local_datasets(config: Path, data: Path) -> frozenset[str]:
     """Return the data sets that LEAKBENCH_DATA offers. If the answer changes, a data set is fetched again.
 
-    For a data set that is here already the recorded answer stands, because its digests hold wherever it came
-    from.
+    Of one that is here the recorded answer stands, as its digests hold wherever it came from.
     """
     search, found = _folders_of_data(), set()
     for name, entry in load_kind(config, "datasets").items():
@@ -153,8 +152,7 @@ class Workflow:
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
         """Return the file that holds the digests of source files, after writing it if it holds others.
 
-        The file is one input of a job in place of a hundred, each of which Snakemake would look up again for
-        every job.
+        It is one input of a job in place of a hundred that Snakemake would look up for every job.
         """
         home = "data/specs" if fetched else f"{self.results}/specs"
         key = home, *files

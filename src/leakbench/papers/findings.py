@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
@@ -25,20 +25,20 @@ WIDTH = 140
 class Number(Strict):
     """A number beside the claim, such as a control."""
 
-    read: Annotated[Columns, Field(description="columns that every at() of the quantity shares")]
+    read: Columns  # columns that every at() of the quantity shares
     quantity: str = "at()"
 
 
 class Finding(Strict):
     """One entry of papers/findings.yaml."""
 
-    title: Annotated[str, Field(description="the finding in one sentence")]
-    claim: Annotated[str, Field(description="id of the row of the scorecard that decides it")]
-    says: Annotated[str, Field(description="sentences, with {claim:.2f} and {name:.2f} for numbers")]
-    numbers: Annotated[dict[str, Number], Field(description="what `says` names beside the claim")] = {}
-    because: Annotated[str, Field(description="sentences about a cause")] = ""
-    tested: Annotated[str, Field(description="id of the row of the scorecard that tests the cause")] = ""
-    guess: Annotated[bool, Field(description="nothing tests the cause")] = False
+    title: str  # the finding in one sentence
+    claim: str  # id of the row of the scorecard that decides it
+    says: str  # sentences, with {claim:.2f} and {name:.2f} for numbers
+    numbers: dict[str, Number] = {}  # what `says` names beside the claim
+    because: str = ""  # sentences about a cause
+    tested: str = ""  # id of the row of the scorecard that tests the cause
+    guess: bool = False  # nothing tests the cause
 
     @model_validator(mode="after")
     def _cause(self) -> "Finding":

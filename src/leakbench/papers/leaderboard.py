@@ -109,10 +109,9 @@ def agreeing(entry: Entry, agreed: Agreed, where: str, mend: str) -> Entry:
 
 
 def _written(entry: Entry) -> bytes:
-    """Return the bytes of an entry's file, with its digest among them.
+    """Return the bytes of an entry's file, with its digest among them. No file of another form is an entry.
 
-    Only a file of these bytes is an entry. In a file of another form the digest might not be found, and the
-    bytes would then not be held to it.
+    The digest might not be found in it, and the bytes would then not be held to it.
     """
 
     def text(seal: str) -> bytes:
@@ -204,10 +203,9 @@ def board(entries: Sequence[Entry], scales: Sequence[str]) -> str:
 
 
 def _table(entries: Sequence[Entry]) -> str:
-    """Return the table of the entries of one scale.
+    """Return the table of the entries of one scale, ranked by their worst victims.
 
-    The defence under which its strongest attack reads least comes first. An entry is ranked by its worst
-    victim. The table says for which defences no adaptive attacker was written.
+    The defence under which its strongest attack reads least comes first.
     """
     ranked = sorted(entries, key=lambda e: (max(line.mean for line in strongest(e, e.name)), e.name))
     titles = (

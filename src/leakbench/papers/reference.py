@@ -211,8 +211,7 @@ def tables(paths: Iterable[Path]) -> list[Kept]:
 def fuller(rows: "pd.DataFrame", found: Iterable[Kept], but: str, pictured: bool) -> Kept | None:
     """Return the recorded run with the most lines of attacks and studies, or None if `rows` has as many.
 
-    A run that leaves cells to the record thus shows the record. One figure then has one scale, instead of
-    points of few trials beside points of many.
+    A run that leaves cells to the record thus shows the record, so that a figure has one scale.
     """
     others = [kept for kept in found if kept.scale != but and (not pictured or _pictured(kept))]
     best = max(others, key=lambda kept: _lines(kept.rows), default=None)

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
+from planning import real_flow
 
 from leakbench.catalogue import load, resolve, signature
+from leakbench.catalogue.workflow import Workflow
 
 ASKING = {"told": "tanh", "asked": "raw"}
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -35,6 +37,12 @@ ENTRIES: dict[str, dict[str, Any]] = {
     },
     "scales/quick": {"summary": "x", "null_rounds": 2},
 }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def flow() -> Workflow:
+    """Return what the rules ask at the paper scale of this repository's catalogue. Do not change it."""
+    return real_flow("paper")
 
 
 @pytest.fixture

@@ -7,18 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planning import real_flow
 
 from leakbench.catalogue import costs
 from leakbench.catalogue.workflow import Workflow
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def paper() -> Workflow:
-    return real_flow("paper")
-
 
 # Megabytes of runs on one core, from their records.
 MEASURED = [
@@ -33,9 +24,9 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("name", "megabytes"), MEASURED)
-def test_what_was_measured_fits_with_room(name: str, megabytes: float, paper: Workflow) -> None:
+def test_what_was_measured_fits_with_room(name: str, megabytes: float, flow: Workflow) -> None:
     verb, _, stem = name.partition("/")
-    needs = paper.needs(verb, stem)
+    needs = flow.needs(verb, stem)
     assert needs.megabytes() > 1.5 * megabytes
     # Twice what the cost model says, which is right within a factor of two.
     assert needs.minutes() * 60 > 2 * needs.seconds or needs.minutes() == costs.LONGEST

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from planning import real_flow
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakbench.attacks.inverter import Inverter
@@ -26,11 +25,6 @@ ROOT = Path(__file__).parents[3]
 PARTS = {"train": "victim", "generator": "generator"}
 
 
-@pytest.fixture(scope="module")
-def paper() -> Workflow:
-    return real_flow("paper")
-
-
 def networks() -> dict[str, costs.Network]:
     """Return the sizes that the victims' files state: module, with depth, stem or network → size."""
     names = part_names("victims")
@@ -38,10 +32,10 @@ def networks() -> dict[str, costs.Network]:
 
 
 @pytest.fixture(scope="module")
-def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
+def trained(flow: Workflow) -> dict[str, dict[str, Any]]:
     """One network of each entry that is counted by: entry → spec."""
     found: dict[str, dict[str, Any]] = {}
-    for name, spec in paper.plan.specs.items():
+    for name, spec in flow.plan.specs.items():
         if name.startswith(("train/", "study/")):
             parameters = spec["victim"]["parameters"]
             longer = [spec["victim"]["module"], *map(parameters.get, ("depth", "stem", "network"))]
@@ -53,10 +47,10 @@ def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
 
 
 def test_every_network_of_the_paper_scale_is_counted(
-    paper: Workflow, trained: dict[str, dict[str, Any]]
+    flow: Workflow, trained: dict[str, dict[str, Any]]
 ) -> None:
     assert trained.keys() >= networks().keys() - {"convnet"}
-    for name, spec in paper.plan.specs.items():
+    for name, spec in flow.plan.specs.items():
         if name.startswith(("train/", "study/")):
             counted = costs.network(spec["victim"], [32, 32, 3])
             assert counted != costs.UNKNOWN, name
@@ -78,12 +72,12 @@ def test_operations_and_parameters_are_those_that_torch_counts(trained: dict[str
         assert 0.9 * own < weights < max(1.4 * own, own + 0.6), entry
 
 
-def spec_of(paper: Workflow, row: dict[str, str]) -> costs.Work:
+def spec_of(flow: Workflow, row: dict[str, str]) -> costs.Work:
     """Return the modelled work of a measured run: a job of the catalogue, shorter."""
     kind, _, stem = row["name"].partition("/")
-    spec = copy.deepcopy(paper.plan.specs[row["name"]])
+    spec = copy.deepcopy(flow.plan.specs[row["name"]])
     if kind == "attack":
-        capture = copy.deepcopy(paper.plan.specs[f"capture/{Cell.parse(stem).capture}"])
+        capture = copy.deepcopy(flow.plan.specs[f"capture/{Cell.parse(stem).capture}"])
         capture["federation"] |= {"rounds": int(row["trials"]), "checkpoints": "last"}
         spec["null_rounds"] = 2
         if row["iterations"]:
@@ -98,14 +92,14 @@ def spec_of(paper: Workflow, row: dict[str, str]) -> costs.Work:
     return costs.of_training(spec, there=10**9)
 
 
-def test_the_model_is_within_a_factor_of_two_of_what_was_measured(paper: Workflow) -> None:
+def test_the_model_is_within_a_factor_of_two_of_what_was_measured(flow: Workflow) -> None:
     """seconds.csv: core-seconds on the reference machine, beside trials, iterations and images of each job.
 
     Of an attack it is what its iterations took, without its start.
     """
     with (Path(__file__).parent / "seconds.csv").open() as file:
         rows = list(csv.DictReader(file))
-    ratios = {row["name"]: spec_of(paper, row).seconds() / float(row["seconds"]) for row in rows}
+    ratios = {row["name"]: spec_of(flow, row).seconds() / float(row["seconds"]) for row in rows}
     assert {name: ratio for name, ratio in ratios.items() if not 0.45 < ratio < 2.2} == {}
     # It errs to neither side.
     assert 0.7 < statistics.median(ratios.values()) < 1.4
@@ -193,9 +187,9 @@ def test_terms_of_the_objective_cost_what_they_do() -> None:
     assert simulated("shuffled", **alike) == simulated("shuffled")
 
 
-def test_an_inverter_s_fit_is_counted_as_torch_counts_it(paper: Workflow) -> None:
+def test_an_inverter_s_fit_is_counted_as_torch_counts_it(flow: Workflow) -> None:
     name = "cifar10/lenet-dlg/grnn-matrix/none/learned-inverter/0"
-    specs = paper.plan.specs
+    specs = flow.plan.specs
     spec, capture = specs[f"attack/{name}"], specs[f"capture/{Cell.parse(name).capture}"]
     chosen = spec["attack"]["parameters"]
     inverter = Inverter(torch.zeros(2, chosen["bins"]), torch.zeros(2, 1, 3 * 32 * 32), chosen["hidden"])
@@ -238,9 +232,9 @@ def test_the_network_of_federated_averaging_is_counted_at_each_width(
     assert found.weights == pytest.approx(sum(p.numel() for p in model.parameters()) / 1e6, rel=0.1)
 
 
-def test_the_standard_scale_states_the_price_of_each_simulation_that_it_leaves_out(paper: Workflow) -> None:
-    specs, prices = paper.plan.specs, sized(ROOT / "config", "standard").scale.left_out
-    stems = [name.partition("/")[2] for name in paper.plan.needed("leakbench-fedavg") if "attack/" in name]
+def test_the_standard_scale_states_the_price_of_each_simulation_that_it_leaves_out(flow: Workflow) -> None:
+    specs, prices = flow.plan.specs, sized(ROOT / "config", "standard").scale.left_out
+    stems = [name.partition("/")[2] for name in flow.plan.needed("leakbench-fedavg") if "attack/" in name]
     priced = set()
     for glob, reason in prices.items():
         for stem in fnmatch.filter(stems, glob.removeprefix("leakbench-fedavg/")):

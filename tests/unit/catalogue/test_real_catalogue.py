@@ -10,6 +10,7 @@ from planning import real
 from project import ROOT
 
 from leakbench.catalogue.job_specs import decays
+from leakbench.catalogue.load import stems
 from leakbench.catalogue.spec import spec_of
 
 SPECS = yaml.safe_load(Path(__file__).with_name("specs.yaml").read_text())
@@ -73,9 +74,7 @@ def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) 
 def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     experiments = real("paper").experiments
     cells = [cell for kind in ("", "-dense", "-deep") for cell in experiments[f"leakbench-matrix{kind}"]]
-    names = {
-        kind: {p.stem for p in (ROOT / "config" / kind).glob("*.yaml")} for kind in ("attacks", "defences")
-    }
+    names = {kind: {*stems(ROOT / "config", kind)} for kind in ("attacks", "defences")}
     # These need several clients (leakbench-observers).
     seen = {"encrypted", "fused", "aggregated"}
     # One refuses the matrix' victims, which have batch norm, one depends on the step. All have experiments.

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,10 +33,10 @@ def test_cells_are_the_product_of_names_and_seeds(root: Callable[..., Path]) -> 
     found = planned(root())
     assert len(found.cells) == 2 * 2 * 2
     assert found.cells == sorted(found.experiments["e"])
-    kinds = {name.partition("/")[0] for name in found.specs}
-    assert kinds == {"fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard"}
-    assert sum(name.startswith("train/") for name in found.specs) == 4
-    assert sum(name.startswith("capture/") for name in found.specs) == 4
+    assert Counter(name.partition("/")[0] for name in found.specs) == {
+        "fetch": 1, "train": 4, "capture": 4, "attack": 8, "score": 4, "table": 1, "figure": 1,
+        "scorecard": 1,
+    }  # fmt: skip
 
 
 def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: Callable[..., Path]) -> None:
@@ -50,9 +51,7 @@ def test_only_one_experiment_runs_as_it_does_among_all(root: Callable[..., Path]
     place = root({"experiments/other": OTHER})
     among, alone = planned(place), plan(place, "quick", only=["other"])
     assert alone.run_for("other") == alone.needed("other") == among.needed("other")
-    assert {n: alone.specs[n] for n in alone.needed("other")} == {
-        n: among.specs[n] for n in among.needed("other")
-    }
+    assert all(alone.specs[name] == among.specs[name] for name in alone.needed("other"))
     assert alone.experiments["e"] == []
     assert alone.specs["table/e"]["left_out"].startswith("another experiment")
     with pytest.raises(UserError, match=r"--config only: no experiment 'othre' \(did you mean 'other'"):
@@ -122,19 +121,15 @@ def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callabl
     assert (run_name("quick", None), run_name("quick", 0)) == ("quick", "quick-seed0")
 
 
-@pytest.mark.parametrize(
-    ("text", "what"), [(None, "no such file"), ("salt: 'abc'", "salt: String should match")]
-)
-def test_a_salt_that_is_not_there_or_short_is_one_line(
-    root: Callable[..., Path], text: str | None, what: str
-) -> None:
+def test_a_salt_that_is_short_or_not_there_is_one_line(root: Callable[..., Path]) -> None:
     place = root()
     file = place / "config/salt.yaml"
-    file.unlink() if text is None else file.write_text(text)
-    with pytest.raises(UserError, match=what) as problem:
+    file.write_text("salt: 'abc'")
+    with pytest.raises(UserError, match=rf"^{file}: salt: String should match.*$"):
         planned(place)
-    assert str(file) in str(problem.value)
-    assert "\n" not in str(problem.value)
+    file.unlink()
+    with pytest.raises(UserError, match=rf"^{file}: no such file.*$"):
+        planned(place)
 
 
 def test_seeds_are_raised_no_further_than_jobs_take_them(root: Callable[..., Path]) -> None:

@@ -1,5 +1,6 @@
 """A part's keywords are its schema, read from the source."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -89,11 +90,9 @@ def test_a_function_of_another_signature_is_no_part(
     text, wanted = TABLE["signatures"][kind]
     (tmp_path / place(kind)).mkdir(parents=True)
     (tmp_path / place(kind) / "part.py").write_text(text)
-    with pytest.raises(
-        UserError, match=rf"/{place(kind)}/part\.py: part\(.* is no part of {kind} \(write `.*\)$"
-    ) as told:
+    says = rf"/{place(kind)}/part\.py: part\(.* is no part of {kind} \(write `{re.escape(wanted)}.*\)$"
+    with pytest.raises(UserError, match=says):
         check_signature(kind, "part")
-    assert f"(write `{wanted}" in str(told.value)
 
 
 def test_an_attack_takes_the_parts_of_its_sections_besides(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from planning import real_flow
 
 from leakbench.base.errors import UserError
 from leakbench.catalogue.run import _OF_CELLS, _PAGES, _SHOWN
@@ -13,11 +12,6 @@ from leakbench.catalogue.workflow import Workflow
 
 ROOT = Path(__file__).parents[3]
 STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
-
-
-@pytest.fixture(scope="module")
-def flow() -> Workflow:
-    return real_flow("paper")
 
 
 @pytest.mark.parametrize(

@@ -272,10 +272,9 @@ class Evidence:
     ) -> tuple[float, Schedule | None, str, bool]:
         """Return how far the run behind a line came.
 
-        These are the share of the published length that ran, the schedule of the step size, words if the
-        share is less than one, and whether the work states no length and the run is not shown to have
-        settled. A run that is shown to have settled counts as whole, and its schedule as at its end, where it
-        is else too short or its step size falls again.
+        Returns the share of the published length that ran, the schedule of the step size, words if the share
+        is less than one, and whether the work states no length and the run is not shown to have settled. A
+        run that has settled counts as whole where it is else too short or its step size falls again.
         """
         row = lines.row(line)
         shares, words = [1.0], []
@@ -331,8 +330,7 @@ class Evidence:
         """Return whether a mean is better than every null baseline of its condition, and their means.
 
         What the attack made of other updates must be worse by more than a tolerance, image by image where
-        both have trials. An attack that only shows its prior knowledge is as good on other updates, up to
-        chance. A baseline has no null baselines itself.
+        both have trials: an attack that only shows its prior knowledge is as good there, up to chance.
         """
         if where.get("baseline"):
             return None, ()

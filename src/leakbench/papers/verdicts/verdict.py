@@ -16,7 +16,6 @@ from leakbench.papers.verdicts.sample import Sample, Statement, difference, medi
 from leakbench.papers.verdicts.schedule import Schedule
 
 Word = Literal["reproduced", "direction", "differs", "inconclusive", "not-run"]
-# What a `reproduced` is worth; see `Verdict.kind`.
 Kind = Literal["", "success", "failure", "as-rival", "as-null"]
 
 FEWEST = 5  # independent trials below which nothing is decided
@@ -35,11 +34,7 @@ class Verdict:
     # Whether there was enough to weigh: trials, length, an interval. Without them the word says nothing of
     # the statement, and other evidence may be asked.
     weighed: bool = True
-    # What a `reproduced` is worth. "success": neither a null baseline nor a rival's printed number would give
-    # it. "failure": the source prints a failure, and the attack fails. "as-rival": a rival's printed number
-    # lies within the tolerance too. "as-null": a null baseline does, or the statement is true by
-    # construction. Empty for every other word.
-    kind: Kind = ""
+    kind: Kind = ""  # what a `reproduced` is worth (`scorecard.kinds.KINDS`); empty for every other word
 
 
 def decide(statement: Statement, sample: Sample) -> Verdict:
