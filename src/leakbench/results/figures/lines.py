@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 from leakbench.base.cellname import CELL
 from leakbench.results.figures import facet, words
 from leakbench.results.figures.result import Result
-from leakbench.results.figures.rows import chosen, counted, levels, numeric, ordered, word
+from leakbench.results.figures.rows import chosen, counted, levels, named, numeric, ordered
 from leakbench.results.figures.sheet import INK, MUTED, WIDTH, Body
 
 DASHES = ("-", *((0, gaps) for gaps in ((3, 1.5), (1, 1.2), (5, 1.2, 1, 1.2), (2, 2), (4, 1, 1, 1, 1, 1))))
@@ -127,11 +127,8 @@ def lines(
         facet.compare(axes, part, x, "mean", palette)
         if problems:
             _problems(axes, result, part)
-        names = [
-            word(result, c, v, text) for c, v in zip(panels, titles[number], strict=True) if c != "metric"
-        ]
-        letters = int((WIDTH / across - 0.45) / LETTER)
-        axes.set_title(textwrap.fill(" · ".join(filter(None, names)), letters), fontsize=7.5)
+        title = named(result, part.head(1), [column for column in panels if column != "metric"], text).iloc[0]
+        axes.set_title(textwrap.fill(title, int((WIDTH / across - 0.45) / LETTER)), fontsize=7.5)
         # Neighbours of one metric have its name once.
         first = not numbered.index((number,)) % across or metric != shown[number - 1]
         axes.set(xlabel=label or words.AXES.get(x, x), ylabel=words.called("metric", metric) if first else "")

@@ -125,7 +125,7 @@ def named(
     result: Result, rows: pd.DataFrame, columns: Sequence[str], text: Mapping[str, str] | None = None
 ) -> pd.Series:
     """Return the words for each row's values in some columns, joined with " · "."""
-    values = rows[list(columns)].itertuples(index=False, name=None)
+    values = rows[list(columns)].to_numpy(object)
     found = ([word(result, *each, text) for each in zip(columns, row, strict=True)] for row in values)
     return pd.Series([" · ".join(filter(None, each)) for each in found], rows.index, dtype=object)
 
