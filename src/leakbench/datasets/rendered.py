@@ -4,9 +4,8 @@ Words on plain ground stand in for a set such as Synth90K. They are grey, as the
 upright and unturned, dark on light or light on dark. Words over crops of photographs stand in for a set such
 as SynthText. They are coloured and turned a little.
 
-The fonts come with matplotlib: DejaVu and STIX may be used and passed on freely (see LICENSE_DEJAVU and
-LICENSE_STIX of matplotlib). The photographs come with scikit-image: all are in the public domain or were
-given to it. The drawn pictures depend on the seed, on numpy's generator and on Pillow.
+The fonts come with matplotlib (LICENSE_DEJAVU, LICENSE_STIX), the photographs with scikit-image; all may be
+used and passed on freely. The drawn pictures depend on the seed, on numpy's generator and on Pillow.
 """
 
 import importlib.util

@@ -7,7 +7,7 @@ string. A word is cut out by the upright box around its corners, as in the thesi
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -50,7 +50,7 @@ def _described(file: Path, most: int | None) -> tuple[list[Word], int]:
 
     names = ("imnames", "wordBB", "txt")
     with parsing(file, f"a table of {', '.join(names)}"):
-        found: dict[str, Any] = loadmat(file, variable_names=list(names))
+        found = loadmat(file, variable_names=list(names))
         columns = [np.ravel(found[name]) for name in names]
         pictures = list(zip(*columns, strict=True))
     count = sum(corners.size // 8 for _, corners, _ in pictures)

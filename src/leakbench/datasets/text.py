@@ -30,8 +30,7 @@ def text(
 
     Each text is cut into sentences of `length` tokens, and what is left over is dropped. A token is stored as
     its number divided by the size of the vocabulary (`networks.layers.tokens` reads it back). A label is the
-    token that follows. The vocabulary has the signs and the most frequent words of the split `train`, so
-    that the tokenizer is public.
+    token that follows. The vocabulary has the signs and the most frequent words of public text, `train`.
 
     files: names of files in the folder, each a text in UTF-8.
     separator: the line between two texts of a file.

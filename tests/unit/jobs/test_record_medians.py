@@ -10,7 +10,7 @@ from cell import ORIGIN, STEM, Cell, known_guesses, make_cell, make_table
 from leakbench.base.artefacts import read_table, read_tensors, write_table
 from leakbench.base.errors import Altered
 from leakbench.results.report.leaks import strongest
-from leakbench.results.report.medians import address, with_pictures
+from leakbench.results.report.section import address, with_pictures
 from leakbench.results.tables.median import medians
 
 CELL = STEM.rpartition("/")[0]

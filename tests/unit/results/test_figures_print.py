@@ -1,12 +1,13 @@
 """The figures of the core works show what is printed, beside what the records measured."""
 
+import itertools
 import math
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from drawings import axes_of, cell, drawn, result, texts
+from drawings import cell, drawn, result, texts
 from matplotlib.collections import FillBetweenPolyCollection
 from recorded import SEED, names, printed, record, recorded, works
 
@@ -27,31 +28,24 @@ def figures() -> dict[str, Result]:
     return {name: recorded(name) for name in names()}
 
 
-def test_every_printed_number_that_is_measured_is_drawn(figures: dict[str, Result]) -> None:
+def test_every_printed_number_that_is_measured_is_drawn_and_no_figure_is_without_print(
+    figures: dict[str, Result],
+) -> None:
     measured = {id for each in figures.values() for id in _printed(each, False).get("id", ())}
+    beside = {name: set(printed(each)) for name, each in figures.items()}
     assert len(measured) > 300
-    assert measured - {id for each in figures.values() for id in printed(each)} == set()
-
-
-def test_no_figure_of_a_core_work_is_without_what_is_printed(figures: dict[str, Result]) -> None:
-    of_items = {
-        name: each for name, each in figures.items() if each.spec["item"].startswith(("fig", "table"))
-    }
-    assert len(of_items) > 40
-    assert {name for name, each in of_items.items() if not (each.said or set(printed(each)))} == UNPRINTED
+    assert measured - set().union(*beside.values()) == set()
+    items = [name for name, each in figures.items() if each.spec["item"].startswith(("fig", "table"))]
+    assert len(items) > 40
+    assert {name for name in items if not (figures[name].said or beside[name])} == UNPRINTED
 
 
 def test_table_3_4_has_both_attacks_and_both_numbers(figures: dict[str, Result]) -> None:
     (part,) = figures["thesis-table-3-4"].spec["figure"]
     rows = chosen(figures["thesis-table-3-4"], part["metrics"])
     pairs = {(row["dataset"], row["attack"], row["victim"]) for row in rows.to_dict("records")}
-    wanted = {
-        (data, attack, victim)
-        for data in ("mnist-32", "cifar100", "lfw-32")
-        for attack in ("dlg", "grnn")
-        for victim in ("lenet-dlg", "lenet-dlg-converged")
-    }
-    assert wanted <= pairs
+    sets, victims = ("mnist-32", "cifar100", "lfw-32"), ("lenet-dlg", "lenet-dlg-converged")
+    assert {*itertools.product(sets, ("dlg", "grnn"), victims)} <= pairs
     assert (rows["baseline"] == PRINTED).sum() == 10
     assert (rows["baseline"] == OUTCOMES["failure"]).sum() == 2
 
@@ -93,10 +87,8 @@ def test_marks_have_outcomes_and_numbers_that_are_drawn_elsewhere() -> None:
 def test_a_printed_row_is_drawn_beside_a_longer_run_too() -> None:
     row = "thesis.table-3-6.29"
     for name, attack in (("thesis-table-3-6", "grnn"), ("thesis-table-3-6-longer", "grnn-longer")):
-        assert marks(works(), name).set_index("id").loc[row, ["word", "attack"]].tolist() == [
-            "success",
-            attack,
-        ]
+        mark = marks(works(), name).set_index("id").loc[row]
+        assert (mark["word"], mark["attack"]) == ("success", attack)
     assert marks(works(), "leakbench-matrix").empty
 
 
@@ -159,12 +151,7 @@ def test_a_curve_without_bands_or_markers_has_neither_in_the_legend(figures: dic
     whole = figures["thesis-figure-3-5"]
     assert "95 %" not in texts_of(whole)
     figure = drawn(whole)
-    bands = [
-        each
-        for axes in axes_of(figure)
-        for each in axes.collections
-        if isinstance(each, FillBetweenPolyCollection)
-    ]
+    bands = figure.findobj(FillBetweenPolyCollection)
     assert not any(len(path.vertices) for band in bands for path in band.get_paths())
     handles = [each for part in figure.subfigs for legend in part.legends for each in legend.legend_handles]
     named = {each.get_label(): each.get_marker() for each in handles if each is not None}

@@ -156,8 +156,9 @@ def test_on_paper_the_scorecard_may_have_every_row_and_gives_words_their_room(
     assert min(shares.values()) < shares["n"] + 0.001 < 0.08
 
 
-def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    """Where the table of counts has no heads, each number carries its word."""
+def test_rows_are_as_wide_as_a_phone_and_counts_carry_their_words(
+    card: pd.DataFrame, tmp_path: Path, browser: Any
+) -> None:
     window = opened(card, tmp_path, browser)
     window.set_viewport_size({"width": 390, "height": 844})
     script = (
@@ -167,6 +168,9 @@ def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser
     words = ["reproduced success", "reproduced", "direction", "differs", "not-run", "rows"]
     assert [word for word, _, seen in found if seen] == words
     assert window.locator(".summary thead").is_hidden()
+    assert window.locator("#scorecard-table tbody tr").first.bounding_box()["width"] > 330
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert window.evaluate(wide) == 0
 
 
 def test_a_claim_shows_its_sentence_and_folds_its_expression(
@@ -178,14 +182,6 @@ def test_a_claim_shows_its_sentence_and_folds_its_expression(
     assert row.locator("details code").is_hidden()
     row.locator("summary").click()
     assert row.locator("details code").inner_text() == "a check"
-
-
-def test_rows_are_as_wide_as_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    window = opened(card, tmp_path, browser)
-    window.set_viewport_size({"width": 390, "height": 844})
-    assert window.locator("#scorecard-table tbody tr").first.bounding_box()["width"] > 330
-    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert window.evaluate(wide) == 0
 
 
 def test_every_rule_of_the_pages_own_style_is_understood(tmp_path: Path, browser: Any) -> None:

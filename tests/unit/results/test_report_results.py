@@ -13,8 +13,8 @@ from leakbench.base.errors import UserError
 from leakbench.results.report import Section, page
 from leakbench.results.report.numbers import count, interval, number, percent
 from leakbench.results.report.results import results
+from leakbench.results.report.script import commits
 from leakbench.results.report.seeds import held, seeds
-from leakbench.results.report.source import commits
 
 
 def test_lines_of_the_whole_federation_have_no_client_and_tell_the_last_round() -> None:

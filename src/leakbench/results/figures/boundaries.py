@@ -24,9 +24,9 @@ SHADES = LinearSegmentedColormap.from_list("classes", [CLASSES[0], "white", CLAS
 def boundaries(result: Result) -> Body | None:
     """Draw the points of each client and of the test set, as in Figure 4.2, then a map for each training.
 
-    The shade shows the probability of the second class, and the line shows where both classes are equally
-    likely. Above each map stands the accuracy on all test points. Where a training has several clients, the
-    share of the plane that is classified otherwise than by centralised training follows.
+    The shade shows the probability of the second class, the line where both are equally likely. Above a map
+    stand the accuracy on all test points and the share of the plane that centralised training classifies
+    otherwise.
     """
     drawn = result.facts.get("boundaries", [])
     if not drawn:

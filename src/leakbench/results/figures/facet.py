@@ -72,7 +72,7 @@ def faceted(
     return Body(sum(heights) + below, note, paint)
 
 
-def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False) -> dict[str, Any]:
+def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False) -> Mapping[str, Any]:
     """Return a colour for each name: black for those `inked`, from light to dark for a rising quantity."""
     others = [name for name in names if name not in inked]
     distinct = list(sns.color_palette("colorblind"))

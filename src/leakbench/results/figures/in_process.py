@@ -4,12 +4,11 @@ A figure's job is a process of its own already. A kernel would be a second one, 
 """
 
 import ast
-import io
 import traceback
-from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from IPython.core.formatters import DisplayFormatter
+from IPython.utils.capture import capture_output
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from papermill.engines import Engine, NotebookExecutionManager, papermill_engines
@@ -42,9 +41,8 @@ class InProcess(Engine):
 
 def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
     """Run a cell and return its printed text, its last value and its error as outputs."""
-    printed = {"stdout": io.StringIO(), "stderr": io.StringIO()}
     last: list[NotebookNode] = []
-    with redirect_stdout(printed["stdout"]), redirect_stderr(printed["stderr"]):
+    with capture_output(display=False) as printed:
         try:
             value = _value(source, names, f"cell {count}")
             if value is not None:
@@ -54,19 +52,19 @@ def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
             lines = traceback.format_exception(problem)
             about = {"ename": type(problem).__name__, "evalue": str(problem), "traceback": lines}
             last = [new_output("error", **about)]
-    streams = {name: kept.getvalue() for name, kept in printed.items()}
+    streams = {"stdout": printed.stdout, "stderr": printed.stderr}
     return [new_output("stream", name=name, text=text) for name, text in streams.items() if text] + last
 
 
 def _value(source: str, names: dict[str, Any], place: str) -> Any:
+    """Run a source, and return the value of its last line, None if that is no expression."""
     tree = ast.parse(source, place)
-    ends = tree.body[-1:]
-    asked = isinstance(ends[0], ast.Expr) if ends else False
-    exec(compile(ast.Module(tree.body[:-1] if asked else tree.body, []), place, "exec"), names)
-    if not asked:
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, place, "exec"), names)
         return None
-    assert isinstance(ends[0], ast.Expr)
-    return eval(compile(ast.Expression(ends[0].value), place, "eval"), names)
+    exec(compile(ast.Module(tree.body[:-1], []), place, "exec"), names)
+    return eval(compile(ast.Expression(last.value), place, "eval"), names)
 
 
 papermill_engines.register(NAME, InProcess)

@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 from leakbench.base.cellname import CELL
 from leakbench.results.figures import facet, words
 from leakbench.results.figures.result import Result
-from leakbench.results.figures.rows import chosen, counted, levels, numeric, ordered, word
+from leakbench.results.figures.rows import chosen, counted, levels, named, numeric, ordered
 from leakbench.results.figures.sheet import INK, MUTED, WIDTH, Body
 
 DASHES = ("-", *((0, gaps) for gaps in ((3, 1.5), (1, 1.2), (5, 1.2, 1, 1.2), (2, 2), (4, 1, 1, 1, 1, 1))))
@@ -79,13 +79,9 @@ def lines(
     across: the largest number of panels in a row.
     height: the height of a row in inches.
     """
-    shown_as: Any = {
-        "columns": columns,
-        "medians": medians,
-        "unmeasured": unmeasured,
-        "over_updates": over_updates,
-    }
-    rows = chosen(result, metrics, where=where, baselines=[*baselines, *against], **shown_as)
+    shown_as: Any = {"medians": medians, "unmeasured": unmeasured, "over_updates": over_updates}
+    every = [*baselines, *against]
+    rows = chosen(result, metrics, where=where, columns=columns, baselines=every, **shown_as)
     if x == "share":
         rows = rows.assign(share=rows["iterations"] / rows.groupby(list(CELL))["iterations"].transform("max"))
     if not bands:
@@ -94,7 +90,8 @@ def lines(
     if own.empty or own[x].isna().all():
         return None
     order = {"metric": {name: name for name in metrics}} | (columns or {})
-    titles = list(dict.fromkeys(zip(*(ordered(result, own, panels, order)[c] for c in panels), strict=True)))
+    panelled = ordered(result, own, panels, order)[list(panels)].drop_duplicates()
+    titles = list(panelled.itertuples(index=False, name=None))
     rows = facet.grouped(result, rows, columns, text, hue=hue, style=style)
     # The colours of a quantity go from light to dark.
     rising = len(hue) == 1 and hue[0] != "client" and numeric(rows[hue[0]])
@@ -130,11 +127,8 @@ def lines(
         facet.compare(axes, part, x, "mean", palette)
         if problems:
             _problems(axes, result, part)
-        names = [
-            word(result, c, v, text) for c, v in zip(panels, titles[number], strict=True) if c != "metric"
-        ]
-        letters = int((WIDTH / across - 0.45) / LETTER)
-        axes.set_title(textwrap.fill(" · ".join(filter(None, names)), letters), fontsize=7.5)
+        title = named(result, part.head(1), [column for column in panels if column != "metric"], text).iloc[0]
+        axes.set_title(textwrap.fill(title, int((WIDTH / across - 0.45) / LETTER)), fontsize=7.5)
         # Neighbours of one metric have its name once.
         first = not numbered.index((number,)) % across or metric != shown[number - 1]
         axes.set(xlabel=label or words.AXES.get(x, x), ylabel=words.called("metric", metric) if first else "")
@@ -148,9 +142,9 @@ def lines(
         own_row = [(number,) for number in group]
         numbered += own_row + [()] * (-len(own_row) % across if down else 0)
     place: Any = {"heights": [height] * math.ceil(len(numbered) / across), "across": across}
-    place |= {"below": facet.legend_height(entries), "entries": entries}
+    below = facet.legend_height(entries)
     note = counted(rows, bands, medians) + (" of the means of updates" if over_updates else "")
-    return facet.faceted(mark, numbered, note, **place)
+    return facet.faceted(mark, numbered, note, below=below, entries=entries, **place)
 
 
 def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:

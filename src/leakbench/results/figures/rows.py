@@ -43,14 +43,12 @@ def chosen(
     unmeasured: bool = False,
     over_updates: bool = False,
 ) -> pd.DataFrame:
-    """Return the rows of some metrics and baselines that a drawing shows.
+    """Return the rows of some metrics and baselines that a drawing shows, with what is printed beside them.
 
     Printed numbers are rows of the baseline PRINTED, and printed outcomes rows of the baselines OUTCOMES.
-    Runs that were too short are left out, PSNR ends at DECIBELS, and intervals of fewer than FEWEST values
-    are left out. A metric without rows of the convention keeps all its rows. Metrics among `medians` have
-    their median and quartiles in place of mean and interval. Printed numbers that no row of the table
-    measures are rows of their own if `unmeasured` holds, and else left out. The intervals are those of the
-    means of updates if `over_updates` holds: where updates are few but alike, those of a share are wide.
+    Runs that were too short and intervals of fewer than FEWEST values are left out, and PSNR ends at
+    DECIBELS. `medians`, `unmeasured` and `over_updates` mean what they mean for `lines`; where updates are
+    few but alike, the interval of a share is wide.
     """
     measured = _over_updates(result) if over_updates and result.trials else result.rows
     parts = [measured, _printed(result, unmeasured)]
@@ -127,7 +125,7 @@ def named(
     result: Result, rows: pd.DataFrame, columns: Sequence[str], text: Mapping[str, str] | None = None
 ) -> pd.Series:
     """Return the words for each row's values in some columns, joined with " · "."""
-    values = rows[list(columns)].itertuples(index=False, name=None)
+    values = rows[list(columns)].to_numpy(object)
     found = ([word(result, *each, text) for each in zip(columns, row, strict=True)] for row in values)
     return pd.Series([" · ".join(filter(None, each)) for each in found], rows.index, dtype=object)
 

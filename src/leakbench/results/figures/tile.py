@@ -53,8 +53,8 @@ Line = tuple[str, Sequence[Strip]]
 def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
     """Return an image [C, H, W] of any range as [H, W] or [H, W, 3] in [0, 1], and whether it was rescaled.
 
-    An image that leaves [0, 1] is stretched linearly from its own minimum (black) to its own maximum (white),
-    all channels together. Values that are not finite count as 0.
+    An image that leaves [0, 1] is stretched from its own minimum to its own maximum, all channels together.
+    Values that are not finite count as 0.
     """
     values = np.nan_to_num(np.asarray(image, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = values.min(), values.max()

@@ -78,8 +78,7 @@ class Map:
 def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Map]:
     """Return the best leak of every victim, defence and kind of attacker in ATTACKERS.
 
-    Only an honest-but-curious server is an attacker here: cells of other observers are left out. An attacker
-    who knows the defence may also ignore it, so the adaptive column is never below the plain one.
+    An attacker who knows the defence may also ignore it: the adaptive column is never below the plain one.
     """
     own, title = _measured(table, METRICS["plain"], knows), _titles(parts)
     own = own[own["attacker"].isin(list(ATTACKERS))]
@@ -138,8 +137,8 @@ def strongest(table: pd.DataFrame, knows: Mapping[str, Any]) -> pd.DataFrame:
 def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict[str, list[Price]]:
     """Return defence -> what it costs in accuracy, with one entry for each network on which it was measured.
 
-    A network of an experiment counts if it has one accuracy for each defence, and one for no defence, each of
-    at least FEWEST trainings. The accuracy of one training moves by more than most defences cost.
+    A network counts if it has one accuracy for each defence and one for no defence, each of at least FEWEST
+    trainings: the accuracy of one training moves by more than most defences cost.
     """
     title, found = _titles(parts), dict[str, list[Price]]()
     for experiment, table in tables.items():
@@ -187,12 +186,8 @@ def _kind(model: Mapping[str, Any], held: bool) -> str:
 
 
 def _measured(table: pd.DataFrame, metric: str, knows: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows of one metric, with the columns `cell` and `attacker`.
-
-    Baselines, controls and rows of fewer than FEWEST trials are left out. A cell without a threat model is of
-    a plain attacker. An attacker who reconstructs makes no use of candidates: they count only for the metric
-    of members.
-    """
+    """Return the rows of one metric, without baselines and controls, with columns `cell` and `attacker`."""
+    # A cell without a threat model is of a plain attacker. Who reconstructs makes no use of candidates.
     if not {"metric", "baseline", "n", *CELL} <= set(table):
         return pd.DataFrame(columns=["cell", "attacker", *CELL, "mean", "n"])
     own = table[(table["baseline"].fillna("") == "") & (table["metric"] == metric) & (table["n"] >= FEWEST)]

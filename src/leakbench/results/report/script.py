@@ -1,6 +1,6 @@
-"""The page's style sheet, its one script, and what unpacks the script.
+"""The page's style sheet, its one script, what unpacks the script, and where the code is published.
 
-Both begin with the table library DataTables, as the package itables bundles it. The page's own text follows.
+Sheet and script begin with the table library DataTables, as the package itables bundles it.
 """
 
 import base64
@@ -12,6 +12,10 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from leakbench.base.errors import UserError
+from leakbench.base.yamls import read_yaml
+
+KEY = "repository-code"
 # The name under which the bundle, a module, offers the library's class.
 _OFFERED = re.compile(r"export\{[^}]*?(\w+) as default[^}]*\};?")
 
@@ -44,6 +48,15 @@ def script() -> str:
 def loader() -> str:
     """Return the text of the script that unpacks the page's script and adds it to the page."""
     return (files("leakbench.results.report") / "load.js").read_text(encoding="utf-8")
+
+
+def commits(root: Path) -> str:
+    """Return the address that a commit's name follows, or "" if the checkout names none."""
+    file = root / "CITATION.cff"
+    found = str(read_yaml(file).get(KEY, "")) if file.is_file() else ""
+    if found and not found.startswith("https://"):
+        raise UserError(f"{file}: {KEY}: {found!r} is no https address (mend it, or leave it out)")
+    return f"{found.rstrip('/').removesuffix('.git')}/commit/" if found else ""
 
 
 def digest(text: str) -> str:

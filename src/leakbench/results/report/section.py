@@ -1,4 +1,4 @@
-"""One experiment of the page."""
+"""One experiment of the page, and the pictures that the page holds as data: addresses."""
 
 import base64
 import io
@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from PIL import Image
+
+from leakbench.base.cellname import CELL, of_lines
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # The largest width of a picture on the page, in pixels.
@@ -48,12 +51,29 @@ def picture(data: bytes) -> dict[str, str | int] | None:
     with Image.open(io.BytesIO(data)) as image:
         small = image.convert("RGB")
     small.thumbnail((WIDE, small.height))
-    out = io.BytesIO()
     # An AVIF has half the bytes of a WebP that looks the same. With one thread, every machine writes the same
     # bytes.
-    small.save(out, "AVIF", quality=29, speed=8, max_threads=1)
-    return {
-        "address": "data:image/avif;base64," + base64.b64encode(out.getvalue()).decode(),
-        "width": small.width,
-        "height": small.height,
-    }
+    written = _written(small, "avif", quality=29, speed=8, max_threads=1)
+    return {"address": written, "width": small.width, "height": small.height}
+
+
+def _written(image: Image.Image, kind: str, **how: int) -> str:
+    out = io.BytesIO()
+    image.save(out, kind.upper(), **how)
+    return f"data:image/{kind};base64," + base64.b64encode(out.getvalue()).decode()
+
+
+def with_pictures(table: pd.DataFrame, pictures: Mapping[tuple[str, str], np.ndarray]) -> pd.DataFrame:
+    """Return a table with a column `picture`: the data: address of (scale, cell), or "" if there is none."""
+    if not len(table) or not {*CELL, "scale"} <= set(table):
+        return table
+    known = {key: address(pair) for key, pair in pictures.items()}
+    cells = zip(table["scale"], of_lines(table), strict=True)
+    return table.assign(picture=[known.get(key, "") for key in cells])
+
+
+def address(pair: np.ndarray) -> str:
+    """Return two images [2, rows, columns, 1 or 3], uint8, side by side as a data: address of a WebP."""
+    both = np.concatenate(list(pair), axis=1)
+    image = Image.fromarray(both[..., 0] if both.shape[-1] == 1 else both).convert("RGB")
+    return _written(image, "webp", quality=80)

@@ -35,8 +35,7 @@ def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
     for seed in np.unique(seeds):
         own = seeds == seed
         rounds = np.unique(update[own])
-        # Over several rounds of one local set the server gathers samples; with fresh sets it cannot gather
-        # any.
+        # Over several rounds of one local set the server gathers samples; of fresh sets it gathers none.
         if len(rounds) > 1 and len(np.unique(images[own])) == size[rounds].max():
             gathered[rounds[-1]] = len(np.unique(images[own & hit]))
     return {
@@ -68,10 +67,9 @@ def aggregate(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the tidy table of score rows, one line per condition and metric, and the trials behind it.
 
-    Intervals are over updates, since the samples of one update share its fate. A client that went over its
-    set several times has a line for each pass, with the number in a column `pass`. If attacks optimise, a
-    column `iterations` says after how many steps an image was kept. A metric of the federation's model has a
-    line for each round, with the number in a column `round`; rounds before the last are "snapshot".
+    Intervals are over updates, since the samples of one update share its fate. Lines have a column `pass` if
+    a client went over its set several times, and `iterations` if attacks optimise. A metric of the
+    federation's model has a line for each `round`; rounds before the last are "snapshot".
     """
     out = Lines(scale)
     several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}

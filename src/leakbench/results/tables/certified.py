@@ -11,8 +11,7 @@ from leakbench.results.tables.lines import BESIDE
 def check_bounds(table: pd.DataFrame) -> None:
     """Raise UserError where the whole interval of a measured rate lies above its certified bound.
 
-    In that case the defence adds too little noise, its accountant is wrong, or the measure counts what chance
-    alone would give. No number of the table may then be used.
+    The defence then adds too little noise, its accountant is wrong, or the measure counts mere chance.
     """
     if CERTIFIED not in set(table["baseline"]):
         return

@@ -20,13 +20,12 @@ def _named(rows: pd.DataFrame) -> Facts:
 
 
 def boundaries(studies: Studies) -> Drawn:
-    """Return the tensors of each study in the plane, and their descriptions.
+    """Return the tensors of each study in the plane at its last round, and their descriptions.
 
     The tensors are <place>/surface float32 [steps, steps], the probability of the second class from bottom
-    left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). A description has, among others,
-    `apart` and `accuracy`. `apart` is the share of the plane, in [0, 1], that centralised training of the
-    same network and seed classifies differently; None where there is no such training. `accuracy` is on all
-    test points, in [0, 1]. All are of the last round.
+    left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). `accuracy` is on all test points;
+    `apart` is the share of the plane that centralised training of the same network and seed classifies
+    differently, None where there is no such training.
     """
     tensors: dict[str, np.ndarray] = {}
     described: list[Facts] = []
@@ -44,21 +43,14 @@ def boundaries(studies: Studies) -> Drawn:
     same = ("dataset", "victim", "defence", "seed")
     surfaces = [tensors[f"{place}/surface"] > 0.5 for place in range(len(described))]
     for about, own in zip(described, surfaces, strict=True):
-        alike = [
-            other
-            for each, other in zip(described, surfaces, strict=True)
-            if each["clients"] == 1 and all(each[key] == about[key] for key in same)
-        ]
-        about["apart"] = float((own != alike[0]).mean()) if alike else None
+        alike = [n for n, each in enumerate(described) if all(each[key] == about[key] for key in same)]
+        alone = next((n for n in alike if described[n]["clients"] == 1), None)
+        about["apart"] = None if alone is None else float((own != surfaces[alone]).mean())
     return tensors, described
 
 
 def examples(studies: Studies) -> Drawn:
-    """Return pictures of words, and what the model of each study read on them.
-
-    The pictures are words/<test set> uint8 [words, rows, columns]. For each study and test set there are the
-    `words` on the pictures and what its model of the last round `read`.
-    """
+    """Return pictures words/<test set> uint8 [words, rows, columns], and what each last model read there."""
     tensors: dict[str, np.ndarray] = {}
     described: list[Facts] = []
     for rows, facts in studies:

@@ -13,10 +13,9 @@ NEARNESS = ("mse", "psnr", "ssim", "pearson")
 def failed(rows: pd.DataFrame, target: str) -> np.ndarray:
     """Return which score rows of one cell are failed trials, bool [N].
 
-    A trial failed if it gave nothing, or if the image that an attack reconstructed is no nearer to the
-    private image than the mean image of the data set is. The mean image was scored for some of the private
-    images only; for another image the mean of those scores serves. Null baselines, and attacks that
-    reconstruct features instead of images, fail in the first way alone.
+    A trial failed if it gave nothing, or if the reconstructed image is no nearer to the private image than
+    the data set's mean image is. Null baselines, and attacks that reconstruct features, fail in the first way
+    alone.
     """
     lost = (rows["status"] != "ok").to_numpy()
     means = rows[rows["baseline"] == DATASET_MEAN]
@@ -24,10 +23,9 @@ def failed(rows: pd.DataFrame, target: str) -> np.ndarray:
     if target != "images" or metric is None:
         return lost
     image = ["client", "image"]
+    # The mean image was scored for some of the private images only; for others the mean of the scores serves.
     of_image = means.drop_duplicates(image).set_index(image)[metric]
-    reference = (
-        of_image.reindex(pd.MultiIndex.from_frame(rows[image])).fillna(means[metric].mean()).to_numpy()
-    )
+    reference = of_image.reindex(pd.MultiIndex.from_frame(rows[image])).fillna(means[metric].mean())
     sign = 1 if METRICS[metric].higher_is_better else -1
-    nearer = sign * rows[metric].to_numpy() > sign * reference
+    nearer = sign * rows[metric].to_numpy() > sign * reference.to_numpy()
     return lost | (rows["baseline"].isin(["", SNAPSHOT]).to_numpy() & ~nearer)

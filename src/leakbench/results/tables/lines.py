@@ -26,8 +26,7 @@ class Trials:
     cluster: np.ndarray  # trials of one cluster share one fate (str)
     trial: np.ndarray  # the same for one private image under every attack and defence (str)
     failed: np.ndarray
-    # The cluster's number, over which a line's interval is drawn; None where every trial has a fate of its
-    # own.
+    # The cluster's number, over which a line's interval is drawn; None where each trial has its own fate.
     update: np.ndarray | None = None
 
 
@@ -67,12 +66,10 @@ class Lines:
         )
 
     def trials(self) -> pd.DataFrame:
-        """Return the single trials behind the lines.
+        """Return the single trials behind the lines, with their line's condition, metric and convention.
 
-        A row has its line's condition, metric and convention, and then TRIAL; there is one row for each trial
-        that has a score. `line` is the line's place in the table, from 0. Of the null baselines, only what
-        the attack made of another update has trials here. Words are categories, so that a file holds each of
-        them once.
+        `line` is the line's place in the table, from 0. Of the null baselines, only what the attack made of
+        another update has trials here.
         """
         lines = pd.DataFrame(self.lines)
         lines = lines[[name for name in lines if name not in BESIDE]]
@@ -81,6 +78,7 @@ class Lines:
         each = lines.iloc[place].reset_index(drop=True)
         arrays = [np.concatenate(parts) for parts in zip(*self._trials, strict=True)]
         out = each.assign(**dict(zip(TRIAL, [place, *arrays], strict=True)))
+        # A file holds each category once.
         words = [name for name, kind in out.dtypes.items() if pd.api.types.is_string_dtype(kind)]
         return out.astype(dict.fromkeys([*words, "cluster", "trial"], "category"))
 

@@ -1,8 +1,4 @@
-"""The picture at the median: one private image beside its reconstruction, for the strongest attacks.
-
-The picture belongs to the trial whose metric is the median of its row of the table, so that nobody picks it
-by eye.
-"""
+"""One private image beside its reconstruction, from the trial at the median of its row of the table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,8 +24,7 @@ def medians(
 ) -> dict[str, np.ndarray]:
     """Return cell -> uint8 [2, rows, columns, channels]: the private image and its reconstruction.
 
-    A cell is left out if its files no longer exist, if its median trial reconstructed nothing, or if it does
-    not show pictures.
+    A cell without its files, without pictures or whose median trial reconstructed nothing is left out.
     """
     found = {}
     for row in rows.to_dict("records"):

@@ -41,7 +41,8 @@ def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Fil
     experiment = spec.experiment
     client, shown = experiment.client, experiment.exhibit
     reasons = spec.reasons
-    frames, knows, classes, falls = [], {}, {}, {}
+    frames, knows, classes = [], {}, {}
+    falls: Facts = {}
     certificates: Facts = {}
     drawn: list[Panel] = []
     files = dict(zip(spec.cells, pictured, strict=True)) if shown else {}
@@ -53,10 +54,9 @@ def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Fil
         rows = rows.assign(failed=failed(rows, facts["target"]))
         frames.append(rows if client is None else rows[rows["client"] == client])
         knows[stem] = facts["knows"]
-        if "certificate" in facts:
-            certificates[stem] = facts["certificate"]
-        if "falls" in facts:
-            falls[stem] = facts["falls"]
+        for name, known in (("certificate", certificates), ("falls", falls)):
+            if name in facts:
+                known[stem] = facts[name]
         if facts["classes"]:
             classes[cell.dataset] = facts["classes"]
         if shown:

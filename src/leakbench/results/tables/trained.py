@@ -25,23 +25,17 @@ Value = tuple[Facts, str, str, float]
 
 
 def over_short_batches(images: int, batch_size: int) -> float:
-    """Return what the authors' code reports for an accuracy of 1.
-
-    That code divides the number of right answers of each batch by the nominal size of a batch, also for the
-    last, shorter batch.
-    """
+    """Return what the authors' code reports for an accuracy of 1: it counts a short batch as a whole one."""
     return images / (-(-images // batch_size) * batch_size)
 
 
 def values(rows: pd.DataFrame, facts: Facts) -> Iterator[Value]:
-    """Yield (condition, metric, convention, value) of one study.
+    """Yield (condition, metric, convention, value) of one study: of its selected round, and as snapshots.
 
-    The values are those of its selected round and, as snapshots, those of every round. With a rule of
-    aggregation, each client's numbers are reported for every round. A client's own numbers have its number,
-    their mean has none. `tested` is the data set whose test images are measured, empty for what needs no test
-    images. `gap_to_random` is an accuracy minus the accuracy with a stranger's key and the locks that the
-    server drew. The published convention counts a short batch as a whole one, and of words only those that
-    the published rule counts.
+    A client's own numbers have its number, their mean has none. `tested` is the data set whose test images
+    are measured, empty for what needs none. `gap_to_random` is an accuracy minus that with a stranger's key.
+    The published convention counts a short batch as a whole one, and of words only those that the published
+    rule counts.
     """
     nominal = over_short_batches(facts["test_images"], facts["batch_size"])
     rows = rows.rename(columns={"test_accuracy": "accuracy"})
@@ -57,9 +51,8 @@ def values(rows: pd.DataFrame, facts: Facts) -> Iterator[Value]:
         rows["published"] = nominal * rows["accuracy"]
     first = rows["tested"].iloc[0]
     for (turn, tested), of_round in rows.groupby(["round", "tested"], sort=False):
-        metrics = {"accuracy": tested, "test_loss": tested} | (
-            dict.fromkeys(TRAINED, "") if tested == first else {}
-        )
+        metrics = dict.fromkeys(("accuracy", "test_loss"), tested)
+        metrics |= dict.fromkeys(TRAINED, "") if tested == first else {}
         measured = ["published", "accuracy", "test_loss", *TRAINED]
         whole = of_round.groupby("key", as_index=False)[measured].mean().assign(client=np.nan)
         for each in whole.to_dict("records"):
@@ -94,9 +87,7 @@ def aggregate_studies(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the tidy table of studies, one line per condition and metric, and the trials behind its lines.
 
-    A line has the mean over seeds, each of which is a run of its own. Snapshots are lines of baseline
-    "snapshot" with their `round`. `rounds` and `images` are the number of rounds and of images of a study's
-    training.
+    A line has the mean over seeds. `rounds` and `images` are those of a study's whole training.
     """
     found = []
     for rows, facts in studies:
