@@ -93,9 +93,8 @@ def figure(
             if not png.stat().st_size:
                 print(_without_picture(out, facts))
             elif kept:
-                print(
-                    f"{out}: drawn from the record of the {kept.scale} scale, {kept.said()}, not from this run"
-                )
+                said = f"the record of the {kept.scale} scale, {kept.said()}"
+                print(f"{out}: drawn from {said}")
             os.replace(png, picture)
             os.replace(copy, ran)
         finally:
