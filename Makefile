@@ -10,6 +10,10 @@ BIN := $(VENV)/bin
 UV := .bootstrap/bin/uv
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
+# Snakemake keeps a cache in the home, which may be read-only.
+ifneq ($(shell test -w "$(HOME)" && echo yes),yes)
+export XDG_CACHE_HOME ?= $(CURDIR)/scratch/cache
+endif
 # `make test` installs Debian packages only where it is asked to: in CI, or by SYSTEM=yes.
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
