@@ -10,11 +10,15 @@ BIN := $(VENV)/bin
 UV := .bootstrap/bin/uv
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
+# Snakemake keeps a cache in the home, which may be read-only.
+ifneq ($(shell test -w "$(HOME)" && echo yes),yes)
+export XDG_CACHE_HOME ?= $(CURDIR)/scratch/cache
+endif
 # `make test` installs Debian packages only where it is asked to: in CI, or by SYSTEM=yes.
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: site-tools help reproduce test nightly lint manual bench verify-recorded renew golden-lines mutants house seeds fuzz kills lock env site browser slurm flower clean
+.PHONY: site-tools help reproduce test nightly lint manual bench verify-recorded renew golden-lines mutants house seeds fuzz kills lock env site browser slurm flower release clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
@@ -30,6 +34,7 @@ help:
 	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
 	@echo "make fuzz        feed 100,000 damaged files to the readers (some 20 minutes)"
 	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (half an hour and more)"
+	@echo "make release     pack the records, the citation and the report of a finished run for a DOI service: leakbench-records.zip"
 	@echo "make house       print how large the code is, beside what it is to reach"
 	@echo "make lock        resolve requirements.in into requirements.lock"
 	@echo "make clean       remove results, logs and scratch files"
@@ -88,6 +93,9 @@ renew: env
 	renew="python -m leakbench renew $(ONLY) --scale $(SCALE) $(addprefix --seed ,$(SEED))" && \
 	targets=$$($$renew --targets) && set -- $$targets && only=$$1 && shift && \
 	snakemake --cores $(CORES) --config scale=$(SCALE) $(addprefix seed=,$(SEED)) $$only -- "$$@" && $$renew
+
+release: env
+	python -m leakbench archive --out leakbench-records.zip
 
 house: env
 	python tests/house.py

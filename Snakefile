@@ -21,6 +21,13 @@ refuse_attacks()
 # A plan's values live as long as the process, so Python's collector need not visit them (start.smk goes on with it).
 gc.disable()
 try:
+    # The specs of all jobs are written before Snakemake has planned any, at their own paths.
+    paths = workflow.modifier.path_modifier
+    if paths.prefix or paths.modifies_prefixes:
+        raise UserError(
+            "module: prefix and replace_prefix are not supported (leave them out, and choose a working directory "
+            "of its own instead; see docs/workflow.md)"
+        )
     settings = checked(config)
     flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd(), settings.only)
     # Snakemake itself learns its targets only later, and reports a mistake in them in several lines.

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
@@ -12,6 +13,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 OURS = ("CI", "SYSTEM", "PYTHON", "MAKEFLAGS", "MAKELEVEL")
@@ -169,3 +171,21 @@ def test_actions_of_others_are_pinned_by_their_commit() -> None:
     used = [each for file in files for each in re.findall(r"uses: (\S+)", file.read_text())]
     assert used
     assert [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each)] == []
+
+
+def test_a_home_that_may_not_be_written_is_not_written() -> None:
+    said = "--eval=asked:; @echo $(XDG_CACHE_HOME)"
+    assert make(said, "asked", HOME="/nowhere").split() == [str(ROOT / "scratch/cache")]
+    assert make(said, "asked", HOME="/nowhere", XDG_CACHE_HOME="/mine").split() == ["/mine"]
+
+
+def test_images_and_the_environment_of_conda_ask_for_what_the_package_needs() -> None:
+    packages = "make python3 python3-pip"
+    for file in ("Containerfile", "workflow/leakbench.def"):
+        assert f"--no-install-recommends {packages}" in (ROOT / file).read_text(), file
+    asked = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (python,) = (each for each in asked if str(each).startswith("python "))
+    assert python.split()[1].startswith(project["requires-python"])
+    (extra,) = re.findall(r"\.\[(\w+)\]", str(asked[-1]))
+    assert extra in project["optional-dependencies"]

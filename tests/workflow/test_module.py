@@ -45,6 +45,20 @@ def test_another_workflow_plans_our_rules_behind_its_own(outer: tuple[Project, P
     assert "rule mine" in ran.text
 
 
+@pytest.mark.parametrize(
+    "key", ['prefix:\n        "inner/"', 'replace_prefix:\n        {"results/": "ours/"}']
+)
+def test_a_module_with_a_prefix_is_refused_in_one_line(key: str, outer: tuple[Project, Project]) -> None:
+    other, _ = outer
+    file = other.path("Snakefile")
+    file.write_text(file.read_text().replace("    config:\n", f"    {key}\n    config:\n", 1))
+    ran = other.snakemake("-n")
+    assert ran.rc == 2
+    (line,) = (line for line in ran.text.splitlines() if line.startswith("leakbench: "))
+    assert line.startswith("leakbench: module: prefix and replace_prefix are not supported (leave them out")
+    assert not other.path("results").exists()
+
+
 @pytest.mark.nightly
 def test_another_workflow_makes_results_in_its_own_folder(outer: tuple[Project, Project]) -> None:
     other, inner = outer

@@ -49,3 +49,8 @@ def test_a_paper_is_one_folder_and_a_table_is_three_data_files(finished: Project
     assert after.loc["new.table-1.same", "verdict"] in ("reproduced", "inconclusive")
     assert 0 <= float(after.loc["new.table-2.1", "measured"]) <= 3
     assert "figure tiny-again" in copied.snakemake("-n").messages
+
+
+def test_a_run_ends_with_what_it_measured_itself(finished: Project) -> None:
+    said = finished.path("run.log").read_text()
+    assert "report.html: this run measured 0 of the 0 rows of results that have a value; 0 of the 1 " in said

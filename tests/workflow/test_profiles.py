@@ -1,6 +1,7 @@
 """The profiles for clusters: every rule has its requests, and Snakemake plans a run by them."""
 
 import importlib.util
+import os
 import re
 import tomllib
 from typing import Any
@@ -23,7 +24,7 @@ def planned(project: Project, profile: str, *more: str) -> Ran:
     return project.run("snakemake", "--workflow-profile", profile, "--dry-run", *more)
 
 
-@pytest.mark.parametrize("name", ["slurm", "kubernetes"])
+@pytest.mark.parametrize("name", ["slurm", "kubernetes", "container"])
 def test_a_profile_is_complete_without_the_default_one(name: str) -> None:
     own, default = (
         yaml.safe_load((PROFILES / profile / "config.yaml").read_text()) for profile in (name, "default")
@@ -67,5 +68,19 @@ def test_the_profile_for_kubernetes_is_planned(project: Project) -> None:
         (project.path(profile) / "config.yaml").write_text(yaml.safe_dump(kept))
     project.environment["LEAKBENCH_DATA"] = str(project.data)
     ran = planned(project, profile)
+    assert ran.rc == 0, ran.text[-3000:]
+    assert {"train", "score", "report"} <= ran.verbs
+
+
+def test_the_profile_for_a_container_is_planned(project: Project) -> None:
+    """Beside an apptainer that only says its version: jobs run in the image, so planning does without."""
+    found = project.path("bin/apptainer")
+    for path in (found, found.with_name("singularity")):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\necho apptainer version 1.3.4\n")
+        path.chmod(0o755)
+    project.environment["PATH"] = f"{found.parent}:{project.environment.get('PATH', os.environ['PATH'])}"
+    project.path("leakbench.sif").touch()
+    ran = planned(project, "profiles/container")
     assert ran.rc == 0, ran.text[-3000:]
     assert {"train", "score", "report"} <= ran.verbs

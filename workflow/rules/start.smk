@@ -1,3 +1,4 @@
+from leakbench.base.core_time import in_words
 from leakbench.base.processes.warm import lead
 
 gc.freeze()
@@ -29,7 +30,9 @@ onstart:
         if workflow.touch:
             flow.accept()
         else:
-            flow.confirm(workflow.dag.needrun_jobs(), settings.confirm)
+            if took := flow.confirm(workflow.dag.needrun_jobs(), settings.confirm):
+                said = f"attacks, trainings and captures take about {in_words(took)}"
+                print(f"leakbench: {said} of the cost model", file=sys.stderr)
             # On one machine `--cores` limits the jobs. Snakemake's limit of jobs for each timespan starts a timer
             # whenever it looks for jobs, and looks again at the end of each timer. That takes much of a core
             # by the end of a long run.

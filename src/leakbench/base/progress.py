@@ -29,9 +29,11 @@ def track(items: Sequence[T], label: str, every: float = 10.0) -> Iterator[tuple
                 last = time.monotonic() if due else last
                 progress.advance(task)
         return
+    began = last
     for done, item in enumerate(items):
         due = time.monotonic() - last >= every
         if due:
-            log(f"{label}: {done} of {len(items)}")
+            left = (len(items) - done) * (time.monotonic() - began) / max(done, 1)
+            log(f"{label}: {done} of {len(items)}, about {left:,.0f} s left")
         yield item, due
         last = time.monotonic() if due else last

@@ -96,8 +96,11 @@ class Workflow:
         """Raise UserError if a command's words name a file that no rule makes, or if jobs could not write."""
         run.check(words, self.plan, self.root, self.home)
 
-    def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
-        """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless this is `meant`."""
+    def confirm(self, jobs: Iterable[Any], meant: bool) -> float:
+        """Return the core-seconds that Snakemake's `jobs` take, by the cost model.
+
+        Raises UserError if these are more than LONG core-hours, unless this is `meant`.
+        """
         verbs = ((_BUDGETED.get(job.rule.name), job.wildcards) for job in jobs)
         budgeted = [f"{verb}/{'/'.join(stem)}" for verb, stem in verbs if verb]
         works = costs.works(self.plan.specs, counted(self.root / "config")) if budgeted else {}
@@ -107,6 +110,7 @@ class Workflow:
                 f"--config scale={self.scale}: the {len(budgeted)} attacks, trainings and captures to run "
                 f"take about {hours:,.0f} core-hours (name single figures, or add --config confirm=yes)"
             )
+        return hours * 3600
 
     def passed_over(self) -> list[str]:
         """Return a line for each folder of LEAKBENCH_DATA that does not exist."""

@@ -111,7 +111,8 @@ def _run(arguments: "argparse.Namespace") -> int:
             why = ": a Flower app has none (leave it out)", " is missing (only --from-flower does without)"
             raise UserError(f"--{wrong}{why[not flower]}")
     values = check(verb, values)
-    function = getattr(import_module(f"leakbench.jobs.{name}"), name)
+    own = name.replace("-", "_")
+    function = getattr(import_module(f"leakbench.jobs.{own}"), own)
     taken = inspect.signature(function).parameters
     if "root" in taken and not (root / "config").is_dir():
         raise UserError(

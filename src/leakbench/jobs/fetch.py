@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from leakbench import datasets
-from leakbench.base.artefacts import write_text
+from leakbench.base.artefacts import read_facts, write_text
 from leakbench.base.provenance import read_spec
 from leakbench.datasets.canonical import file_digest
 
@@ -16,8 +16,13 @@ def fetch(spec: Path, out: Path, digest: Path | None, scratch: Path) -> None:
     out: the file of the data set.
     digest: the file that gets the sha256 of what was written, as `sha256sum` writes it.
     scratch: the folder for downloads.
+
+    Where the data set is absent, one printed line says why.
     """
     search = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
     datasets.fetch(read_spec(spec), out, search, scratch)
+    # The log of the job has this too. A run goes on without the data set, so the screen must say so.
+    if why := read_facts(out).get("absent"):
+        print(f"{out}: absent, so its cells do not run: {why}")
     if digest is not None:
         write_text(digest, f"{file_digest(out)}  {out}\n")

@@ -30,7 +30,7 @@ def figure(
 ) -> None:  # fmt: skip
     """Write the figure, or an empty file if there is nothing to draw, and the executed notebook.
 
-    Where the file is empty, one printed line says why.
+    One printed line says why the file is empty, or from which record it is drawn.
 
     notebook: the notebook.
     table: the table of the experiment.
@@ -93,6 +93,9 @@ def figure(
                 raise UserError(f"{notebook}: wrote no figure (it must save to `out`)")
             if not png.stat().st_size:
                 print(_without_picture(out, facts))
+            elif kept:
+                said = f"the record of the {kept.scale} scale, {kept.said()}"
+                print(f"{out}: drawn from {said}")
             os.replace(png, picture)
             os.replace(copy, ran)
         finally:

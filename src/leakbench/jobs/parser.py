@@ -19,7 +19,7 @@ from leakbench.jobs.docstrings import arguments, definition, table
 # The verbs that people call, and those that the rules of the workflow call.
 CALLED = (
     "audit", "enter", "new", "plan", "verify", "compare", "check", "record", "recheck", "renew", "campaign",
-    "manual", "site",
+    "manual", "site", "archive", "fetch-records",
 )  # fmt: skip
 JOBS = ("fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard", "report")
 # The arguments that stand without a name before them.
@@ -114,7 +114,7 @@ def _add(to: _Parser, name: str, argument: tuple[str, str, str], needed: bool) -
 
 def _verb(to: _Parser, verb: str) -> None:
     """Add a verb's arguments to its parser. An argument is needed if all functions of the verb need it."""
-    functions = ["capture", "flower_capture"] if verb == "capture" else [verb]
+    functions = ["capture", "flower_capture"] if verb == "capture" else [verb.replace("-", "_")]
     found = [arguments(definition(PACKAGE / "jobs" / f"{each}.py", each)) for each in functions]
     needs = [
         {name for name, (kind, default, _) in of.items() if not default and not kind.endswith(" | None")}
@@ -137,7 +137,7 @@ def parser() -> _Parser:
     commands = whole.add_subparsers(dest="verb", required=True, metavar="VERB")
     whole.verbs = commands.choices
     for verb in (*CALLED, *JOBS):
-        with (PACKAGE / "jobs" / f"{verb}.py").open(encoding="utf-8") as file:
+        with (PACKAGE / "jobs" / f"{verb.replace('-', '_')}.py").open(encoding="utf-8") as file:
             text = file.readline().strip('".\n').partition(": ")[2]
         _verb(commands.add_parser(verb, help=text, description=text, allow_abbrev=False), verb)
     return whole

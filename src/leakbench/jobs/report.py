@@ -17,7 +17,8 @@ from leakbench.base.yamls import read_yaml
 from leakbench.jobs.figure import fullest
 from leakbench.papers.reference import Kept
 from leakbench.papers.reference import tables as recorded_tables
-from leakbench.results.report import Section, page
+from leakbench.results.report import Section, mine, page
+from leakbench.results.report.card import lines
 from leakbench.results.report.leaks import best_known, of_images, on_any_network, prices
 from leakbench.results.report.script import commits
 from leakbench.results.report.section import with_pictures
@@ -95,6 +96,11 @@ def report(
     facts["seeded"] = read_csv(seeds, dtype={"seeds": str})
     facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)
     write_listed(out, page(rows, sections, facts))
+    own = mine(lines(rows), sections)
+    print(
+        f"{out}: this run measured {own['rows']} of the {own['of']} rows of results that have a value; "
+        f"{own['recorded']} of the {own['experiments']} experiments are shown from records"
+    )
 
 
 def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:

@@ -5,19 +5,19 @@ It reads a victim and the shape of an image in JSON from its input, and writes w
 
 import json
 import sys
-from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from leakbench.catalogue.cell import Spec
 from leakbench.networks.victims import build
 
 # The number of logits does not matter for the size of a network of any weight.
 CLASSES = 10
 
 
-def size(victim: dict[str, Any], shape: tuple[int, int, int]) -> dict[str, Any]:
+def size(victim: Spec, shape: tuple[int, int, int]) -> Spec:
     """Return the millions of operations of one image's forward pass, those of weights, and the layers."""
     rows, columns, channels = shape
     with torch.device("meta"):

@@ -65,7 +65,8 @@ def test_a_rule_calls_the_command_of_its_name_with_options_that_it_has(rule: str
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_a_verb_is_a_function_that_takes_the_options(verb: str) -> None:
-    function = getattr(import_module(f"leakbench.jobs.{verb}"), verb)
+    own = verb.replace("-", "_")
+    function = getattr(import_module(f"leakbench.jobs.{own}"), own)
     parameters = set(inspect.signature(function).parameters)
     options = {action.dest for action in COMMANDS[verb]._actions} - {"help", "threads"}
     assert parameters - {"scratch", "seal"} <= options
@@ -97,7 +98,7 @@ def test_every_verb_has_help_and_help_lists_every_verb(verb: str, capsys: pytest
     text = capsys.readouterr().out
     assert text.startswith(f"usage: leakbench {verb}")
     assert verb == "" or "--root" in text
-    assert verb or re.findall(r"^    (\w+)(?: |$)", text, re.MULTILINE) == list(COMMANDS)
+    assert verb or re.findall(r"^    ([\w-]+)(?: |$)", text, re.MULTILINE) == list(COMMANDS)
 
 
 def broken(path: Path) -> None:

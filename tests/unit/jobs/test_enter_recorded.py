@@ -14,6 +14,8 @@ from project import ROOT
 
 from leakbench.base.artefacts import write_json
 from leakbench.base.errors import UserError
+from leakbench.catalogue.resolve import plan
+from leakbench.catalogue.workflow import judges
 from leakbench.jobs import enter as verb
 from leakbench.jobs.enter import AGREED, EXPERIMENT, MINUTES, _paying, agreed, enter
 from leakbench.papers.leaderboard import read_entry
@@ -194,8 +196,22 @@ def test_an_entry_gets_its_agreed_cells_at_a_scale_that_cannot_pay_for_them() ->
     assert paid["budget"]["trials"] == quick["budget"]["trials"] | {5: 60 * MINUTES}
     assert paid["budget"]["total"] == MINUTES > quick["budget"]["total"]
     # What the scale itself gives is enough there.
-    assert _paying(standard)["budget"] == standard["budget"]
+    assert _paying(standard)["budget"] == standard["budget"] | {"first": [], "beside": {}}
     assert "budget" not in _paying({"summary": "The published sizes.", "order": 3})
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_copy_of_a_checkout_is_planned_whole(scale: str, tmp_path: Path) -> None:
+    root = tmp_path / "checkout"
+    for part in (*verb.PARTS, verb.AGREED):
+        (root / part).parent.mkdir(parents=True, exist_ok=True)
+        (root / part).symlink_to(ROOT / part)
+    found = plan(verb._copied(root, "sign", {}), scale, judges())
+    (cells,) = found.experiments.values()
+    assert {cell.defence for cell in cells} == {"none", "sign"}
+    assert set(found.specs[f"table/{verb.EXPERIMENT}"]["cells_left_out"].values()) <= {
+        "without a defence there is nothing to adapt to"
+    }
 
 
 def test_the_repositorys_entries_have_the_files_and_numbers_of_today() -> None:

@@ -151,6 +151,8 @@ def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(
     said = capsys.readouterr().out
     assert ("out.png: empty, because scale quick measures nothing" in said) is empty
     assert ("that could be drawn: too long (see" in said) is empty
+    of_record = f"{out}: drawn from the record of the standard scale, recorded on cpu: another"
+    assert (of_record in said) is (drawn_of == "a record")
 
 
 @pytest.mark.parametrize(

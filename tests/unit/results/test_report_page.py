@@ -159,9 +159,11 @@ def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) ->
     leak = Leak("Fidel", 0.81, "[0.8, 0.82]", 10, "0%", "quick")
     maps = [Map("Digits, a network", {"noise": {"plain": leak, "adaptive": None}})]
     price = Price("leakbench-dp-price", 0.62, "[0.6, 0.64]", 0.85, "Digits, CNN", 5, "standard, seed 0")
-    overall = ({"noise": {"plain": leak}}, {})
+    # An attack that failed in every trial has no red bar.
+    overall = ({"noise": {"plain": leak, "adaptive": replace(leak, mean=0.4, failed="100%")}}, {})
     html = page(card, [], FACTS | {"overall": overall, "maps": maps, "prices": {"noise": [price]}})
-    table, by_network = (visible(part.split("</table>")[0]) for part in html.split('class="leaks"')[1:])
+    assert html.count('class="meter"') == 2
+    by_network, table = (visible(part.split("</table>")[0]) for part in html.split('class="leaks"')[1:])
     assert "0.81 [0.8, 0.82] · Fidel, n = 10, 0% failed, quick not measured" in by_network
     assert "0.62 [0.6, 0.64] (0.85 without; Digits, CNN, n = 5, standard, seed 0)" in table
     assert "0.62" not in by_network

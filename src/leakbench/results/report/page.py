@@ -44,7 +44,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             columns=columns(),
             # Rows that were measured come first.
             rows=packed(json.dumps(cells(sorted(rows, key=lambda line: line["word"] == "not-run")))),
-            mine=_mine(rows, sections),
+            mine=mine(rows, sections),
             headlines=[line for line in rows if line["headline"]],
             seeded=seeded,
             held=held(seeded),
@@ -73,7 +73,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     )
 
 
-def _mine(rows: Sequence[Line], sections: Sequence[Section]) -> dict[str, int]:
+def mine(rows: Sequence[Line], sections: Sequence[Section]) -> dict[str, int]:
     """Return what the run measured itself: rows of results, and experiments that a record shows instead."""
     measured = [line for line in rows if line["class"] == RESULT and line["measured"]]
     own = [line for line in measured if line["mine"]]
