@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 import torch
-from matching_observations import QUICK, observe, photographs, run, small
+from matching_observations import QUICK, configured, observe, photographs, run, small
 from torch import Tensor
+from torch.func import functional_call
+from torch.nn.functional import cosine_similarity, cross_entropy
 
 from leakbench.attacks.exact.membership import certified
 from leakbench.attacks.matching.trials import groups
 from leakbench.attacks.matching.unknowns.span import span
 from leakbench.base.errors import Unfit
+from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -92,3 +95,49 @@ def test_differences_do_not_stand_for_derivatives_of_weights(monkeypatch: pytest
     several = partial(run, seen, **QUICK | {"unknowns": "surrogate"})
     exact, frozen = several(derivative="exact"), several(derivative="frozen")
     assert torch.equal(exact.images, frozen.images)
+
+
+def by_two_optimisers(
+    model: torch.nn.Module, update: dict[str, Tensor], x: Tensor, labels: Tensor, iterations: int, rate: float
+) -> tuple[Tensor, float]:
+    """Return images and α after SME's loop, written with an Adam for each as its authors have it.
+
+    x: the first images. rate: of α. Pixels are of a network without normalisation: from 0 to 1.
+    """
+    sent = {name: p.detach() for name, p in model.named_parameters()}
+    x, alpha = x.clamp(0, 1).requires_grad_(), torch.tensor(0.5, requires_grad=True)
+    steppers = {1.0: torch.optim.Adam([x]), rate: torch.optim.Adam([alpha])}
+    for iteration in range(iterations):
+        weights = {name: w + alpha * update[name] for name, w in sent.items()}
+        loss = cross_entropy(functional_call(model, weights, (x,)), labels)
+        slopes = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
+        mine, theirs = (torch.cat([v.flatten() for v in each]) for each in (slopes, update.values()))
+        down, across = ((x.diff(dim=axis)).abs().mean() for axis in (2, 3))
+        total = 1 - cosine_similarity(mine, -theirs, 0) + 0.01 * (down + across) / 2
+        x.grad, alpha.grad = torch.autograd.grad(total, (x, alpha))
+        fallen = sum(iteration >= int(iterations * share) for share in (3 / 8, 5 / 8, 7 / 8))
+        for first, stepper in steppers.items():
+            stepper.param_groups[0]["lr"] = first * 0.1**fallen
+            stepper.step()
+        with torch.no_grad():
+            x.clamp_(0, 1)
+            alpha.clamp_(0, 1)
+    return x.detach(), alpha.item()
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1])
+def test_the_catalogues_sme_is_the_loop_of_its_authors(rate: float) -> None:
+    """One Adam that seeks α in thousandths takes the steps of their two. At their rate α hardly moves in a
+    few steps, so a larger one is compared too."""
+    images, labels = photographs(2, 8)[None], torch.tensor([[1, 4]])
+    local = {"lr": 0.05, "batch_size": 1, "epochs": 4}
+    seen = observe(images, labels, kind="model", local=local, victim="fedavg-cnn", parameters={"width": 8})
+    found = run(seen, **configured("sme") | {"iterations": 16, "unknowns": {"surrogate": {"share": rate}}})
+    torch.manual_seed(0)
+    model = victims.build("fedavg-cnn", (8, 8, 3), 10, {"width": 8}).eval()
+    first = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    update = {name: torch.from_numpy(value[0, 0]) for name, value in seen.updates.items()}
+    expected, alpha = by_two_optimisers(model, update, first, labels[0], 16, rate)
+    assert abs(alpha - 0.5) > 2 * rate
+    # Adam's first steps are of one size whatever the gradient, so rounding may send single pixels elsewhere.
+    assert float(((found.images[0, 0] - expected).abs() > 1e-3).float().mean()) < 0.02
