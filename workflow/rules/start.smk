@@ -31,7 +31,9 @@ onstart:
             flow.accept()
         else:
             if took := flow.confirm(workflow.dag.needrun_jobs(), settings.confirm):
-                said = f"attacks, trainings and captures take about {in_words(took)}"
+                said = (
+                    f"attacks, trainings and captures take about {in_words(took)}"
+                )
                 print(f"leakbench: {said} of the cost model", file=sys.stderr)
             # On one machine `--cores` limits the jobs. Snakemake's limit of jobs for each timespan starts a timer
             # whenever it looks for jobs, and looks again at the end of each timer. That takes much of a core
