@@ -97,7 +97,7 @@ def _pip() -> str:
     raise Unavailable("pip is not installed for any Python here")
 
 
-def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platform: str = "") -> None:
+def pip(package: str, folder: Path, *, sha256: str, sdist: bool = False, platform: str = "") -> None:
     wanted = folder / "requirement.txt"
     wanted.write_text(f"{package} --hash=sha256:{sha256}\n")
     kind = "--no-binary=:all:" if sdist else "--only-binary=:all:"

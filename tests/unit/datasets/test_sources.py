@@ -2,6 +2,7 @@
 
 import hashlib
 import http.server
+import inspect
 import os
 import socket
 import stat
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from leakbench.base.errors import UserError
-from leakbench.datasets import official, packages
+from leakbench.datasets import PACKAGES, official, packages
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.official import Unavailable, download
 
@@ -31,6 +32,11 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_package_is_brought_into_a_folder(name: str, place: Path) -> None:
+    inspect.signature(PACKAGES[name]).bind(place)
 
 
 def test_npm_is_asked_for_the_pinned_version_and_unpacked(place: Path, programs: Path) -> None:
@@ -98,7 +104,7 @@ def test_a_package_file_of_another_digest_is_refused(place: Path, monkeypatch: p
     program(place / "bin", "python", f'[ "$1" = -c ] && exit 0\n{told}\nexit 1')
     monkeypatch.setattr("sys.executable", str(place / "bin" / "python"))
     with pytest.raises(Damaged) as caught:
-        packages.pip("thing==1.0", wanted, place)
+        packages.pip("thing==1.0", place, sha256=wanted)
     assert (caught.value.expected, caught.value.what) == (f"sha256 {wanted}", f"sha256 {found}")
 
 

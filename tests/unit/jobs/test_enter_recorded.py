@@ -15,7 +15,6 @@ from project import ROOT
 from leakbench.base.artefacts import write_json
 from leakbench.base.errors import UserError
 from leakbench.catalogue.resolve import plan
-from leakbench.catalogue.workflow import judges
 from leakbench.jobs import enter as verb
 from leakbench.jobs.enter import AGREED, EXPERIMENT, MINUTES, _paying, agreed, enter
 from leakbench.papers.leaderboard import read_entry
@@ -206,7 +205,7 @@ def test_the_copy_of_a_checkout_is_planned_whole(scale: str, tmp_path: Path) -> 
     for part in (*verb.PARTS, verb.AGREED):
         (root / part).parent.mkdir(parents=True, exist_ok=True)
         (root / part).symlink_to(ROOT / part)
-    found = plan(verb._copied(root, "sign", {}), scale, judges())
+    found = plan(verb._copied(root, "sign", {}), scale)
     (cells,) = found.experiments.values()
     assert {cell.defence for cell in cells} == {"none", "sign"}
     assert set(found.specs[f"table/{verb.EXPERIMENT}"]["cells_left_out"].values()) <= {
