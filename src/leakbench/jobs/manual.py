@@ -89,6 +89,8 @@ class Records:
         own = tables(files(root, "*"))
         self.names = {each.name for each in own}
         known = [*own, *tables(files(root, "*", seeded=True))]
+        if not own:
+            raise UserError(f"{root / 'reference'}: holds no record (see leakbench fetch-records --help)")
         entries = load_kind(config, "experiments")
         kept = longest_first(known, root, frozenset(entries), attacks)
         # Name → its work, and itself.
