@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from leakbench.base.digest import write_changed
+from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import RULES, file_of, load_kind
 from leakbench.catalogue.schema import KINDS, Experiment, Part
