@@ -138,7 +138,8 @@ class Workflow:
         """Return a line for each experiment that `only` names and for which every data set is absent."""
         lines = []
         for name in self._asked:
-            of = {each.dataset for each in (*self.plan.experiments[name], *self.plan.studies[name])}
+            cells, studies = self.plan.experiments[name], self.plan.studies[name]
+            of = {cell.dataset for cell in cells} | {study.dataset for study in studies}
             files = [self.home / f"data/{dataset}.safetensors" for dataset in sorted(of)]
             why = [read_facts(file).get("absent") for file in files if file.is_file()]
             if files and len(why) == len(files) and all(why):
