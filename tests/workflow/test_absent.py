@@ -78,6 +78,13 @@ def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -
     assert REASON in project.path("results/quick/report.html").read_text()
     assert "Nothing to be done" in project.snakemake("-n").text
 
+    # Who names the experiment gets an exit code, and the same results.
+    project.path(f"results/quick/tables/{FIGURE}.csv").unlink()
+    ran = project.snakemake(f"results/quick/tables/{FIGURE}.csv", "--config", f"only={FIGURE}")
+    assert ran.rc == 2, ran.text[-3000:]
+    assert len(pd.read_csv(project.path(f"results/quick/tables/{FIGURE}.csv"))) == 0
+    assert f"leakbench: --config only: {FIGURE}: nothing was measured: {REASON}" in ran.text
+
     # The set turns up: its cells run, those of the other set do not.
     offered = photographs(tmp_path / "photographs")
     project.environment["LEAKBENCH_DATA"] = f"{project.data}:{offered}"

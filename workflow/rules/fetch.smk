@@ -21,4 +21,4 @@ rule fetch:
     message:
         "fetch {wildcards.dataset}"
     shell:
-        "python -m leakbench fetch --spec {input.spec:q} --out {output.data:q} --digest {output.digest:q} 2> {log:q}"
+        "python -m leakbench fetch --optional --spec {input.spec:q} --out {output.data:q} --digest {output.digest:q} 2> {log:q}"

@@ -43,3 +43,11 @@ onstart:
     except UserError as mistake:
         print(f"leakbench: {mistake}", file=sys.stderr)
         sys.exit(2)
+
+
+# Results that lack a data set are results. But who named an experiment, and got nothing, is told so by the exit code.
+onsuccess:
+    for line in (lines := flow.unserved()):
+        print(f"leakbench: {line}", file=sys.stderr)
+    if lines:
+        sys.exit(2)

@@ -210,15 +210,16 @@ class Audit:
         if seen:
             how = "".join(each.by for each in self.found if each.count(RECOGNISABLE))
             return f"Recognisable: {seen} {of}{least}{how}, by {server}; none was read"
+        beside = "; ".join(f"{each.title}: {each.line}" for each in self.besides if each.ran)
         if self.found and not self.ran():
-            beside = "; ".join(f"{each.title}: {each.line}" for each in self.besides if each.ran)
             if beside:
                 return f"No attack on records gave a result; {beside}"
             return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
         longest = max((each.iterations for each in self.found), default=0)
         searched = f", and no search had more than {longest:,} iterations" if longest else ""
+        told = f"none {of} was read or recognised{searched}"
         return (
-            f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised{searched}"
+            f"Not found within the budget of {self.budget:.0f} s: {'; '.join(filter(None, [told, beside]))}"
         )
 
     def answers(self) -> dict[str, str]:

@@ -85,7 +85,8 @@ class Workflow:
     ) -> None:  # fmt: skip
         self.root, self.scale, self.seed, self.home = root, scale, seed, home or root
         offered = local_datasets(root / "config", self.home / "data")
-        self.plan: Plan = plan(root, scale, offered, seed, only.split(",") if only else ())
+        self._asked = only.split(",") if only else []
+        self.plan: Plan = plan(root, scale, offered, seed, self._asked)
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         # The lock is held as long as this object lives.
         self._lock = run.write(self.home, f"{self.results}/specs", self.plan.texts)
@@ -132,6 +133,18 @@ class Workflow:
         if lost:
             lines.append(f"damaged files that were set aside, to be made again: {', '.join(lost)}")
         return lines, lost
+
+    def unserved(self) -> list[str]:
+        """Return a line for each experiment that `only` names and for which every data set is absent."""
+        lines = []
+        for name in self._asked:
+            cells, studies = self.plan.experiments[name], self.plan.studies[name]
+            of = {cell.dataset for cell in cells} | {study.dataset for study in studies}
+            files = [self.home / f"data/{dataset}.safetensors" for dataset in sorted(of)]
+            why = [read_facts(file).get("absent") for file in files if file.is_file()]
+            if files and len(why) == len(files) and all(why):
+                lines.append(f"--config only: {name}: nothing was measured: {why[0]}")
+        return lines
 
     def accept(self) -> None:
         """Accept the results that are here as of today's code, and record that they are of other code."""

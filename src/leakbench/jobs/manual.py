@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from leakbench.base.digest import write_changed
+from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import RULES, file_of, load_kind
 from leakbench.catalogue.schema import KINDS, Experiment, Part
@@ -89,6 +90,8 @@ class Records:
         own = tables(files(root, "*"))
         self.names = {each.name for each in own}
         known = [*own, *tables(files(root, "*", seeded=True))]
+        if not own:
+            raise UserError(f"{root / 'reference'}: holds no record (see leakbench fetch-records --help)")
         entries = load_kind(config, "experiments")
         kept = longest_first(known, root, frozenset(entries), attacks)
         # Name → its work, and itself.

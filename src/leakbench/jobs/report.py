@@ -91,6 +91,7 @@ def report(
     works = {name: str(paper["title"]) for name, paper in said.items()}
     exact = read_spec(verified)
     facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
+    facts["links"] = {k: v["link"] for k, v in said.items() if str(v.get("link")).startswith("https://")}
     facts["core"] = [name for name, paper in said.items() if paper.get("core")]
     facts |= {"commits": commits(root), "prices": prices(costs, parts)}
     facts["seeded"] = read_csv(seeds, dtype={"seeds": str})

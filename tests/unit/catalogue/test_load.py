@@ -131,9 +131,8 @@ def test_a_number_that_no_job_takes_is_refused(
         return
     # What is too large for an image is said of its shape.
     where = "shape: .*an image of more than" if key == "shape.0" and text.isdigit() else f"{key}: "
-    with pytest.raises(UserError, match=rf"{name}\.yaml: {where}.* \(.*\)$") as refused:
+    with pytest.raises(UserError, match=rf"{name}\.yaml: {where}.* \(.*\)$"):
         with_number(root, name, key, text)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("name", "key"), BROKEN)

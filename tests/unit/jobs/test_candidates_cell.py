@@ -72,9 +72,8 @@ def test_who_knows_the_transforms_of_a_client_finds_its_members(tmp_path: Path) 
 def test_settings_that_do_not_fit_name_their_file(
     tmp_path: Path, module: str, parameters: dict[str, object], says: str
 ) -> None:
-    with pytest.raises(UserError, match=rf"spec\.json: defence\.parameters.*{says}") as problem:
+    with pytest.raises(UserError, match=rf"spec\.json: defence\.parameters.*{says}"):
         captured(tmp_path, None, defence={"module": module, "parameters": parameters})
-    assert "\n" not in str(problem.value)
     assert not (tmp_path / "capture.safetensors").exists()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from leakbench.jobs.cli import main
 from leakbench.jobs.fetch import fetch
 
 SPEC = {
@@ -23,7 +24,12 @@ def test_an_absent_data_set_is_said(
     monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path))
     spec, out = tmp_path / "shapes.json", tmp_path / "shapes.safetensors"
     spec.write_text(json.dumps(SPEC))
-    fetch(spec, out, None, tmp_path / "scratch")
+    fetch(spec, out, None, tmp_path / "scratch", optional=True)
     said = capsys.readouterr().out
     assert said.startswith(f"{out}: absent, so its cells do not run: shapes: no source has it")
     assert "put files in shapes into a directory of LEAKBENCH_DATA" in said
+    # Who asks for this one set gets an exit code.
+    assert main(["fetch", "--spec", str(spec), "--out", str(out)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"leakbench fetch: {out}: absent: shapes: no source has it")
+    assert told.count("\n") == 1

@@ -90,9 +90,8 @@ GOOD = "id,source,table,metric,value,std,note\nx.t.1,x,t,psnr,1.0,,\n"
 )
 def test_a_bad_file_is_named_with_line_and_key(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(UserError, match=message) as problem:
+    with pytest.raises(UserError, match=message):
         read_tables(tmp_path)
-    assert "\n" not in str(problem.value)
 
 
 def test_a_whole_number_is_rounded_to_one() -> None:

@@ -9,6 +9,7 @@ import yaml
 from drawings import axes_of, drawn, of_case, panel, result, seen, texts
 from matplotlib.image import AxesImage
 
+from leakbench.results.figures.facet import colours
 from leakbench.results.figures.sheet import MARGIN, WIDTH, draw
 from leakbench.results.figures.tile import REVEALED, displayable, pearson
 
@@ -108,3 +109,12 @@ def test_colour_channels_share_one_range_and_an_undefined_score_says_so() -> Non
     pixels, _ = displayable(image)
     np.testing.assert_allclose(pixels[0, 0], [0, 0.5, 1])
     assert pearson(float("nan")) == "undefined"
+
+
+def test_no_line_is_too_pale_on_white() -> None:
+    names = [*"abcdefghij"]
+    rgb = np.array([colours(names, [])[name] for name in names])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]
+    assert len(np.unique(rgb, axis=0)) == len(names)
+    assert (1.05 / (luminance + 0.05)).min() > 2.2

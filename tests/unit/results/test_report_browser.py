@@ -100,6 +100,16 @@ def test_the_table_filters_searches_and_sorts(card: pd.DataFrame, tmp_path: Path
     assert shown(window)[0] == "fidel.text.1"
 
 
+def test_the_first_key_leads_to_the_scorecard(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
+    window = opened(card, tmp_path, browser)
+    link = window.locator("a.skip")
+    assert link.bounding_box()["x"] < 0
+    window.keyboard.press("Tab")
+    assert link.bounding_box()["x"] > 0
+    window.keyboard.press("Enter")
+    assert window.url.endswith("#scorecard")
+
+
 def test_a_link_to_a_row_shows_that_row(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
     window = opened(card, tmp_path, browser, "#row=fidel.lr")
     assert shown(window) == ["fidel.lr"]

@@ -1,5 +1,6 @@
 """The report page: what it says, in which order, and that a browser shows it without asking for anything."""
 
+import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,11 +12,15 @@ import pandas as pd
 import pytest
 import yaml
 from pages import FACTS, read, rows_of, visible
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
+from leakbench.results.figures.words import TOP
 from leakbench.results.report import Section, page
 from leakbench.results.report.card import groups, lines
 from leakbench.results.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
 from leakbench.results.report.results import results
+from leakbench.results.report.section import picture
 
 PAGES = yaml.safe_load(Path(__file__).with_name("pages.yaml").read_text())
 EMPTY = pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
@@ -112,6 +117,25 @@ def test_a_section_shows_its_own_scorecard_rows_and_those_that_name_it(
     card = card.assign(condition="see experiment fidel-figure-55")
     html = page(card, [section(name="fidel-figure-5", item="none")], FACTS)
     assert "data-id" not in html.split("<article")[1]
+
+
+def test_verdicts_stand_under_the_title_and_reasons_behind_the_results(
+    card: pd.DataFrame, section: Callable[..., Section]
+) -> None:
+    article = visible(page(card, [section(absent={"cell": "too long"})], FACTS).split("<article")[1])
+    places = [article.index(words) for words in (
+        "Published: ReLU reveals most. reproduced 1 direction 1", "executed notebook", "Not run in part",
+    )]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_a_picture_lacks_the_title_and_the_claim_that_the_page_has() -> None:
+    file, head = io.BytesIO(), PngInfo()
+    head.add_text(TOP, "30")
+    Image.new("RGB", (200, 90)).save(file, "PNG", pnginfo=head)
+    shown = picture(file.getvalue())
+    assert shown is not None
+    assert (shown["width"], shown["height"]) == (200, 60)
 
 
 def test_the_result_table_has_nulls_beside_the_attack_and_only_columns_that_vary(

@@ -25,8 +25,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>p", strict=True))
 # The marker of a printed outcome, and on which edge of the axes it stands: failure at the low one.
 PLACES = {OUTCOMES["failure"]: ("X", 0.0), OUTCOMES["success"]: ("$✓$", 1.0)}
-# The place of the palette's grey, which the null baselines have, and the violet that stands there instead.
-_GREY, _VIOLET = 7, "#5e3c99"
+# Place in the palette → what stands there instead of a pink and a yellow that are too pale on white, and of
+# the grey that the null baselines have.
+_INSTEAD = {6: "#8c2d4f", 7: "#5e3c99", 8: "#7d7400"}
 # Shares whose values are far below 1.
 SMALL = ("mse", "span_distance")
 # In inches: a line of the legend, a letter of it, and the room that an entry takes beside its words.
@@ -75,8 +76,8 @@ def faceted(
 def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False) -> Mapping[str, Any]:
     """Return a colour for each name: black for those `inked`, from light to dark for a rising quantity."""
     others = [name for name in names if name not in inked]
-    distinct = list(sns.color_palette("colorblind"))
-    distinct[_GREY] = mcolors.to_rgb(_VIOLET)
+    own = sns.color_palette("colorblind")
+    distinct = [mcolors.to_rgb(_INSTEAD.get(place, colour)) for place, colour in enumerate(own)]
     palette = sns.color_palette("flare", len(others)) if rising else itertools.cycle(distinct)
     coloured = dict(zip(others, palette, strict=False))
     return {name: coloured.get(name, INK) for name in names}

@@ -16,6 +16,7 @@ from leakbench.base.parts import part
 from leakbench.results.figures import words
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import missing, too_short
+from leakbench.results.figures.words import TOP
 
 WIDTH, MARGIN, DPI = 9.0, 0.3, 170
 INK, MUTED, FAINT, GREY = "#1b1f24", "#59636e", "#d5dae0", "#8c959f"
@@ -89,7 +90,8 @@ def save(figure: Figure | None, out: str) -> None:
         Path(out).write_bytes(b"")
         return
     with mpl.rc_context(LOOK):
-        figure.savefig(Path(out), format="png", metadata={"Software": None})
+        top = str(int(figure.subfigs[0].bbox.height))
+        figure.savefig(Path(out), format="png", metadata={"Software": None, TOP: top})
 
 
 def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+# The name under which a figure's PNG keeps the height of its title and claim, in pixels.
+TOP = "Top"
 KEYS = {"own": "own key", "other": "another client's key", "random": "random key"}
 METRICS = {
     "psnr": "PSNR (dB)", "ssim": "SSIM", "lpips_alex": "LPIPS (AlexNet)", "lpips_vgg": "LPIPS (VGG)",

@@ -58,7 +58,9 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             worth=kinds(scorecard, facts.get("core", ())),
             verdicts=VERDICTS,
             total=len(rows),
-            sections=shown,
+            drawn=[entry for entry in shown if not _bare(entry)],
+            bare=[entry for entry in shown if _bare(entry)],
+            links=facts.get("links", {}),
             contents={
                 work: list(part)
                 for work, part in itertools.groupby(shown, lambda entry: entry["section"].work)
@@ -84,12 +86,19 @@ def mine(rows: Sequence[Line], sections: Sequence[Section]) -> dict[str, int]:
     }  # fmt: skip
 
 
+def _bare(entry: Facts) -> bool:
+    return not (entry["picture"] or entry["results"].rows)
+
+
 def _section(section: Section, rows: Sequence[Line]) -> Facts:
+    found = [line for line in rows if line["word"] != "not-run" and _belongs(section, line)]
+    counts = Counter(line["word"] for line in found)
     own = section.table[section.table["baseline"].fillna("") == ""] if len(section.table) else section.table
     return {
         "section": section,
         "picture": picture(section.figure),
-        "lines": [line for line in rows if line["word"] != "not-run" and _belongs(section, line)],
+        "lines": found,
+        "verdicts": {word: counts[word] for word in VERDICTS if counts[word]},
         "results": results(section.table),
         "threat": merged(section.knows),
         "reasons": Counter(section.absent.values()).most_common(),

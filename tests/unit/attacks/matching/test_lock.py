@@ -231,6 +231,5 @@ def stepping() -> object:
     ],
 )
 def test_a_lock_that_cannot_be_taken_fits_no_attack(call: Any, message: str) -> None:
-    with pytest.raises(Unfit, match=message) as refused:
+    with pytest.raises(Unfit, match=message):
         call()
-    assert "\n" not in str(refused.value)
