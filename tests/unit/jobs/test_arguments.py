@@ -17,7 +17,7 @@ from leakbench.jobs.cli import main
 COMPARE = {"old": Path("x"), "new": [Path("x")]}
 # A table without cells takes no files.
 SPECS = {
-    "fetch": {"name": "d", "sources": []}, "train": specs.SPECS["victim"],
+    "fetch": specs.FETCH, "train": specs.SPECS["victim"],
     "capture": specs.SPECS["capture"], "score": specs.SPECS["score"],
     "table": specs.altered("table", ("cells", []), ("experiment.exhibit", None)),
 }  # fmt: skip
