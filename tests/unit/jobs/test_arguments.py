@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,26 @@ def test_a_spec_is_of_the_verb(verb: str, tmp_path: Path) -> None:
             continue
         with pytest.raises(UserError, match=r"spec\.json: [\w.]+: is (missing|no key of it) \(.*\)$"):
             check(verb, given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"name": []}, "name: "),
+        ({"name": "../x"}, "name: "),
+        ({"sources": "x"}, "sources: "),
+        ({"sources": [{"drawn": "by leakbench"}]}, r"sources\.0\.folders: is missing "),
+        ({"module": ""}, "module: '' is no part of src/leakbench/datasets "),
+        ({"counts": {"train": "1"}}, r"counts\.train: "),
+        ({"parameters": {"samples": -1}}, r"parameters\."),
+    ],
+    ids=str,
+)
+def test_a_spec_of_fetch_is_checked(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+    given = arguments("fetch", tmp_path)
+    write_json(tmp_path / "spec.json", specs.FETCH | changes)
+    with pytest.raises(UserError, match=rf"spec\.json: {says}.*\)$"):
+        check("fetch", given)
 
 
 @pytest.mark.parametrize("kind", specs.SPECS)
