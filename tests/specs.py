@@ -73,6 +73,19 @@ SPECS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
+# Of a data set that leakbench draws itself.
+FETCH: dict[str, Any] = {
+    "name": "gaussians", "module": "gaussians", "shape": [1, 2, 1], "classes": 2, "scaled": False,
+    "counts": {"train": 36, "test": 4}, "sha256": None, "local": False,
+    "parameters": {
+        "samples": 20, "test": 0.1, "seed": 0, "means": [[[0.0, 1.0], [1.0, 0.0]]],
+        "deviations": [[[1.0, 1.0], [1.0, 1.0]]],
+    },
+    "sources": [{
+        "folders": [], "holding": ["*"], "put": "", "torchvision": [], "package": "", "drawn": "by leakbench",
+    }],
+}  # fmt: skip
+
 
 def verb_of(kind: str) -> str:
     """Return the verb that takes a kind of spec."""

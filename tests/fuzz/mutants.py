@@ -4,11 +4,14 @@ make of them.
 Shared by the test (hypothesis) and the nightly run (atheris).
 """
 
+import contextlib
 import json
 import pickle
+import shutil
 import struct
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from leakbench.base.artefacts import (
     read_table,
     read_tensors,
     to_json,
+    write_json,
     write_table,
     write_tensors,
     write_text,
@@ -32,16 +36,31 @@ from leakbench.base.artefacts import (
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import read_spec
 from leakbench.base.whole import file_digest
+from leakbench.base.yamls import read_yaml
+from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.spec import spec_of
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.idx import read_idx
 from leakbench.datasets.pictures import opened
 from leakbench.datasets.records import records
 from leakbench.datasets.unpickle import read_pickle
+from leakbench.jobs.arguments import check
 from leakbench.jobs.attack import attack
+from leakbench.jobs.fetch import fetch
+from leakbench.jobs.flower_capture import flower_capture
 from leakbench.networks import generators, victims
 from leakbench.observations.reading import read_observation
+from leakbench.papers.bibliography import bibliography
+from leakbench.papers.findings import findings
+from leakbench.papers.leaderboard import Agreed, board, read_entry
 from leakbench.papers.reference import tables
+from leakbench.papers.scorecard.recorded import of_records
+from leakbench.papers.verdicts.compare import compared, read_scorecard, summary
+from leakbench.papers.work import read_papers
+
+TESTS = Path(__file__).parents[1]
+sys.path.append(str(TESTS / "unit/papers"))
+import tests_world  # noqa: E402
 
 SHAPE, CLASSES = (8, 8, 1), 4
 FACTS = {
@@ -56,7 +75,7 @@ EVIL = [
     "null", "true", "[]", "{}", '""', "-1", "0", "1e999", "NaN", "1e308", "99999999999999999999",
     "4294967296", '"../../x"',
     '"/etc/passwd"', '"__class__"', '"os"', "[[[[]]]]", '{"../../x": 1}', "[100000]", "0.5", '"\\u0000"',
-    '"model"',
+    '"model"', '"at() / (at() - at())"', '"max([])"', '"(a+)+$"',
 ]  # fmt: skip
 
 
@@ -101,19 +120,148 @@ def _spec_of(kind: str) -> tuple[str, Callable[[Path], None], Callable[[Path], A
     )
 
 
+@contextlib.contextmanager
+def _world(path: Path, place: str) -> Iterator[Path]:
+    """Yield a folder that holds a mutant at a place, and remove it afterwards."""
+    world = path.with_name("world")
+    try:
+        (world / place).parent.mkdir(parents=True)
+        shutil.copy(path, world / place)
+        yield world
+    finally:
+        shutil.rmtree(world)
+
+
+def _entry_of(kind: str, source: str) -> tuple[str, Callable[[Path], None], Callable[[Path], Any]]:
+    """Return the kind of the catalogue's files of one kind; JSON is YAML, too."""
+
+    def read(path: Path) -> None:
+        home = "papers/x/experiments" if kind == "experiments" else f"config/{kind}"
+        with _world(path, f"{home}/{Path(source).name}") as world:
+            load_kind.__wrapped__(world / "config", kind)
+
+    return ".json", lambda path: write_text(path, to_json(read_yaml(TESTS.parent / source))), read
+
+
+def _of_a_work(place: str, text: str) -> tuple[str, Callable[[Path], None], Callable[[Path], Any]]:
+    """Return the kind of one file of a work, which is then judged."""
+
+    def read(path: Path) -> None:
+        with _world(path, f"papers/tiny/{place}") as world:
+            mutant = path.read_bytes()
+            papers = tests_world.paper(world)
+            (papers / "tiny" / place).write_bytes(mutant)
+            tests_world.card(papers, tests_world.tabled())
+
+    return Path(place).suffix, lambda path: write_text(path, text), read
+
+
+def _findings(path: Path) -> None:
+    with _world(path, "findings.yaml") as world:
+        findings(path, read_papers(tests_world.paper(world)), [tests_world.tabled()])
+
+
+def _cited(path: Path) -> None:
+    with _world(path, "bibliography.yaml") as world:
+        for work in bibliography.__wrapped__(world).values():
+            str(work)
+
+
+def recorded_table(path: Path) -> None:
+    """Write the table in which what the small paper prints is true."""
+    write_text(path, tests_world.tabled().lines["tiny-table-1"].frame.to_csv(index=False))
+
+
+def _record_of(table: Path) -> str:
+    made = dict.fromkeys(("device", "commit", "date", "specs"), "x") | {"versions": {}, "absent": {}}
+    falls = {"shares": {"a": {"victim": 0.5}}, "falls": {"a": [0.5]}, "partners": "drawn"}
+    return to_json(made | falls | {"files": {".csv": file_digest(table)}})
+
+
+def _recorded_table(path: Path) -> None:
+    with _world(path, "quick/tiny-table-1.csv") as world:
+        table = world / "quick/tiny-table-1.csv"
+        write_text(table.with_suffix(".json"), _record_of(table))
+        tests_world.card(tests_world.paper(world), of_records(tables([table])))
+
+
 def record(path: Path) -> None:
     """Write a sound record of the table `kept.csv`, which lies where mutants of the record do."""
-    made = dict.fromkeys(("device", "commit", "date", "specs"), "x") | {"versions": {}, "absent": {}}
     csv = path.parents[1] / "kept.csv"
-    csv.write_text("metric,baseline,mean,seeds\nmse,,1.0,0\n")
-    falls = {"shares": {"a": {"victim": 0.5}}, "falls": {"a": [0.5]}, "partners": "drawn"}
-    write_text(path, to_json(made | falls | {"files": {".csv": file_digest(csv)}}))
+    recorded_table(csv)
+    write_text(path, _record_of(csv))
 
 
 def _recorded(path: Path) -> None:
     # Other mutants lie beside this one, and a record lists what lies beside it.
-    (kept,) = tables([path.rename(path.with_name("kept.json")).with_suffix(".csv")])
-    kept.said()
+    kept = tables([path.rename(path.with_name("kept.json")).with_suffix(".csv")])
+    with _world(kept[0].table, "kept.csv") as world:
+        tests_world.card(tests_world.paper(world), of_records(kept))
+    kept[0].said()
+
+
+AGREED = Agreed("a", frozenset({("d", "v", "f", "fidel")}), frozenset(), frozenset({"ssim"}), ("quick",))
+
+
+def entered(path: Path) -> None:
+    """Write a sound entry of the leaderboard, of the name of its mutants."""
+    line = {
+        "dataset": "d", "victim": "v", "attack": "fidel", "client": 0, "local_samples": 1, "metric": "ssim",
+        "mean": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 3, "failure_rate": 0.0,
+    }  # fmt: skip
+    text = dict.fromkeys(("summary", "source", "settings", "device", "commit"), "x") | {"attacker": ""}
+    named = {"version": 1, "name": "mutant", "ensemble": "a", "scale": "quick", "versions": {}, "absent": {}}
+    lines = [line | {"defence": name} for name in ("none", "mutant")]
+    write_text(path, to_json(named | text | {"lines": lines}))
+
+
+def _entered(path: Path) -> None:
+    # Every change is refused by the digest, unless the mutant is written as entries are.
+    with contextlib.suppress(ValueError, TypeError):
+        write_json(path, json.loads(path.read_bytes()))
+    board([read_entry(path, AGREED)], AGREED.scales)
+
+
+NODES = {"nodes": [1, 2], "clients": [3, 3], "asked": [1, 2], "failed": {"3": "x"}, "config": {"lr": 0.1}}
+
+
+def flower_round(path: Path) -> None:
+    """Write a sound round of a Flower app: what was sent, and what two clients returned."""
+    weights = _network(path.parent)[0].items()
+    sources = ("global", "returned/1", "returned/2")
+    write_tensors(path, {f"{source}/{name}": value for source in sources for name, value in weights}, NODES)
+
+
+def flower_spec(path: Path) -> None:
+    local = {"local": FACTS["local"], "mode": "train", "knows": {"defence": "none"}}
+    write_text(path, to_json(local | {"network": _network(path.parent)[1]}))
+
+
+def _flower(place: str) -> Callable[[Path], None]:
+    def read(path: Path) -> None:
+        with _world(path, place) as world:
+            for name, write in {"round-1.safetensors": flower_round, "network.json": flower_spec}.items():
+                if name != place:
+                    write(world / name)
+            flower_capture(world, world / "network.json", world / "observed.safetensors")
+
+    return read
+
+
+def _fetched(path: Path) -> None:
+    with _world(path, "spec.json") as world:
+        out = world / "data.safetensors"
+        check("fetch", {"spec": path, "out": out, "digest": None})
+        try:
+            fetch(path, out, None, world / "scratch")
+        except UserError as refusal:
+            # It names the data set.
+            raise UserError(f"{path}: {refusal}") from refusal
+
+
+def _scorecard(path: Path) -> None:
+    rows = read_scorecard(path)
+    summary(compared(rows, rows))
 
 
 SPEC = {
@@ -190,6 +338,32 @@ def _of_a_data_set(read: Callable[[Path], Any]) -> Callable[[Path], None]:
     return refuse
 
 
+ENTRIES = {
+    "attacks": "config/attacks/dlf.yaml", "datasets": "config/datasets/mnist.yaml",
+    "defences": "config/defences/dp-sgd.yaml", "federations": "config/federations/grnn.yaml",
+    "generators": "config/generators/fidel-mnist.yaml", "scales": "config/scales/smoke.yaml",
+    "servers": "config/servers/robbing-the-fed.yaml", "trainings": "config/trainings/sgd.yaml",
+    "victims": "config/victims/fcnn.yaml", "experiments": "papers/agic/experiments/agic-table-1.yaml",
+}  # fmt: skip
+WORK = {
+    "paper.yaml": to_json(tests_world.PAPER | {"partial": {"photo*": "x"}, "unstated": ["images"]}),
+    "measured.yaml": to_json(tests_world.MAP),
+    "claims.yaml": to_json(tests_world.CLAIMS),
+    "differs.yaml": to_json({"tiny.table-1.1": {"hypothesis": "x", "variant": "x", "outcome": "x"}}),
+    "tables/table-1.csv": tests_world.PRINT,
+}
+FINDINGS = {
+    "introduction": "x",
+    "findings": [{
+        "title": "x", "claim": "tiny.table-1.fast-better", "says": "{claim:.2f} {more:.1f}",
+        "because": "x", "guess": True,
+        "numbers": {"more": {
+            "read": tests_world.CLAIMS["claims"][0]["read"] | {"attack": "fast"}, "quantity": "at() + 1",
+        }},
+    }],
+}  # fmt: skip
+CITED = {"a": {"title": "x", "authors": ["A, B", "others"], "year": 2020, "link": "https://arxiv.org/abs/1"}}
+
 # Kind → (suffix, what writes a sound one, what reads it).
 KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "observation": (".safetensors", observation, _observed),
@@ -199,7 +373,17 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "generator": (".safetensors", generator, _generator),
     "table": (".parquet", table, _table),
     **{f"{kind} spec": _spec_of(kind) for kind in specs.SPECS},
+    "fetch spec": (".json", lambda path: write_text(path, to_json(specs.FETCH)), _fetched),
+    **{f"entry of {kind}": _entry_of(kind, source) for kind, source in ENTRIES.items()},
     "record": (".json", record, _recorded),
+    "recorded table": (".csv", recorded_table, _recorded_table),
+    **{f"{place} of a work": _of_a_work(place, text) for place, text in WORK.items()},
+    "findings": (".yaml", lambda path: write_text(path, to_json(FINDINGS)), _findings),
+    "bibliography": (".yaml", lambda path: write_text(path, to_json(CITED)), _cited),
+    "leaderboard": (".json", entered, _entered),
+    "scorecard": (".csv", lambda path: write_text(path, "id,class,verdict\na,result,differs\n"), _scorecard),
+    "Flower round": (".safetensors", flower_round, _flower("round-1.safetensors")),
+    "Flower spec": (".json", flower_spec, _flower("network.json")),
     "idx": (".idx", idx, _of_a_data_set(read_idx)),
     "picture": (".png", picture, _of_a_data_set(opened)),
     "people": (".data", people, _of_a_data_set(_people)),
@@ -242,7 +426,7 @@ def mutant(choices: Bytes, sound: bytes) -> bytes:
     if how == 0:
         return choices.rest()
     out = bytearray(sound)
-    if how <= 3 and len(sound) > 8 and sound[8:9] == b"{":
+    if how <= 3 and sound[7:9] == b"\0{":
         length = struct.unpack("<Q", sound[:8])[0]
         header = _json(choices, sound[8 : 8 + length].decode())
         return struct.pack("<Q", len(header)) + header + sound[8 + length :]

@@ -62,8 +62,9 @@ def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> N
     )
     for kind in mutants.KINDS:
         # Both outcomes are met, so that neither is what everything ends in. Nearly all mutants of some kinds
-        # are refused, and one round of them may have no other. Of a spec hardly any value can be another.
-        wanted = {True} if kind.endswith(" spec") else {True, False}
+        # are refused, and one round of them may have no other. Of a spec or an entry hardly any value can be
+        # another.
+        wanted = {True} if kind.endswith((" spec", " of a work")) or "entry" in kind else {True, False}
         for _ in range(ROUNDS):
             within(given(st.just(kind), st.binary(min_size=4, max_size=64))(read))()
             if wanted <= outcomes[kind]:
@@ -72,6 +73,7 @@ def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> N
     assert slowest < SECONDS
     allowed = {"mutant.safetensors", "mutant.parquet", "mutant.json", "sound.safetensors", "seeds"}
     allowed |= {"kept.csv", "kept.json", "mutant.data", "mutant.idx", "mutant.png", "mutant.pickle"}
+    allowed |= {"mutant.csv", "mutant.yaml"}
     allowed |= {"attack.json", "guesses.safetensors", "scratch"}
     assert {path.name for path in folder.iterdir()} <= allowed
     assert [path.name for path in folder.parents[1].rglob("*") if path.is_file()] == [

@@ -13,7 +13,7 @@ from leakbench.catalogue.cell import Spec as Values
 from leakbench.catalogue.entry import FOR_PEOPLE, Salt
 from leakbench.catalogue.experiment import Exhibit
 from leakbench.catalogue.regime import Regime, Rule
-from leakbench.catalogue.schema import Attack, Auxiliary, Federation, Generator, Server, Victim
+from leakbench.catalogue.schema import Attack, Auxiliary, Dataset, Federation, Generator, Server, Victim
 from leakbench.catalogue.signature import declared_metrics
 
 
@@ -76,6 +76,17 @@ class TrainedVictim(Victim):
     """A victim's entry, without its words for people."""
 
     summary: str = ""
+
+
+class FetchSpec(Dataset, Spec):
+    """A data set's entry with its name, without its words for people."""
+
+    name: Name
+    local: bool  # whether a folder of LEAKBENCH_DATA offers it
+    summary: str = ""
+    # No file depends on these two, and a spec lacks them.
+    labels: Literal["classes", "words", "tokens"] = Field("classes", exclude_if=bool)
+    licence: str = Field("", exclude_if=bool)
 
 
 class VictimSpec(Job):

@@ -36,7 +36,8 @@ _ROOMS = {
 # The keys that a spec may lack. It has them only with a value.
 _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", "faults", "studies"}
 _KINDS: dict[str, type[jobs.Spec]] = {
-    "capture": jobs.CaptureSpec, "attack": jobs.AttackSpec, "score": jobs.ScoreSpec, "table": jobs.TableSpec,
+    "fetch": jobs.FetchSpec, "capture": jobs.CaptureSpec, "attack": jobs.AttackSpec, "score": jobs.ScoreSpec,
+    "table": jobs.TableSpec,
 }  # fmt: skip
 # What `train` trains is the first of these that its spec names.
 _TRAINED = (jobs.StudySpec, jobs.GeneratorSpec, jobs.VictimSpec)
@@ -58,6 +59,9 @@ def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
             _check_part(key, value[key], where)
     if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} ({_MEND})")
+    if isinstance(found, jobs.FetchSpec):
+        check_part("datasets", found.module or "", f"{where}: module")
+        _valid(parameters_model("datasets", found.module or ""), found.parameters, where, "parameters")
     if isinstance(found, jobs.StudySpec):
         _check_rules(value, where)
     if isinstance(found, jobs.AttackSpec):

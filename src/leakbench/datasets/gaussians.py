@@ -1,20 +1,23 @@
 """Points in the plane, drawn for several clients: each has a Gaussian of its own for every class."""
 
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
+from leakbench.base.errors import UserError
 from leakbench.datasets.canonical import Found
 
 
 def gaussians(
     folder: Path,
     *,
-    means: list[list[list[float]]],
+    means: Annotated[list[list[list[float]]], Field(min_length=1)],
     deviations: list[list[list[float]]],
-    samples: int,
-    test: float = 0.1,
-    seed: int = 0,
+    samples: Annotated[int, Field(ge=1)],
+    test: Annotated[float, Field(ge=0, le=1)] = 0.1,
+    seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Found:
     """Draw points for each client, equally many of each class.
 
@@ -27,7 +30,14 @@ def gaussians(
     Returns train/images, test/images float32 [N, 1, 2, 1], the coordinates unscaled. train/labels,
     test/labels int64 [N] are the classes, train/clients, test/clients int64 [N] the clients of the points.
     Clients and classes are mixed, so that the first points of a split come from all of them.
+
+    Raises UserError unless means and deviations have as many numbers for every client and class.
     """
+    sizes = [[[len(pair) for pair in client] for client in each] for each in (means, deviations)]
+    if sizes[0] != sizes[1] or any(not client or {*client} != {2} for client in sizes[0]):
+        raise UserError("gaussians: parameters: means and deviations are not two numbers for each class")
+    if np.min(np.concatenate(deviations)) < 0:
+        raise UserError("gaussians: parameters: a deviation is below 0")
     rng = np.random.default_rng(seed)
     drawn: dict[str, list[np.ndarray]] = {"images": [], "labels": [], "clients": []}
     for client, (centres, spreads) in enumerate(zip(means, deviations, strict=True)):

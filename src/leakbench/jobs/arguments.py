@@ -82,6 +82,7 @@ def _spec(verb: str, values: Mapping[str, Any]) -> Any:
         value = read_spec(path)
         if missing := next((key for key in ("name", "sources") if key not in value), ""):
             raise UserError(f"{path}: {missing}: is missing (give --spec one that `leakbench plan` writes)")
+        opened(verb, path)
         return path
     spec = opened(verb, path)
     for name, key, count in _counts(spec, values):

@@ -38,6 +38,11 @@ Numerics = dict[str, Annotated[int, Field(gt=1)]]
 Files = dict[_Suffix, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]]
 # Columns of a table that are read as text even if a column is empty in every line or has only digits.
 TEXT = {"seeds": str, "baseline": str, "key": str}
+# The columns that every table has, those that are numbers, and those of them that count something.
+NEEDED = ("metric", "baseline", "mean", "ci_low", "ci_high", "n", "seeds")
+COUNTS = ("n", "iterations", "client", "local_samples", "checkpoint", "round", "rounds", "images")
+LARGEST_COUNT = 10**12
+NUMBERS = ("mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "failure_rate", "threshold", *COUNTS)
 # What a user can do: make a record, or mend one.
 _AGAIN = "run `leakbench record`"
 _MEND = "restore it with `git checkout`, or run `leakbench record` again"
@@ -202,10 +207,25 @@ def tables(paths: Iterable[Path]) -> list[Kept]:
     """Return the recorded run of every table to which one of `paths` belongs, in the order of `paths`."""
     found = dict.fromkeys(table for path in paths if (table := _table(path)))
     made = {path: read_record(path) for path in found}
-    return [
-        Kept(path, read_csv(path, dtype=TEXT).fillna({"baseline": ""}), record)
-        for path, record in made.items()
-    ]
+    return [Kept(path, _lines_of(path), record) for path, record in made.items()]
+
+
+def _lines_of(table: Path) -> "pd.DataFrame":
+    """Return the lines of a recorded table. Raises UserError for a column without its numbers."""
+    import pandas as pd
+
+    rows = read_csv(table, NEEDED, _MEND, dtype=TEXT)
+    for name in rows.columns.intersection(NUMBERS) if len(rows) else ():
+        given = rows[name].dropna()
+        numbers = pd.to_numeric(given, errors="coerce")
+        if name in COUNTS:
+            numbers = numbers.where(numbers.abs() <= LARGEST_COUNT)
+        if not numbers.notna().all() or (name == "n" and len(given) < len(rows)):
+            wrong = given[numbers.isna()].map(repr).tolist() or ["an empty cell"]
+            raise UserError(f"{table}: {name}: {wrong[0]} is no number of it ({_MEND})")
+    if wrong := [each for each in rows["seeds"].dropna() if not re.fullmatch("[0-9]+( [0-9]+)*", each)]:
+        raise UserError(f"{table}: seeds: {wrong[0]!r} are no seeds ({_MEND})")
+    return rows.fillna({"baseline": ""})
 
 
 def fuller(rows: "pd.DataFrame", found: Iterable[Kept], but: str, pictured: bool) -> Kept | None:

@@ -29,6 +29,21 @@ def drawn(tmp_path: Path, name: str = "a", **parameters: object) -> dict[str, np
     return tensors
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"means": [[]]},
+        {"deviations": [[[1.0, 1.0]]]},
+        {"means": [[[1.0]]]},
+        {"deviations": 2 * [2 * [[-1.0, 1.0]]]},
+    ],
+    ids=str,
+)
+def test_points_without_two_numbers_for_each_class_are_refused(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(UserError, match="gaussians: parameters: "):
+        drawn(tmp_path, **wrong)
+
+
 def test_points_have_the_means_and_deviations_of_the_catalogue(tmp_path: Path) -> None:
     entry, tensors = spec("gaussians"), drawn(tmp_path)
     for split, count in entry["counts"].items():

@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from leakbench.jobs.cli import main
 COMPARE = {"old": Path("x"), "new": [Path("x")]}
 # A table without cells takes no files.
 SPECS = {
-    "fetch": {"name": "d", "sources": []}, "train": specs.SPECS["victim"],
+    "fetch": specs.FETCH, "train": specs.SPECS["victim"],
     "capture": specs.SPECS["capture"], "score": specs.SPECS["score"],
     "table": specs.altered("table", ("cells", []), ("experiment.exhibit", None)),
 }  # fmt: skip
@@ -71,6 +72,26 @@ def test_a_spec_is_of_the_verb(verb: str, tmp_path: Path) -> None:
             continue
         with pytest.raises(UserError, match=r"spec\.json: [\w.]+: is (missing|no key of it) \(.*\)$"):
             check(verb, given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"name": []}, "name: "),
+        ({"name": "../x"}, "name: "),
+        ({"sources": "x"}, "sources: "),
+        ({"sources": [{"drawn": "by leakbench"}]}, r"sources\.0\.folders: is missing "),
+        ({"module": ""}, "module: '' is no part of src/leakbench/datasets "),
+        ({"counts": {"train": "1"}}, r"counts\.train: "),
+        ({"parameters": {"samples": -1}}, r"parameters\."),
+    ],
+    ids=str,
+)
+def test_a_spec_of_fetch_is_checked(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+    given = arguments("fetch", tmp_path)
+    write_json(tmp_path / "spec.json", specs.FETCH | changes)
+    with pytest.raises(UserError, match=rf"spec\.json: {says}.*\)$"):
+        check("fetch", given)
 
 
 @pytest.mark.parametrize("kind", specs.SPECS)

@@ -19,7 +19,7 @@ from leakbench.papers.reference import EXHIBIT, files, fuller, kept_digests, run
 
 TABLE = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text())
 
-ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
+ROW = {"metric": "psnr", "mean": 20.0, "ci_low": 19.0, "ci_high": 21.0, "baseline": "", "seeds": "0", "n": 2}
 
 
 def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> Path:
@@ -149,6 +149,30 @@ def test_trials_that_no_record_lists_are_refused_and_what_else_lies_there_is_nob
         table.with_suffix(suffix).unlink()
     table.with_suffix(".parquet").rename(table.with_suffix(".txt"))
     assert files(tmp_path, "*") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"mean": ["\x1c9.5", "20"]}, r"some\.csv: mean: '\\x1c9\.5' is no number"),
+        ({"std": "x"}, r"some\.csv: std: 'x' is no number"),
+        ({"n": [None, 2]}, r"some\.csv: n: an empty cell is no number"),
+        ({"n": 1e300}, r"some\.csv: n: 1e\+300 is no number"),
+        ({"iterations": float("inf")}, r"some\.csv: iterations: inf is no number"),
+        ({"seeds": "0 x"}, r"some\.csv: seeds: '0 x' are no seeds"),
+        ({"ci_low": ...}, r"some\.csv: column 'ci_low' is missing"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_table_without_its_numbers_is_no_evidence(
+    changes: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    table = record(tmp_path, "long")
+    rows = pd.DataFrame({key: [value] * 2 for key, value in ROW.items()}).assign(**changes)
+    rows.drop(columns=[key for key, value in changes.items() if value is ...]).to_csv(table, index=False)
+    again(table)
+    with pytest.raises(UserError, match=says):
+        tables([table])
 
 
 def test_every_record_of_the_repository_has_a_digest_of_its_own() -> None:
