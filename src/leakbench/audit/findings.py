@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leakbench.audit.child import Json
 from leakbench.audit.client import Truth
@@ -259,7 +259,10 @@ def _png(image: Tensor) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-# Seconds after which an alarm that rang during an import rings again.
+# No alarm cuts these functions short: a module would stay half imported, and what a context changed
+# (gradients, modes and levels of torch, modules that torch.fx traces) would never be put back.
+WHOLE = {"_find_and_load", "__enter__", "__exit__"}
+# Seconds after which an alarm that rang within such a function rings again.
 SOON = 0.01
 # Seconds after which every alarm rings again. Python ignores an exception that is raised while an object is
 # deleted.
@@ -274,10 +277,10 @@ class OutOfTime(BaseException):
     # The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
 
 
-def _imports(frame: FrameType | None) -> int:
+def _whole(frame: FrameType | None) -> int:
     count = 0
     while frame is not None:
-        count += frame.f_code.co_name == "_find_and_load"
+        count += frame.f_code.co_name in WHOLE
         frame = frame.f_back
     return count
 
@@ -285,13 +288,13 @@ def _imports(frame: FrameType | None) -> int:
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """Raise OutOfTime in the block after `seconds`, or before the block if no time is left."""
-    # If an import is under way, OutOfTime is raised after it, because a module whose import is cut short
-    # stays broken. Outside of the main thread, a block that has begun has no limit.
+    # Outside of the main thread, a block that has begun has no limit.
 
     # With so little time, the block might end before an alarm that rang too early rings again.
     if seconds <= LEAST:
         raise OutOfTime
-    before_it = _imports(sys._getframe())
+    # The third frame is the block's. The two before it are of this context, which has an __enter__ too.
+    before_it = _whole(sys._getframe(2))
 
     def unraisable(told: "sys.UnraisableHookArgs") -> None:
         # An alarm that rang within a destructor is lost there, and the next one rings soon.
@@ -299,7 +302,7 @@ def within(seconds: float) -> Iterator[None]:
             reported(told)
 
     def ring(_: int, frame: FrameType | None) -> None:
-        if _imports(frame) > before_it:
+        if _whole(frame) > before_it:
             signal.setitimer(signal.ITIMER_REAL, SOON, AGAIN)
         else:
             raise OutOfTime
@@ -307,8 +310,7 @@ def within(seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before, graded = signal.signal(signal.SIGALRM, ring), torch.is_grad_enabled()
-    methods = nn.Module.__call__, nn.Module.__getattr__
+    before = signal.signal(signal.SIGALRM, ring)
     reported, sys.unraisablehook = sys.unraisablehook, unraisable
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     try:
@@ -317,10 +319,6 @@ def within(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = reported
         signal.signal(signal.SIGALRM, before)
-        # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good, or
-        # while torch.fx puts back what took the place of these two methods while it traced a network.
-        torch.set_grad_enabled(graded)
-        nn.Module.__call__, nn.Module.__getattr__ = methods  # type: ignore[method-assign]
 
 
 def timed(found: Any, limit: float, work: Callable[[], None]) -> None:

@@ -1,8 +1,11 @@
 """The attacks of an audit: the catalogue's, with these parameters, each within its share of the budget."""
 
+import os
+import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
@@ -13,6 +16,8 @@ import pytest
 import torch
 from clients import client_of, convolutional, frozen, mlp, observed, pictures
 from torch import Tensor, nn
+from torch._C import _len_torch_function_stack
+from torch.overrides import TorchFunctionMode
 
 import leakbench.attacks
 from leakbench.audit import attacks
@@ -189,17 +194,45 @@ def test_labels_are_counted_behind_a_single_logit(rule: str, bias: bool) -> None
         assert found[0] == [0, 0, *[1] * 10]
 
 
-def test_no_library_catches_the_end_of_the_time_and_gradients_stay_as_they_were() -> None:
-    """It may ring while torch.no_grad() or torch.fx ends, when nothing puts back what they change."""
-    method = nn.Module.__call__
+def test_no_library_catches_the_end_of_the_time() -> None:
     with suppress(OutOfTime), within(0.05):
-        torch.set_grad_enabled(False)
-        nn.Module.__call__ = None  # type: ignore[assignment, method-assign]
         with suppress(Exception):
             time.sleep(60)
         pytest.fail("the alarm was caught")
-    assert torch.is_grad_enabled()
-    assert nn.Module.__call__ is method
+
+
+def test_what_a_context_changes_is_put_back_when_the_time_ends_within_it() -> None:
+    """An alarm may ring while a context begins or ends: a mode of torch would stay on for good."""
+
+    class Slow(TorchFunctionMode):
+        def __enter__(self) -> "Slow":
+            super().__enter__()
+            os.kill(os.getpid(), signal.SIGALRM)
+            time.sleep(0.001)
+            return self
+
+        def __exit__(self, *problem: Any) -> None:
+            os.kill(os.getpid(), signal.SIGALRM)
+            time.sleep(0.001)
+            super().__exit__(*problem)
+
+    @contextmanager
+    def without_gradients() -> Iterator[None]:
+        torch.set_grad_enabled(False)
+        os.kill(os.getpid(), signal.SIGALRM)
+        yield
+        os.kill(os.getpid(), signal.SIGALRM)
+        torch.set_grad_enabled(True)
+
+    for context in (Slow, without_gradients):
+        for _ in range(2):
+            with suppress(OutOfTime), within(60):
+                with context():
+                    pass
+                time.sleep(60)
+                pytest.fail("the alarm never rang")
+        assert torch.is_grad_enabled()
+        assert _len_torch_function_stack() == 0
 
 
 def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
