@@ -32,13 +32,12 @@ def main(entries: Sequence[str], small: bool) -> None:
     cores = len(os.sched_getaffinity(0))
     # Every job calls this before torch is loaded.
     prepare(cores)
-    from bench.ceiling import PRECISIONS, measured
+    from bench.ceiling import measured
 
-    speeds = {name: measured(name, 0.1 if small else 1.0) for name in PRECISIONS}
-    for name, speed in speeds.items():
-        text = ", ".join(f"{kind} {value / 1e9:.0f} GFLOP/s" for kind, value in speed.items())
-        print(f"one core of {cores}, {name}: {text}", flush=True)
-    ceiling = {name: {kind: cores * value for kind, value in speed.items()} for name, speed in speeds.items()}
+    speed = measured(0.1 if small else 1.0)
+    text = ", ".join(f"{kind} {value / 1e9:.0f} GFLOP/s" for kind, value in speed.items())
+    print(f"one core of {cores}: {text}", flush=True)
+    ceiling = {kind: cores * value for kind, value in speed.items()}
     rows = []
     for entry in entries or ENTRIES:
         for row in importlib.import_module(f"bench.{entry}").rows(ceiling, small):

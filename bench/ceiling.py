@@ -1,4 +1,4 @@
-"""The highest speed that a core of this machine reaches in large products and convolutions, by precision."""
+"""The highest speed that a core of this machine reaches in large products and convolutions."""
 
 import math
 import time
@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 from torch.utils.flop_counter import FlopCounterMode
 
-# Precision → kind of work → operations a second of all the cores that a side may use.
-Ceiling = dict[str, dict[str, float]]
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# Kind of work → operations a second of all the cores that a side may use.
+Ceiling = dict[str, float]
 
 
 def flop_of(run: Callable[[int], object], units: float, small: bool = False) -> float:
@@ -63,18 +62,16 @@ def _derivatives(
     return 2 * x[0] * math.prod(places) * math.prod(weight) * sum(mask[:2])
 
 
-def measured(precision: str = "float32", seconds: float = 1.0) -> dict[str, float]:
+def measured(seconds: float = 1.0) -> dict[str, float]:
     """Return the operations a second of one core, by kind of work.
 
     `product` multiplies two matrices of 1024×1024. `convolution` is the forward pass of a 3×3 convolution of
     64 channels on eight images of 32×32.
 
-    precision: a name of PRECISIONS.
     seconds: how long each kind is repeated, about; the fastest repetition counts.
     """
-    kind = PRECISIONS[precision]
     matrix, images, kernel = (
-        torch.randn(*shape).to(kind) for shape in ((1024, 1024), (8, 64, 32, 32), (64, 64, 3, 3))
+        torch.randn(*shape) for shape in ((1024, 1024), (8, 64, 32, 32), (64, 64, 3, 3))
     )
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -136,7 +136,7 @@ def _shared(pool: ProcessPoolExecutor, cores: int, run: Callable[[int], object],
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
     """Yield the bench's rows, one for each way in which the rival is timed.
 
-    ceiling: operations a second of all cores together, by precision and kind of work.
+    ceiling: operations a second of all cores together, by kind of work.
     small: whether to take a tiny size, to see that the comparison works.
     """
     many, few = (20, 4) if small else (ROUNDS, 40)
@@ -158,5 +158,5 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
                 Side("the same, a process of one thread on each core",
                      lambda: _shared(pool, cores, per_measurement, few), cores * few, flop),
             ],
-            ceiling["float32"]["product"], small=small,
+            ceiling["product"], small=small,
         )  # fmt: skip

@@ -126,7 +126,7 @@ def one_at_a_time(iterations: int) -> Tensor:
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
     """Yield the bench's row.
 
-    ceiling: operations a second of all cores together, by precision and kind of work.
+    ceiling: operations a second of all cores together, by kind of work.
     small: whether to take a tiny size, to see that the comparison works.
     """
     trials, iterations, alone = (2, 2, 1) if small else (TRIALS, ITERATIONS, ALONE)
@@ -137,5 +137,5 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
              flop_of(lambda n: batched(2, n, 1), 2, small)),
         [Side("one at a time: torch's layers, autograd, torch.optim.RMSprop", lambda: one_at_a_time(alone),
               alone, flop_of(one_at_a_time, 1, small))],
-        ceiling["float32"]["convolution"], small=small,
+        ceiling["convolution"], small=small,
     )  # fmt: skip

@@ -31,16 +31,13 @@ from leakbench.observations.observation import Observation
 ROOT = Path(__file__).resolve().parents[1]
 # The environment with breaching.
 HOME = ROOT / ".bench"
-SHAPE, CLASSES, LR = (32, 32, 3), 10, 0.1
+SHAPE, CLASSES, LR, DEEP = (32, 32, 3), 10, 0.1, "resnet20-4"
 WORK = {
     "lenet-dlg": {"parameters": {}, "targets": 64, "iterations": 200, "derivative": "exact"},
     # An attack takes thousands of iterations. Of a hundred iterations, the attack's one comparison with
     # autograd takes a few percent.
-    "resnet20-4": {"parameters": {}, "targets": 2, "iterations": 100, "derivative": "frozen"},
+    DEEP: {"parameters": {}, "targets": 2, "iterations": 100, "derivative": "frozen"},
 }
-# Where the processor has instructions that multiply bfloat16, the project's attack is timed in bfloat16 too.
-# The others take `rivals` targets, because each takes seconds.
-ROUNDED = {"resnet20-4": {"precision": "bfloat16", "targets": 8, "rivals": 2}}
 
 
 def photographs(count: int, small: bool = False) -> tuple[Tensor, Tensor]:
@@ -97,7 +94,7 @@ def attacked(
     """Return the reconstructions [targets, C, H, W] of the project's own attack, all targets together.
 
     module: the victim's module.
-    work: an entry of WORK, with further keys `precision` and `device` where they are not the defaults.
+    work: an entry of WORK, with a further key `device` where it is not the processor.
     model: the victim.
     tensors: the tensors of its targets, as `setting` returns them.
     workers: the number of worker processes on the processor; on another device there is one.
@@ -119,7 +116,7 @@ def attacked(
         "objective": {"cosine": {}},
         "unknowns": {"dummies": {"boxed": True}},
         "optimiser": {"adam": {"lr": LR, "signed": True, "decay": True}},
-        "parameters": {n: work[n] for n in ("iterations", "derivative", "precision") if n in work},
+        "parameters": {n: work[n] for n in ("iterations", "derivative")},
     }
     found = attacks.run(entry, observation, torch.Generator().manual_seed(1))
     return found.images[:, 0, 0]
@@ -212,29 +209,23 @@ def _psnr(found: Tensor, truth: Tensor) -> str:
 
 
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
-    """Yield a row for each network, precision and rival.
+    """Yield a row for each network and rival.
 
-    ceiling: operations a second of all cores together, by precision and kind of work.
+    ceiling: operations a second of all cores together, by kind of work.
     small: whether to take a tiny size, to see that the comparison works.
     """
-    # Of the deep network a try takes a narrow one in one precision, and counts none of its operations.
+    # Of the deep network a try takes a narrow one, and counts none of its operations.
     tiny: dict[str, Any] = {"targets": 1, "iterations": 1} if small else {}
     narrow: dict[str, Any] = {"parameters": {"width": 4}} if small else {}
     if small and not (HOME / ".complete").is_file():
         print("matching: breaching is left out, because its environment is not here (`make bench` makes it)")
     for module, whole in WORK.items():
-        yield from _network(module, whole | tiny | (narrow if module in ROUNDED else {}), ceiling, small)
-    if small:
-        print("matching: bfloat16 is left out of a try")
-    elif torch.cpu._is_amx_tile_supported():
-        for module, other in ROUNDED.items():
-            yield from _network(module, WORK[module] | other, ceiling, small)
+        yield from _network(module, whole | tiny | (narrow if module == DEEP else {}), ceiling, small)
 
 
 def _network(module: str, work: dict[str, Any], ceiling: Ceiling, small: bool) -> Iterator[Row]:
     model, tensors, truth = setting(module, work, small)
-    few, iterations, cores = work.get("rivals", 8), work["iterations"], torch.get_num_threads()
-    few = min(few, work["targets"])
+    few, iterations, cores = min(8, work["targets"]), work["iterations"], torch.get_num_threads()
     reached: dict[str, str] = {}
 
     def ours() -> None:
@@ -253,19 +244,18 @@ def _network(module: str, work: dict[str, Any], ceiling: Ceiling, small: bool) -
         return f"{work['targets']} targets ({few} for the others), batch 1, {iterations} iterations; {each}"
 
     flop = own = 0.0
-    if not (small and module in ROUNDED):
+    if not (small and module == DEEP):
         flop = flop_of(lambda n: _plain(work | {"iterations": n}, model, tensors, 1), 1, small)
         own = flop_of(
             lambda n: attacked(module, work | {"iterations": n}, model, tensors, 1), work["targets"], small
         )
-    precision = work.get("precision", "float32")
     rivals = [
         Side("breaching 0.1.2", breaching, few * iterations, flop),
         Side("plain loop", plain, few * iterations, flop),
     ]
     yield from compare(
-        f"matching {module}, {precision}", said, "seconds per image-iteration",
+        f"matching {module}", said, "seconds per image-iteration",
         Side("ours", ours, work["targets"] * iterations, own),
         rivals if not small or (HOME / ".complete").is_file() else rivals[1:],
-        ceiling[precision]["convolution"], ceiling["float32"]["convolution"], small=small,
+        ceiling["convolution"], small=small,
     )  # fmt: skip

@@ -107,7 +107,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 def compare(
     name: str, work: str | Callable[[], str], unit: str, ours: Side, rivals: Sequence[Side],
-    ceiling: float = 0.0, theirs: float = 0.0, turns: int = TURNS,
+    ceiling: float = 0.0, turns: int = TURNS,
     clock: Callable[[], float] = time.perf_counter,
     watch: Callable[[], float] = load, small: bool = False,
 ) -> Iterator[Row]:  # fmt: skip
@@ -120,7 +120,6 @@ def compare(
     rivals: the other sides.
     ceiling: operations a second of all the cores that a side may use, of the kind of which the work consists;
     0 where there is none.
-    theirs: the same for the rivals, where they compute in another precision; 0 where they do not.
     turns: the number of measured turns, at least TURNS.
     clock: returns the time in seconds.
     watch: returns the share (0 to 1) of the machine that other programs take.
@@ -139,9 +138,9 @@ def compare(
         row: Row = {"name": name, "work": said, "unit": unit, "baseline_name": rival.name, "turns": turns}
         row |= {"load_before": f"{before:.2f}", "load_after": f"{after:.2f}"}
         row |= {"busy": "busy" if max(before, after) > BUSY else ""}
-        for side, key, most in ((ours, "ours", ceiling), (rival, "baseline", theirs or ceiling)):
+        for side, key in ((ours, "ours"), (rival, "baseline")):
             row |= _three(key, values[key], "{:.3e}")
-            reached = side.flop / values[key][0] / most if side.flop and most else 0.0
+            reached = side.flop / values[key][0] / ceiling if side.flop and ceiling else 0.0
             row[f"{key}_of_ceiling"] = f"{reached:.0%}" if reached else ""
         yield row | _three("ratio", quartiles(ratios), "{:.2f}")
 

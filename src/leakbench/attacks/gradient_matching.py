@@ -15,9 +15,6 @@ from leakbench.attacks.matching.terms import Term
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
-# What does not go with it in one attack (`catalogue.sections.check_fit`).
-EXCLUDES = {"precision: bfloat16": ("parameters.updates: *",)}
-
 
 # The trials of a round do not depend on other rounds, so those of the null baseline may run beside them.
 @capable(together=True)
@@ -31,7 +28,6 @@ def gradient_matching(
     *,
     updates: Literal["one-batch", "simulated", "shuffled", "reshuffled", "epochs"] = "one-batch",
     derivative: Literal["exact", "frozen"] = "exact",
-    precision: Literal["float32", "bfloat16"] = "float32",
     iterations: Annotated[int, Field(gt=0)] = 10000,
     decay_over: Annotated[int, Field(gt=0)] | None = None,
     enough: float = 0.0,
@@ -55,8 +51,6 @@ def gradient_matching(
     derivative: `exact` takes a second backward pass. `frozen` takes differences of first backward passes,
     which is faster for deep networks; where these cannot be used, and on a GPU, the derivative is exact all
     the same (`matching.composition`).
-    precision: the precision of the network's products and convolutions; bfloat16 sums them in float32. The
-    objective and the optimiser are always float32.
     iterations: the number of iterations of each trial.
     decay_over: the number of iterations over which the learning rate falls. The run is then the first
     `iterations` of a run of this length. Without it, the learning rate falls over `iterations`.
@@ -66,7 +60,7 @@ def gradient_matching(
 
     Raises Unfit for parts that do not fit each other or the observation.
     """
-    composed = Composition(objective, unknowns, optimiser, updates, derivative, precision)
+    composed = Composition(objective, unknowns, optimiser, updates, derivative)
     if epochs is not None:
         return epochs(observation, rng, composed, iterations)
     schedule = Schedule(iterations, enough, snapshots)

@@ -29,15 +29,6 @@ def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> N
     assert psnr(found.images[:, 0, 0], images[:, 0])[0] > 30
 
 
-@pytest.mark.nightly
-def test_adam_with_cosine_recovers_a_small_image_in_bfloat16() -> None:
-    images = photographs(2, 8)[:, None]
-    observation, values = observe(images, torch.tensor([[1], [2]])), FALLING | {"precision": "bfloat16"}
-    start, end = (run(observation, **values | {"iterations": n}).images[:, 0, 0] for n in (1, 400))
-    for before, after in zip(psnr(start, images[:, 0]), psnr(end, images[:, 0]), strict=True):
-        assert after > before + 10
-
-
 def test_of_several_starts_the_one_with_the_lowest_loss_is_kept() -> None:
     observation = small()
     several = run(observation, restarts=3, **QUICK)

@@ -74,7 +74,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a gradient": ({}, {}, "sent a gradient"),
     "simulation": ({"kind": "model"}, {"updates": "simulated"}, "set updates: one-batch"),
     "evolution": ({"kind": "model"}, {"objective": "squares", "optimiser": "cma-es"}, "set optimiser: adam"),
-    "bfloat16": ({"kind": "model"}, {"precision": "bfloat16"}, "precision: float32"),
     "joint epochs": ({"kind": "model"}, {"epochs": {"joint": {"steps": "joint"}}}, "set unknowns: dummies"),
 }
 

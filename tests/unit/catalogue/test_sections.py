@@ -71,7 +71,7 @@ def test_a_check_that_looks_at_nothing_is_found(
 
 
 def defaults_alone(root: Callable[..., Path], change: dict[str, Any], other: dict[str, Any]) -> None:
-    plain = {"updates": "one-batch", "precision": "float32", "restarts": 1, "snapshots": 0, "enough": 0.0}
+    plain = {"updates": "one-batch", "restarts": 1, "snapshots": 0, "enough": 0.0}
     entry = {"summary": "x"} | MATCHING | change
     found = loaded(root({"attacks/m": entry | {"parameters": plain}}), "m")
     assert plain.items() <= found.parameters.items()
@@ -87,7 +87,7 @@ def test_every_part_that_another_excludes_is_there() -> None:
         for name in signature.part_names(room)
         if (found := signature.constant(room, name, "EXCLUDES", None))
     ]
-    assert len(told) == 7
+    assert len(told) == 6
     for room, name, excludes in told:
         for own in filter(None, excludes):
             assert own.partition(":")[0] in signature.parameters_model(room, name).model_fields

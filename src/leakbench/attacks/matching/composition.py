@@ -16,7 +16,7 @@ from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimiser import Make
 from leakbench.attacks.matching.parameterisation import Parameterisation, with_nuisance
 from leakbench.attacks.matching.terms import Term
-from leakbench.attacks.matching.trials import Group, Precision, add, blank, groups
+from leakbench.attacks.matching.trials import Group, add, blank, groups
 from leakbench.base.errors import Unfit
 from leakbench.networks.per_trial import hidden
 from leakbench.observations.adaptation import Nuisance
@@ -33,7 +33,6 @@ class Composition:
     optimiser: Make
     updates: Updates = "one-batch"
     derivative: Literal["exact", "frozen"] = "exact"
-    precision: Precision = "float32"
 
     def objective_of(
         self, group: Group, terms: Sequence[Term] | None = None, weighs: bool = False
@@ -43,24 +42,18 @@ class Composition:
         Differences (`engines.frozen`) and batches of trials (`engines.shared_weights`) need two conditions.
         Nothing else may stand between dummies and gradients: no simulated steps, hidden parameters, mechanism
         or unknowns of a defence, nor weights among the dummies. And gradients must be compared in all
-        entries, by products alone. In float32 differences are taken if the attack asks for them and the
-        network is deep enough; on a GPU exact derivatives of batches take their place, because differences
-        take the trials one after another. In bfloat16 a processor takes batches. Either is compared with
-        plain autograd first (`engines.agreement`).
+        entries, by products alone. Differences are taken if the attack asks for them and the network is deep
+        enough; on a GPU exact derivatives of batches take their place, because differences take the trials
+        one after another. Either is compared with plain autograd first (`engines.agreement`).
         """
-        group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
         plain = not (group.steps or hidden(group.model) or mechanism or weighs or group.nuisance.start)
         plain = plain and not (objective.distance.whole or objective.partial)
         engine: type[Engine] | None = None
-        if plain and self.precision == "bfloat16":
-            batched = group.device == "cpu" and fits(group.model, group.shape)
-            engine = SharedWeights if batched else None
-        elif plain and self.derivative == "frozen":
+        if plain and self.derivative == "frozen" and pays(group.model, group.shape):
             batched = group.device != "cpu" and fits(group.model, group.shape)
             engine = SharedWeights if batched else FrozenDifference
-            engine = engine if pays(group.model, group.shape) else None
         if engine is not None and not agrees(engine, group, objective.distance):
             engine = None
         return replace(objective, engine=engine, mechanism=mechanism)
@@ -85,10 +78,9 @@ class Composition:
             if nuisance != Nuisance():
                 sought = with_nuisance(sought, nuisance)
             first = make()
-            if sought.weighs and (first.population > 1 or self.precision != "float32"):
+            if sought.weighs and first.population > 1:
                 raise Unfit(
-                    "attack: unknowns: surrogate weights take an optimiser of gradients, in float32 (set "
-                    "optimiser: adam and precision: float32)"
+                    "attack: unknowns: surrogate weights take an optimiser of gradients (set optimiser: adam)"
                 )
             chunk = objective.chunk(first, sought)
             evaluate = sought.through(objective.evaluate)

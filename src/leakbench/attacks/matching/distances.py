@@ -60,14 +60,6 @@ def in_memory(value: Tensor) -> Tensor:
     return (value.permute(0, 1, 3, 4, 2) if value.dim() == 5 else value).reshape(-1)
 
 
-def shaped(numbers: Tensor, shape: torch.Size) -> Tensor:
-    """Undo `in_memory`: return a gradient of this shape, with the channels last as in the engine."""
-    if len(shape) != 5:
-        return numbers.view(shape)
-    trials, out, channels, rows, columns = shape
-    return numbers.view(trials, out, rows, columns, channels).permute(0, 1, 4, 2, 3)
-
-
 def laid_out(gradient: Tensor) -> Tensor:
     """Return gradients [trials, *shape]; those of convolutions have the channels last, as in the engine."""
     if gradient.dim() != 5:

@@ -148,12 +148,9 @@ class Objective:
         """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
 
         No dummy's gradient is written down (`gradient_products`). Raises Unfit for what needs one: a distance
-        of whole gradients, chosen entries, penalties, simulated steps, an adaptation to a defence, and
-        bfloat16.
+        of whole gradients, chosen entries, penalties, simulated steps, and an adaptation to a defence.
         """
         group, distance = self.group, self.distance
-        if group.precision != "float32":
-            raise Unfit("attack: optimiser: cma-es takes precision: float32")
         if self.partial or self._of(Penalty) or distance.whole or group.steps:
             raise Unfit(
                 "attack: optimiser: cma-es takes distances of products and one batch (set objective: "
@@ -185,7 +182,7 @@ class Objective:
         """Return how many trials (or members) run together: as many as are of use and fit into memory."""
         members = optimiser.population
         if self.engine is not None:
-            return self.engine.together(self.group.device)
+            return self.engine.TOGETHER
         trial = torch.arange(1)
         unknowns = unknowns or Dummies(self.group.draw("normal", torch.Generator().manual_seed(0), 1))
         one = {name: value[:1] for name, value in unknowns.start.items()}

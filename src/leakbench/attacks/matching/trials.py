@@ -1,10 +1,8 @@
 """Trials: the updates that a cell's attack works on together, and what becomes of them."""
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +21,6 @@ from leakbench.observations.adaptation import Nuisance
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
-Precision = Literal["float32", "bfloat16"]
-
 
 @dataclass(frozen=True)
 class Group:
@@ -39,12 +35,11 @@ class Group:
     are pixels.
     steps: the local steps as slices of the batch, if they are to be simulated.
     nuisance: what is unknown of the defence.
-    precision: the precision in which `caused` computes the model.
     epochs: how many unknown images stand for one sample, one for each local epoch (DLF). The batch is then
     one epoch's images after another's.
     stride: how many of the client's steps one of `steps` stands for.
 
-    Raises Unfit for steps with hidden parameters, and for steps in bfloat16, whose weights would not move.
+    Raises Unfit for steps with hidden parameters.
     """
 
     observation: Observation
@@ -59,7 +54,6 @@ class Group:
     deviation: Tensor
     steps: list[slice] = field(default_factory=list)
     nuisance: Nuisance = field(default_factory=Nuisance)
-    precision: Precision = "float32"
     epochs: int = 1
     stride: int = 1
 
@@ -68,17 +62,6 @@ class Group:
             raise Unfit(
                 "attack: local steps are not simulated with hidden parameters (set updates: one-batch)"
             )
-        if self.steps and self.precision != "float32":
-            raise Unfit("attack: precision: bfloat16 simulates no local steps (set updates: one-batch)")
-
-    @cached_property
-    def rounded(self) -> nn.Module:
-        """The model in the group's precision."""
-        if self.precision == "float32":
-            return self.model
-        found = deepcopy(self.model).bfloat16()
-        engines_fit(found, self.shape, like=self.model)
-        return found
 
     @cached_property
     def names(self) -> list[str]:
@@ -144,10 +127,8 @@ class Group:
         weights = {name: dummies[name] for name in self.names if name in dummies}
         if weights:
             return gradients_at(self.model, images, labels, weights)
-        kind = images.dtype if self.precision == "float32" else torch.bfloat16
-        with lent(self.rounded, {name: value.to(kind) for name, value in dummies.items()}):
-            found, _ = gradients(self.rounded, images.to(kind), labels)
-        found = {name: value.to(images.dtype) for name, value in found.items()}
+        with lent(self.model, dummies):
+            found, _ = gradients(self.model, images, labels)
         slopes = {name: found.pop(name) for name in hidden(self.model)}
         return found | self.nuisance.gradients(trials, dummies, slopes)
 

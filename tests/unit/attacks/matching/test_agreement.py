@@ -14,13 +14,13 @@ from leakbench.attacks.matching.engines import gradients
 from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.engines.layers import RULES
-from leakbench.attacks.matching.engines.own_gradient import OwnGradient
+from leakbench.attacks.matching.engines.own_products import OwnProducts
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.processes.workers import Work
 
 RESNET: tuple[str, dict[str, Any]] = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
-FROZEN, BATCHED = {"derivative": "frozen"}, {"precision": "bfloat16"}
+FROZEN = {"derivative": "frozen"}
 
 
 def trials(known: bool = True) -> Group:
@@ -30,16 +30,17 @@ def trials(known: bool = True) -> Group:
     return group(model, images, torch.zeros(2, 1, dtype=torch.int64))
 
 
-def engine(of: Group, how: dict[str, Any]) -> Any:
+def engine(of: Group, device: str, how: dict[str, Any] = FROZEN) -> Any:
     composed = Composition(terms("cosine", ones), unknowns=None, optimiser=None, **how)
-    return composed.objective_of(of).engine
+    return composed.objective_of(
+        replace(of, observation=replace(of.observation, work=Work(device=device)))
+    ).engine
 
 
 @pytest.mark.parametrize(
     ("how", "device", "expected"),
     [
         (FROZEN, "cpu", FrozenDifference),
-        (BATCHED, "cpu", SharedWeights),
         ({}, "cpu", None),
         # A GPU takes batches in place of differences.
         (FROZEN, "cuda:0", SharedWeights),
@@ -50,8 +51,7 @@ def test_an_engine_that_agrees_is_used_and_draws_on_nobodys_chance(
     how: dict[str, Any], device: str, expected: type | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of, before = trials(), torch.get_rng_state()
-    of = replace(of, observation=replace(of.observation, work=Work(device=device)))
-    assert engine(of, how) is expected
+    assert engine(of, device, how) is expected
     assert torch.equal(torch.get_rng_state(), before)
     assert not capsys.readouterr().err
 
@@ -64,15 +64,15 @@ def more(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("how", "where", "wrong"),
+    ("device", "where", "wrong"),
     [
-        (FROZEN, (FrozenDifference, "one"), lambda found: (found[0], more(found[1]))),
-        (BATCHED, (SharedWeights, "rates"), lambda found: (more(found[0]), found[1])),
-        (BATCHED, (OwnGradient, "back"), more),
+        ("cpu", (FrozenDifference, "one"), lambda found: (found[0], more(found[1]))),
+        ("cuda:0", (SharedWeights, "rates"), lambda found: (more(found[0]), found[1])),
+        ("cuda:0", (OwnProducts, "back"), more),
     ],
 )
 def test_an_engine_that_is_off_is_left_with_one_line(
-    how: dict[str, Any],
+    device: str,
     where: tuple[type, str],
     wrong: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -81,8 +81,8 @@ def test_an_engine_that_is_off_is_left_with_one_line(
     right = getattr(*where)
     monkeypatch.setattr(*where, lambda *given: wrong(right(*given)))
     of = trials(known=False)
-    assert engine(of, how) is None
-    assert engine(of, how) is None
+    assert engine(of, device) is None
+    assert engine(of, device) is None
     assert capsys.readouterr().err.count("exact derivatives without") == 1
 
 
@@ -98,7 +98,7 @@ def test_an_engine_that_is_off_only_without_zeros_is_left(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(gradients, "_stir", lambda model: (moved.append(model), stir(model)))
     monkeypatch.setattr(SharedWeights, "rates", off)
-    assert engine(of, BATCHED) is None
+    assert engine(of, "cuda:0") is None
     assert list(of.model.parameters())[-2].eq(0).all()
 
 
@@ -138,7 +138,7 @@ def test_norms_of_the_batch_are_compared_trial_by_trial_and_lie_in_no_batch() ->
     blocks = (nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), norm, nn.ReLU()) for norm in norms)
     model = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(3 * 64, CLASSES)).double().eval()
     of = group(model, torch.rand(2, 2, 3, 8, 8, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.int64))
-    assert engine(of, FROZEN) is FrozenDifference
+    assert engine(of, "cpu") is FrozenDifference
     assert not fits(model, of.shape)
 
 

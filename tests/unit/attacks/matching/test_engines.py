@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy
 from trial_networks import SHAPE, VICTIMS, distance_of, group, met, network
 
 from leakbench.attacks.matching.engines import gradients as module
-from leakbench.attacks.matching.engines import own_gradient
 from leakbench.attacks.matching.engines.chain import chain
 from leakbench.attacks.matching.engines.fixed_convolution import fix_convolutions
 from leakbench.attacks.matching.engines.frozen import FrozenDifference
@@ -24,7 +23,6 @@ from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
 from leakbench.attacks.matching.engines.layers import RULES
 from leakbench.attacks.matching.engines.layers.rule import Link
 from leakbench.attacks.matching.engines.own_gradient import OwnGradient
-from leakbench.attacks.matching.engines.own_products import OwnProducts
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
 from leakbench.base.errors import Unfit
 from leakbench.base.tensors import Tensors
@@ -152,12 +150,10 @@ def engines_hold(
     given = of, distance_of(distance), observed, of.labels, each
     before = {name: value.clone() for name, value in unknowns.items()}
     found = {"differences": FrozenDifference(*given, scale=SHORT)(unknowns)[1]}
-    # Gradients that are taken in pieces, too.
-    piece = max(40, max(value.numel() for value in own.values()) // 50)
-    for takes, size in ((OwnGradient, 1 << 16), (OwnGradient, piece), (OwnProducts, piece)):
-        if fits(model, images.shape[1:]):
-            with patch.object(SharedWeights, "own", takes), patch.object(own_gradient, "PIECE", size):
-                found[f"{takes.__name__} by {size}"] = SharedWeights(*given)(unknowns)[1]
+    if fits(model, images.shape[1:]):
+        found["batches"] = SharedWeights(*given)(unknowns)[1]
+        with patch.object(SharedWeights, "of", lambda *_: OwnGradient):
+            found["batches, trial by trial"] = SharedWeights(*given)(unknowns)[1]
     for engine, derivatives in found.items():
         loose = DIFFERENCE if engine == "differences" else 10 * tolerance
         assert derivatives.keys() == wanted.keys()

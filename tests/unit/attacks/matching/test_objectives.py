@@ -139,10 +139,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "candidates and wasserstein": (lambda: losses(trials_of_two(), *terms("wasserstein")[:1]), "cma-es"),
     "candidates and steps": (lambda: losses(simulated()), "cma-es takes"),
-    "candidates in bfloat16": (
-        lambda: losses(replace(trials_of_two(), precision="bfloat16")), "precision: float32",
-    ),
-    "steps in bfloat16": (lambda: replace(simulated(), precision="bfloat16"), "set updates: one-batch"),
     "two choices": (
         lambda: Objective(
             trials_of_two(), [*terms("squares"), partial_gradient(share=0.1), partial_gradient(share=0.2)]

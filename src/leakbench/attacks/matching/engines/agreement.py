@@ -6,6 +6,7 @@ Before an attack trusts one of them, its derivative is compared once on the atta
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,7 +34,10 @@ class Engine:
     labels: [trials, batch] classes; None if the labels are unknowns too.
     weights: [trials, parameters], the weight of each parameter in the distance.
     scale: the length of differences' steps, as a share of what float32 needs.
+    TOGETHER: how many trials of a chunk are of use.
     """
+
+    TOGETHER: ClassVar[int] = 1
 
     group: Group
     distance: Distance
@@ -42,18 +46,13 @@ class Engine:
     weights: Tensor
     scale: float = 1.0
 
-    @staticmethod
-    def together(device: str) -> int:
-        """Return how many trials of a chunk are of use on a device."""
-        raise NotImplementedError
-
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
         """Return the losses [trials] and the derivative in each unknown."""
         raise NotImplementedError
 
     @cached_property
     def steps(self) -> list[Step]:
-        return chain(self.group.rounded) or []
+        return chain(self.group.model) or []
 
     @cached_property
     def theirs(self) -> Tensor:
@@ -75,7 +74,7 @@ def _misfit(engine: type[Engine], group: Group, distance: Distance) -> str:
     """Return in words where the derivatives differ, or "" if they agree."""
     model = deepcopy(group.model).double()
     mean, deviation = (value.double() for value in (group.mean, group.deviation))
-    of = replace(group, model=model, mean=mean, deviation=deviation, precision="float32")
+    of = replace(group, model=model, mean=mean, deviation=deviation)
     return misfit_of(model, lambda: _compared(engine, of, distance))
 
 

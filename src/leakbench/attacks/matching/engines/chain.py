@@ -182,8 +182,8 @@ class Entropy(NamedTuple):
 
 
 def entropy(logits: Tensor, labels: Tensor) -> Entropy:
-    """Return the cross-entropy of logits, computed in float32 at least."""
-    shares = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(2)
+    """Return the cross-entropy of logits."""
+    shares = logits.log_softmax(2)
     if labels.dim() == 2:
         # `one_hot` reads the labels to check them, which takes longer.
         wanted = torch.zeros_like(shares).scatter_(2, labels[:, :, None], 1.0)
@@ -191,7 +191,7 @@ def entropy(logits: Tensor, labels: Tensor) -> Entropy:
         wanted = labels.to(shares)
     batch = logits.shape[1]
     chances, total = shares.exp(), wanted.sum(2, keepdim=True) / batch
-    slope = (chances * total - wanted / batch).to(logits)
+    slope = chances * total - wanted / batch
     return Entropy(-(wanted * shares).sum(2).mean(1), slope, shares, chances, total)
 
 
@@ -250,9 +250,9 @@ class _Gradients(torch.autograd.Function):
         last = moved.pop(len(ctx.steps))
         # The rate of the probabilities p is p · bent. The slope at the logits is p · total minus the labels
         # over the batch size, so its rate is p · bent · total.
-        bent = last.to(p) - (p * last).sum(2, keepdim=True)
+        bent = last - (p * last).sum(2, keepdim=True)
         to_labels = -bent / ctx.shape[1] if ctx.needs_input_grad[1] else None
-        rates: Values = {len(ctx.steps): (p * bent * total).to(last)}
+        rates: Values = {len(ctx.steps): p * bent * total}
         # The fourth pass: the rates of the slopes, from the logits back to the images.
         to_hidden: list[Tensor] = []
         for place in reversed(range(len(ctx.steps))):

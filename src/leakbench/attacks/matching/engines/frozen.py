@@ -64,10 +64,6 @@ def difference(
 class FrozenDifference(Engine):
     """The losses of a group's trials and their derivatives, one trial after another."""
 
-    @staticmethod
-    def together(device: str) -> int:
-        return 1
-
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
         found = [
             self.one({name: value[row : row + 1] for name, value in unknowns.items()}, row)

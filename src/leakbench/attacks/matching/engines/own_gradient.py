@@ -3,8 +3,7 @@
 Let x be what the layer read, S the slope of the loss at what it returned, g the gradient of its weights and o
 the observed one. An attack needs g's inner products with o and itself, and what the layer does with the
 weights V = along · o + across · g, the derivative of a distance: V x is the rate of what the layer returns,
-and Vᵀ S that of the slope at what it read. In bfloat16, products and V are computed in the precision of o,
-for near the private images V is the small difference of two gradients.
+and Vᵀ S that of the slope at what it read.
 """
 
 from collections.abc import Sequence
@@ -12,14 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from leakbench.attacks.matching.distances import factors, in_memory, laid_out, products, shaped
+from leakbench.attacks.matching.distances import laid_out, products
 from leakbench.attacks.matching.engines.chain import Step
 from leakbench.attacks.matching.engines.layers.rule import Kept
-from leakbench.base.tensors import Tensors
-
-# A larger gradient is taken this many numbers at a time. What one step has written, the next step then still
-# finds in the cache of a core. Smaller gradients are taken for all trials at once.
-PIECE = 1 << 16
+from leakbench.base.tensors import Tensors, over
 
 
 def _batch(shape: torch.Size) -> int:
@@ -47,45 +42,20 @@ class OwnGradient:
         ]
         self.moving: list[Tensors] = [{} for _ in range(self.trials)]
 
+    def _stacked(self, name: str) -> Tensor:
+        return torch.cat([own[name] for own in self.gradients])
+
     def products(self, of: Sequence[str]) -> dict[str, Tensors]:
         """Return name of a parameter → name of a product in `of` (`matching.terms.Distance`) → [trials]."""
-        found = {}
-        for name, o in self.observed.items():
-            if o[0].numel() <= PIECE:
-                g = torch.cat([own[name] for own in self.gradients])
-                found[name] = products(of, {name: g.to(o)}, {name: o})
-            else:
-                each = [self._summed(of, own[name], o[n : n + 1]) for n, own in enumerate(self.gradients)]
-                found[name] = dict(zip(of, torch.stack(each, 1), strict=True))
-        return found
-
-    def _summed(self, of: Sequence[str], gradient: Tensor, observed: Tensor) -> Tensor:
-        """Return the products `of` of one trial's gradient, [len(of)]."""
-        found = []
-        for g, o in zip(*(in_memory(value).split(PIECE) for value in (gradient, observed)), strict=True):
-            both = factors(of, g.to(o), o)
-            found += [torch.dot(*both[kind]) for kind in of]
-        return torch.stack(found).view(-1, len(of)).sum(0)
+        return {n: products(of, {n: self._stacked(n)}, {n: o}) for n, o in self.observed.items()}
 
     def move(self, along: Tensors, across: Tensors) -> None:
         """Set V of each parameter by its two factors, name → [trials]."""
         for name, o in self.observed.items():
-            if o[0].numel() <= PIECE:
-                g = torch.cat([own[name] for own in self.gradients])
-                first, second = (each[name].view(-1, *[1] * (o.dim() - 1)) for each in (along, across))
-                for moving, value in zip(self.moving, (o * first).addcmul_(g, second).to(g), strict=True):
-                    moving[name] = value[None]
-                continue
-            factors = zip(along[name].tolist(), across[name].tolist(), strict=True)
-            for n, (first, second) in enumerate(factors):
-                g = self.gradients[n][name]
-                flat, seen = in_memory(g), in_memory(o[n : n + 1])
-                moved = torch.empty_like(flat)
-                for into, own, other in zip(
-                    *(each.split(PIECE) for each in (moved, flat, seen)), strict=True
-                ):
-                    into.copy_(torch.mul(other, first).add_(own, alpha=second))
-                self.moving[n][name] = shaped(moved, g.shape)
+            first, second = (over(each[name], o) for each in (along, across))
+            values = (o * first).addcmul_(self._stacked(name), second)
+            for moving, value in zip(self.moving, values, strict=True):
+                moving[name] = value[None]
 
     def rate(self) -> Tensor:
         """Return V x, in the shape of what the layer returned."""

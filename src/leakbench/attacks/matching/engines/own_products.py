@@ -1,8 +1,7 @@
 """The weight gradients of one layer for all trials, as products of three or four matrices at a time.
 
-`own_gradient` goes trial by trial, which keeps a processor's cache warm. A GPU would wait for each small step
-to be launched, so here each step is one operation for all trials, on copies of the windows that a convolution
-reads. Names are those of `own_gradient`.
+`own_gradient` goes trial by trial. A GPU would wait for each small step to be launched, so here each step is
+one operation for all trials, on copies of the windows that a convolution reads. Names are as there.
 """
 
 import math
@@ -76,14 +75,14 @@ class OwnProducts:
     def products(self, of: Sequence[str]) -> dict[str, Tensors]:
         found = {}
         for name, o in self.observed.items():
-            both = factors(of, self.gradients[name].to(o), o)
+            both = factors(of, self.gradients[name], o)
             found[name] = {kind: inner(*both[kind]) for kind in of}
         return found
 
     def move(self, along: Tensors, across: Tensors) -> None:
         for name, o in self.observed.items():
             first, second = (over(each[name], o) for each in (along, across))
-            self.moving[name] = (o * first).addcmul_(self.gradients[name], second).to(self.slope)
+            self.moving[name] = (o * first).addcmul_(self.gradients[name], second)
 
     def _v(self) -> Tensor:
         """Return V of the weights: a matrix [trials, 1, outputs, inputs], or [trials, 1, channels, 1, 1]."""

@@ -2,8 +2,7 @@
 
 All trials of a group attack the same weights W, so the four passes of `engines.chain` multiply by W in one
 convolution of a batch. Only what comes from the moving weights V is computed trial by trial (`own_gradient`).
-A batch pays if multiplying by weights takes less time than reading them: in bfloat16 on a processor with AMX,
-and on a GPU.
+A batch pays where multiplying by weights takes less time than reading them: on a GPU.
 """
 
 from functools import cached_property
@@ -19,10 +18,6 @@ from leakbench.attacks.matching.engines.layers.norm import by_images
 from leakbench.attacks.matching.engines.own_gradient import OwnGradient
 from leakbench.attacks.matching.engines.own_products import PRODUCTS, OwnProducts
 from leakbench.base.tensors import Tensors
-
-# The number of trials in a batch. On a processor, twice as many trials of ResNet20-4 are no faster, and half
-# as many slower. A GPU holds more, but the size of its memory must not decide about a result's last bits.
-TOGETHER, TOGETHER_ON_GPU = 4, 8
 
 # The gradients of each step with parameters, by the step's place.
 Owns = dict[int, OwnGradient | OwnProducts]
@@ -41,9 +36,8 @@ def fits(model: nn.Module, shape: torch.Size) -> bool:
 class SharedWeights(Engine):
     """The losses of a group's trials and their derivatives, all trials in one batch."""
 
-    @staticmethod
-    def together(device: str) -> int:
-        return TOGETHER if device == "cpu" else TOGETHER_ON_GPU
+    # A GPU holds more, but the size of its memory must not decide about a result's last bits.
+    TOGETHER = 8
 
     @torch.no_grad()
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
@@ -51,7 +45,7 @@ class SharedWeights(Engine):
         trials, batch = images.shape[:2]
         classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels
         # To the chain all samples are the batch of one trial.
-        passed = forth(self.steps, images.to(self.kind).flatten(0, 1)[None])
+        passed = forth(self.steps, images.flatten(0, 1)[None])
         loss = entropy(passed.returned.view(trials, batch, -1), classes)
         slopes = back(self.steps, passed, loss.slope.reshape(passed.returned.shape), None, whole=False)
         owns = self.gradients(passed, slopes)
@@ -61,25 +55,17 @@ class SharedWeights(Engine):
             own.move(*({n: each[f"{name}.{n}"] for n in own.observed} for each in (along, across)))
         last, reads = self.rates(passed, owns)
         last = last.view(trials, batch, -1)
-        bent = last.to(loss.chances) - (loss.chances * last).sum(2, keepdim=True)
-        rate = (loss.chances * bent * loss.total).to(last).view(passed.returned.shape)
-        at = self.back(passed, slopes, reads, owns, rate).to(images).contiguous().view(images.shape)
+        bent = last - (loss.chances * last).sum(2, keepdim=True)
+        rate = (loss.chances * bent * loss.total).view(passed.returned.shape)
+        at = self.back(passed, slopes, reads, owns, rate).contiguous().view(images.shape)
         found = {"images": at * self.group.deviation}
         if self.labels is None:
             moved = -bent / batch
             found["labels"] = classes * (moved - (classes * moved).sum(2, keepdim=True))
         return value, found
 
-    @cached_property
-    def kind(self) -> torch.dtype:
-        return next(self.group.rounded.parameters()).dtype
-
-    @cached_property
-    def own(self) -> type[OwnGradient] | type[OwnProducts]:
-        return OwnGradient if self.group.device == "cpu" else OwnProducts
-
     def of(self, step: Step) -> type[OwnGradient] | type[OwnProducts]:
-        return self.own if type(step.layer) in PRODUCTS else OwnGradient
+        return OwnProducts if type(step.layer) in PRODUCTS else OwnGradient
 
     @cached_property
     def seen(self) -> list[Tensors]:

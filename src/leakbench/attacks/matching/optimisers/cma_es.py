@@ -16,7 +16,7 @@ from leakbench.base.tensors import Tensors
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
 EXCLUDES = {
     "": (
-        "parameters.updates: *", "parameters.precision: *", "epochs: joint", "objective: wasserstein *",
+        "parameters.updates: *", "epochs: joint", "objective: wasserstein *",
         "objective: * (Entries)", "objective: * (Penalty)",
     ),
 }  # fmt: skip

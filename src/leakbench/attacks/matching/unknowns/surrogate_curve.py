@@ -8,7 +8,7 @@ from leakbench.attacks.matching.parameterisation import Parameterisation
 from leakbench.attacks.matching.surrogates import surrogate_unknowns
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
-EXCLUDES = {"": ("parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint")}
+EXCLUDES = {"": ("parameters.updates: *", "optimiser: cma-es", "epochs: joint")}
 
 
 def surrogate_curve(

@@ -17,13 +17,11 @@ from leakbench.attacks.matching.engines.products import WORTH, product
 
 # torch's own limits for this case: the most numbers in an image, and the largest window without dilation.
 SMALL, WINDOW = 20480, 3
-# In bfloat16 the products are faster where the processor has instructions for them (AMX).
-KINDS = {torch.float32, *([torch.bfloat16] if torch.cpu._is_amx_tile_supported() else [])}
 
 
 def pays(conv: nn.Conv2d, x: Tensor) -> bool:
     """Return whether a convolution of images x, and its derivatives, are faster as products with windows."""
-    if x.device.type != "cpu" or x.dtype not in KINDS or len(x) > 1 or x.numel() > SMALL:
+    if x.device.type != "cpu" or x.dtype != torch.float32 or len(x) > 1 or x.numel() > SMALL:
         return False
     if conv.dilation != (1, 1) or max(conv.kernel_size) > WINDOW:
         return False
@@ -73,11 +71,10 @@ def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[in
     """Return the transpose of a convolution: from the slope at its output to the slope at its input."""
     (down, across), (height, width) = padding(conv), read[2:]
     taps = product(_pixels(slope), _matrix(weight)).view(1, *slope.shape[2:], -1, read[1])
-    exact = torch.promote_types(slope.dtype, torch.float32)
-    padded = slope.new_zeros(1, height + 2 * down, width + 2 * across, read[1], dtype=exact)
+    padded = slope.new_zeros(1, height + 2 * down, width + 2 * across, read[1])
     for tap, (i, j) in enumerate(_places(conv, read)):
         padded[:, i, j] += taps[:, :, :, tap]
-    return padded[:, down : down + height, across : across + width].permute(0, 3, 1, 2).to(slope)
+    return padded[:, down : down + height, across : across + width].permute(0, 3, 1, 2)
 
 
 def weight_gradient(conv: nn.Conv2d, slope: Tensor, x: Tensor) -> Tensor:
