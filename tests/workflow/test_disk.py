@@ -42,7 +42,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_no_half_written_file(project
 @pytest.mark.parametrize(
     ("folder", "told"),
     [
-        ("results", "read-only file system"),
+        pytest.param("results", "read-only file system", marks=pytest.mark.nightly),
         ("scratch", "scratch: may not be written"),
         pytest.param("logs", "logs: may not be written", marks=pytest.mark.nightly),
     ],

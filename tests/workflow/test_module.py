@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from project import CELL, Project, tiny_project
+from project import CELL, Project
 
 OUTER = """
 module leakbench:
@@ -28,17 +28,13 @@ rule mine:
 
 
 @pytest.fixture
-def outer(tmp_path: Path) -> tuple[Project, Project]:
-    """Return another workflow's folder, and the checkout that it takes all rules from."""
-    inner = tiny_project(tmp_path / "inner")
-    folder = tmp_path / "outer"
-    folder.mkdir()
-    (folder / "Snakefile").write_text(OUTER.format(snakefile=str(inner.path("Snakefile"))))
-    return Project(folder, inner.data), inner
+def other(sound: Path, tmp_path: Path) -> Project:
+    """Return another workflow's folder, which takes all rules from a checkout where nothing has run."""
+    (tmp_path / "Snakefile").write_text(OUTER.format(snakefile=str(sound / "Snakefile")))
+    return Project(tmp_path, sound.parent / "local data")
 
 
-def test_another_workflow_plans_our_rules_behind_its_own(outer: tuple[Project, Project]) -> None:
-    other, _ = outer
+def test_another_workflow_plans_our_rules_behind_its_own(other: Project) -> None:
     ran = other.snakemake("-n")
     assert ran.rc == 0, ran.text[-2000:]
     assert {"train", "attack", "score", "table", "figure", "scorecard", "report"} <= ran.verbs
@@ -48,8 +44,7 @@ def test_another_workflow_plans_our_rules_behind_its_own(outer: tuple[Project, P
 @pytest.mark.parametrize(
     "key", ['prefix:\n        "inner/"', 'replace_prefix:\n        {"results/": "ours/"}']
 )
-def test_a_module_with_a_prefix_is_refused_in_one_line(key: str, outer: tuple[Project, Project]) -> None:
-    other, _ = outer
+def test_a_module_with_a_prefix_is_refused_in_one_line(key: str, other: Project) -> None:
     file = other.path("Snakefile")
     file.write_text(file.read_text().replace("    config:\n", f"    {key}\n    config:\n", 1))
     ran = other.snakemake("-n")
@@ -60,21 +55,19 @@ def test_a_module_with_a_prefix_is_refused_in_one_line(key: str, outer: tuple[Pr
 
 
 @pytest.mark.nightly
-def test_another_workflow_makes_results_in_its_own_folder(outer: tuple[Project, Project]) -> None:
-    other, inner = outer
+def test_another_workflow_makes_results_in_its_own_folder(other: Project, sound: Path) -> None:
     scores = f"results/quick/scores/{CELL}/0.parquet"
     ran = other.snakemake(scores)
     assert ran.rc == 0, ran.text[-2000:]
     assert other.path(scores).is_file()
     assert other.path("data/tiny.safetensors").is_file()
     for made in ("results", "data", "logs", "scratch", ".snakemake"):
-        assert not inner.path(made).exists(), made
+        assert not (sound / made).exists(), made
     again = other.snakemake("-n", "--rerun-triggers", "mtime", "input", "--", scores)
     assert "Nothing to be done" in again.text
 
 
-def test_a_wrong_setting_of_the_module_is_one_line(outer: tuple[Project, Project]) -> None:
-    other, _ = outer
+def test_a_wrong_setting_of_the_module_is_one_line(other: Project) -> None:
     text = other.path("Snakefile").read_text()
     other.path("Snakefile").write_text(text.replace('"scale": "quick"', '"scale": "quik"'))
     ran = other.snakemake("-n")

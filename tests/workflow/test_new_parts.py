@@ -127,26 +127,6 @@ def test_what_new_writes_of_a_data_set_is_planned(composed: Project) -> None:
     assert ran.rc == 0, ran.text[-3000:]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["atack", "x"], "no kind of part is called 'atack' (did you mean 'attack'"),
-        (["attack", "My_Part"], "'My_Part' is no name of a part"),
-        (["attack", "../x"], "'../x' is no name of a part"),
-        (["attack", "fidel"], "exists already"),
-    ],
-)
-def test_what_cannot_be_written_is_one_line(
-    arguments: list[str], says: str, copied: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = sorted(copied.root.rglob("*.py"))
-    assert main(["new", *arguments, "--root", str(copied.root)]) == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
-    assert sorted(copied.root.rglob("*.py")) == before
-
-
 def test_there_is_a_template_of_each_kind() -> None:
     assert kinds() == ["attack", "dataset", "defence", "objective", "optimiser", "victim"]
     for path in (Path(__file__).parents[2] / "src/leakbench/templates").rglob("*.txt"):

@@ -4,18 +4,19 @@ import importlib.util
 import os
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from project import ROOT, Project, Ran, tiny_project
+from project import ROOT, Project, Ran
 
 PROFILES = ROOT / "profiles"
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = tiny_project(tmp_path_factory.mktemp("profiles"))
+def project(sound: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project(sound, sound.parent / "local data").copy(tmp_path_factory.mktemp("profiles"))
     made.environment["HOME"] = str(made.root)
     return made
 

@@ -211,12 +211,6 @@ def test_every_spec_of_the_paper_scale_is_one_job(everything: Project) -> None:
     assert others["total"] > 1000
 
 
-def test_lint_is_clean(copied: Project) -> None:
-    ran = copied.snakemake("--lint")
-    assert ran.rc == 0, ran.text
-    assert "good condition" in ran.text
-
-
 def test_the_results_are_whole(finished: Project) -> None:
     assert finished.leftovers() == []
     page = finished.path("results/quick/report.html").read_text()

@@ -191,31 +191,31 @@ def paid(
     by_experiment: dict[str, float] = {}
     share = 60 * (budget.experiment or budget.total)
 
-    def more(group: list[_Fitted]) -> dict[str, float]:
-        """Return the jobs that a group needs and that are not yet paid, or not yet at this length."""
+    def more(group: list[_Fitted]) -> tuple[dict[str, float], float]:
+        """Return the jobs that a group needs, not yet paid or not yet at this length, and what they cost."""
         took = dict(pair for it in group for pair in it.seconds.items())
-        return {name: each for name, each in took.items() if each > made.get(name, 0.0)}
-
-    def cost(jobs: Mapping[str, float]) -> float:
-        return sum(each - made.get(name, 0.0) for name, each in jobs.items())
+        jobs = {name: each for name, each in took.items() if each > made.get(name, 0.0)}
+        return jobs, sum(each - made.get(name, 0.0) for name, each in jobs.items())
 
     def rank(group: list[_Fitted]) -> tuple[bool, bool, bool, float, str]:
         """Return the place of a group in the order in which groups are paid."""
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
         late = budget.common_first and group[0].ask.job.dataset in rare
         other = group[0].ask.experiment not in budget.first
-        return not group[0].paper, other, late, cost(more(group)) / gets, group[0].ask.name
+        return not group[0].paper, other, late, more(group)[1] / gets, group[0].ask.name
 
-    left.sort(key=rank)
+    ranks = {id(group): rank(group) for group in left}
+    needing: dict[str, list[list[_Fitted]]] = {}
+    for group in left:
+        for name in {name for it in group for name in it.seconds}:
+            needing.setdefault(name, []).append(group)
+    left.sort(key=lambda group: ranks[id(group)])
     while left:
         group = left.pop(0)
-        jobs, asking = more(group), group[0].ask.experiment
-        took = cost(jobs)
-        own = by_experiment.get(asking, 0.0) + took
-        apart = own_minutes.get(asking)
-        limits = [("experiment", share if apart is None else 60 * apart, own, "one experiment")]
-        if apart is None:
-            limits.insert(0, ("total", 60 * budget.total, spent + took, f"scale {scale}"))
+        (jobs, took), asking = more(group), group[0].ask.experiment
+        own, apart = by_experiment.get(asking, 0.0) + took, own_minutes.get(asking)
+        limits = [("total", 60 * budget.total, spent + took, f"scale {scale}")] * (apart is None)
+        limits += [("experiment", share if apart is None else 60 * apart, own, "one experiment")]
         if over := [(key, limit, whose) for key, limit, sum_, whose in limits if sum_ > limit]:
             key, limit, whose = over[0]
             why = f"the {in_words(limit)} of {whose} go to cheaper trials first"
@@ -230,9 +230,10 @@ def paid(
             least = min if name.startswith("capture/") else max
             values = out.values if group[0].paper else own_values
             values[name] = least(size, values.get(name, size))
+        ranks |= {id(other): rank(other) for name in jobs for other in needing[name]}
         if any(name.startswith(("train/", "generator/")) for name in jobs):
             # Other groups that need the same network are cheaper now.
-            left.sort(key=rank)
+            left.sort(key=lambda group: ranks[id(group)])
     # What others have chosen holds for an experiment of one's own.
     out.values = own_values | out.values
     return out
@@ -245,9 +246,8 @@ def shares_of(
     counts, found = counted(config), {}
     for cell in cells:
         victim = find(config, "victims", cell.victim, "victims")
-        own = {
-            "victim": _passes(specs[cell.path("train")]["victim"], victim.training, counts.get(cell.dataset))
-        }
+        trained = specs[cell.path("train")]["victim"]
+        own = {"victim": _passes(trained, victim.training, counts.get(cell.dataset))}
         generator = specs[cell.path("attack")]["attack"]["generator"] or ""
         for name in cell.served(generator):
             if name in specs:

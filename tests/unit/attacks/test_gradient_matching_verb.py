@@ -120,8 +120,8 @@ def test_the_verb_writes_what_was_found_and_the_null_beside_it(
     seen, oracle = small(rounds=5), tmp_path / "oracle.safetensors"
     write_tensors(oracle, {"labels/0": seen.labels[0]}, {})
     given = {"labels": labelling, "oracle": oracle if labelling == "oracle" else None}
-    one, two, three = (attacked(tmp_path, seen, f"{n}", workers=n, **given) for n in (1, 2, 3))
-    assert one.read_bytes() == two.read_bytes() == three.read_bytes()
+    one, two = (attacked(tmp_path, seen, f"{n}", workers=n, **given) for n in (1, 2))
+    assert one.read_bytes() == two.read_bytes()
     assert list((tmp_path / "scratch").iterdir()) == []
     tensors, facts = read_tensors(two)
     assert facts["knows"]["labels"] == word

@@ -1,6 +1,5 @@
 """The process of an audit: what it says is heard, whatever the user's code does to it."""
 
-import io
 import json
 import os
 import re
@@ -101,14 +100,6 @@ def test_code_that_replaces_json_is_heard_and_no_line_of_it_commands_a_terminal(
 ) -> None:
     assert supervised("test_child:prints", [], say, "app.py:client", 60, 16) == {"found": 1}
     assert capsys.readouterr().out == "3 × 3\nnote: \\x1b]0;owned\\x07\n"
-
-
-def test_a_line_is_printed_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    say("batch × 2")
-    sys.stdout.flush()
-    assert raw.getvalue() == b"batch \\xd7 2\n"
 
 
 def chatters(tell: Tell, keep: Any) -> dict[str, Any]:

@@ -39,6 +39,10 @@ def test_a_report_that_cannot_be_written_is_told_first(out: str, capsys: pytest.
         write(Path(out), {"found": [], "version": "0"} | _empty(), {})
 
 
+def _nothing() -> dict[str, Any]:
+    return {"audit": _empty(), "shown": {}}
+
+
 def _empty() -> dict[str, Any]:
     from leakbench.audit.predictions import Look
     from leakbench.audit.report import Audit
@@ -52,15 +56,18 @@ def test_a_probe_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert [path.name for path in Path().iterdir()] == ["app.py"]
 
 
-def test_the_demo_is_a_flag_and_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_is_a_flag_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("demo").mkdir()
-    assert "demo: --model is missing" in refused(capsys, "demo")
+    asked: list[Any] = []
+    monkeypatch.setattr(verb, "supervised", lambda work, given, *_: asked.append(given) or _nothing())
+    assert main(["audit", "demo"]) == main(["audit", "--demo"]) == 0
+    assert [(name, options["demo"]) for name, options in asked] == [("demo", False), ("--demo", True)]
 
 
 def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     def supervised(work: Any, given: Any, tell: Any, *more: Any) -> dict[str, Any]:
         tell("batch × 2")
-        return {"audit": _empty(), "shown": {}}
+        return _nothing()
 
     raw = io.BytesIO()
     monkeypatch.setattr(verb, "supervised", supervised)
@@ -75,5 +82,5 @@ def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     [([], 0), (["--fail-if", "exposed > 0"], 3), (["--fail-if", "exposed > 0", "--allow-unmeasured"], 0)],
 )
 def test_a_gate_without_a_result_fails(more: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb, "supervised", lambda *_: {"audit": _empty(), "shown": {}})
+    monkeypatch.setattr(verb, "supervised", lambda *_: _nothing())
     assert main(["audit", "app.py:client", *more]) == code

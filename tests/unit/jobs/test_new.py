@@ -89,6 +89,9 @@ TAKEN = (
 NO_NAMES = {
     **{("attack", word): f"^'{word}' is a Python keyword" for word in ("class", "lambda", "import")},
     ("attack", 101 * "a"): r"^'a{101}' is no name of a part \(.* at most 100",
+    ("atack", "x"): r"^no kind of part is called 'atack' \(did you mean 'attack'",
+    **{("attack", name): rf"^'{name}' is no name of a part" for name in ("My_Part", "../x")},
+    ("attack", "own"): "exists already",
     ("attack", "all"): r"^'all' stands for every part in an experiment \(",
     **dict.fromkeys(
         [("attack", "own-longer"), ("objective", "own-longer"), ("optimiser", "own-longer")],

@@ -74,14 +74,14 @@ MORE = (
 KEYS = st.sampled_from([*MAP["table-1"], *MORE.split()])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(KEYS, ANYTHING, max_size=3))
 def test_whatever_a_map_holds_it_is_read_or_refused_in_one_line(tmp_path: Path, keys: dict[str, Any]) -> None:
     told = refusal(tmp_path, **mapped(**keys))
     assert not told or "papers/tiny/" in told
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("at()[]{}+-*/=<>'\",.: fastslowmeanforinif1230x", max_size=60))
 def test_whatever_an_expression_is_it_is_read_or_refused_in_one_line(tmp_path: Path, text: str) -> None:
     told = refusal(tmp_path, **claimed(quantity=text))
