@@ -227,6 +227,37 @@ def test_no_way_is_open_and_no_mark_is_left(mode: str, truth: Path, monkeypatch:
     assert all(any(w in p for w in ("[Errno 13]", "[Errno 1]", "refused")) for p in refusals), found
 
 
+DEV = [f"/dev/{name}" for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm",
+       "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps", "nvidia-nvswitch0", "sda", "kmsg")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("card", "number"), [(1, {"nvidia1"}), (None, {"nvidia0", "nvidia1", "nvidia10"})])
+def test_the_seal_on_a_gpu_opens_the_cards_own_devices(card: int | None, number: set[str]) -> None:
+    found = {path.removeprefix("/dev/") for path in blinding.card_devices(DEV, card)}
+    assert found == {"nvidiactl", "nvidia-uvm"} | number
+
+
+def test_the_seal_of_a_gpu_opens_no_more_than_that_on_a_processor(
+    truth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This machine's card is a file, which stands for it. Others' memory and devices stay closed."""
+    if not landlocked():
+        pytest.skip("this kernel has no Landlock")
+    card = truth.with_name("card")
+    card.write_bytes(b"")
+    monkeypatch.setattr(blinding, "card_devices", lambda *_: [str(card)])
+    ways = {
+        "card": lambda _: os.close(os.open(card, os.O_RDWR)),
+        **{f"read {each}": (lambda _, path=each: os.open(path, os.O_RDONLY))
+           for each in ("/dev/zero", "/dev/kmsg", "/dev/tty", f"/proc/{os.getppid()}/environ")},
+        "write to memory": lambda _: os.open("/dev/shm/x", os.O_WRONLY | os.O_CREAT),
+        **{name: WAYS[name] for name in ("open", "foreign", "warm")},
+    }  # fmt: skip
+    monkeypatch.setattr(blinding.sys, "addaudithook", lambda hook: None)
+    found = tried(truth, lambda: seal([truth.parents[1] / "own"], "cuda:0"), ways)
+    assert [name for name, problem in found.items() if not problem] == ["card"], found
+
+
 def test_words_say_what_enforces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(words: str) -> bool:
         return _forked(lambda: int(seal([tmp_path]) != words)) == 0

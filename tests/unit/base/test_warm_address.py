@@ -67,8 +67,8 @@ def test_a_folder_of_others_is_refused(run: Run, what: int | str, monkeypatch: p
     inside(run, monkeypatch)
     if what == "user":
         other = os.getuid() + 1
-        (run.temporary / f"leakbench-{other}-{run.owner.pid}").mkdir(mode=0o700)
         monkeypatch.setattr(os, "getuid", lambda: other)
+        run.folder.mkdir(mode=0o700)
     elif what == "link":
         (run.temporary / "elsewhere").mkdir(mode=0o700)
         run.folder.symlink_to("elsewhere")
@@ -83,6 +83,18 @@ def test_a_folder_of_others_is_refused(run: Run, what: int | str, monkeypatch: p
         run.folder.chmod(int(what))
     assert run_warm(["plan"]) is None
     assert not isinstance(what, int) or list(run.folder.iterdir()) == []
+
+
+def test_containers_with_processes_of_one_number_share_no_folder(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside(run, monkeypatch)
+    own = process.folder_of_the_run(run.owner.pid)
+    assert process.folder_of_the_run(run.owner.pid) == own
+    for name, value in (("os.readlink", "pid:[1]"), ("leakbench.base.processes.process.born", 1)):
+        with monkeypatch.context() as other:
+            other.setattr(name, lambda _, value=value: value)
+            assert process.folder_of_the_run(run.owner.pid) != own
 
 
 def test_the_folder_is_closed_to_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

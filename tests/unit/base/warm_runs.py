@@ -56,7 +56,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        return self.temporary / f"leakbench-{os.getuid()}-{self.owner.pid}"
+        return self.temporary / process.place_of_the_run(self.owner.pid).name
 
     @property
     def environment(self) -> dict[str, str]:

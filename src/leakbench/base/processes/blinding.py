@@ -11,6 +11,7 @@ import ctypes
 import errno
 import glob
 import os
+import re
 import shutil
 import signal
 import struct
@@ -45,7 +46,7 @@ _SYSTEM = (
 )  # fmt: skip
 # What CUDA opens in addition.
 _GPU = ("/proc/driver/nvidia", "/proc/self", "/proc/devices", "/proc/sys/vm")
-_GPU_DEVICES = "/dev/nvidia*"
+_DRIVER = "/proc/driver/nvidia/gpus/{:04x}:{:02x}:{:02x}.0/information"
 _OPENING = frozenset(["open", "os.listdir", "os.scandir", "os.chdir", "os.link", "os.rename"])
 _CHANGING = frozenset(
     ["os.truncate", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.chmod", "os.chown", "os.utime",
@@ -296,6 +297,27 @@ def _give_up_capabilities(libc: Any) -> None:
         libc.syscall(call, struct.pack("<II", 0x20080522, 0), bytes(24))
 
 
+def card_devices(there: Sequence[str], card: int | None) -> list[str]:
+    """Return those files of /dev that a job on one card opens: the card's and the driver's two.
+
+    card: the driver's number of the card; None where it does not tell it, and each card is left open.
+    """
+    own = re.compile(rf"/dev/nvidia(ctl|-uvm|{r'[0-9]+' if card is None else card})")
+    return [path for path in there if own.fullmatch(path)]
+
+
+def _card(device: str) -> int | None:
+    """Return the driver's number of a GPU, which is not torch's where only some cards are visible."""
+    import torch
+
+    with suppress(OSError, AttributeError, RuntimeError, AssertionError):
+        of: Any = torch.cuda.get_device_properties(device)
+        place = _DRIVER.format(of.pci_domain_id, of.pci_bus_id, of.pci_device_id)
+        if told := re.search(r"Device Minor:\s*([0-9]+)", Path(place).read_text("utf-8")):
+            return int(told[1])
+    return None
+
+
 def _landlock(libc: Any, own: Sequence[Path], libraries: Sequence[Path], device: str) -> bool:
     """Close all files but those that `seal` leaves open, and return whether the kernel enforces it."""
     call = libc.syscall
@@ -311,8 +333,8 @@ def _landlock(libc: Any, own: Sequence[Path], libraries: Sequence[Path], device:
     allowed += [(path, _READ | _LIST if path.is_dir() else _READ) for path in libraries]
     allowed += [(Path(os.devnull), rights & (_READ | _WRITE | _TRUNCATE))]
     if device != "cpu":
-        devices = [Path(path) for path in glob.glob(_GPU_DEVICES) if not os.path.isdir(path)]
-        allowed += [(path, rights & (_READ | _WRITE | _DEVICE)) for path in devices]
+        of_card = card_devices(glob.glob("/dev/nvidia*"), _card(device))
+        allowed += [(Path(path), rights & (_READ | _WRITE | _DEVICE)) for path in of_card]
 
     def allow(path: Path, right: int) -> bool:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)

@@ -1,6 +1,7 @@
 """A job's process: its settings before libraries are loaded, its owner, its end and the commit it runs."""
 
 import ctypes
+import hashlib
 import os
 import signal
 import sys
@@ -73,9 +74,19 @@ def owner_of_the_run() -> int | None:
     return int(owner) if owner.isdigit() and not any(name in os.environ for name in _CONTAINERS) else None
 
 
+def place_of_the_run(owner: int) -> Path:
+    """Return where the folder of the run lies that process `owner` owns."""
+    # Containers and machines that share this place may have processes of one number.
+    where = []
+    with suppress(OSError):
+        where = [os.readlink("/proc/self/ns/pid"), Path("/proc/sys/kernel/random/boot_id").read_text("utf-8")]
+    run = hashlib.sha256(f"{where} {born(owner)}".encode()).hexdigest()[:8]
+    return Path(tempfile.gettempdir()) / f"leakbench-{os.getuid()}-{owner}-{run}"
+
+
 def folder_of_the_run(owner: int) -> Path:
     """Return the folder of the run that process `owner` owns, and make it if need be."""
-    folder = Path(tempfile.gettempdir()) / f"leakbench-{os.getuid()}-{owner}"
+    folder = place_of_the_run(owner)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     state = folder.stat(follow_symlinks=False)
