@@ -87,6 +87,25 @@ FETCH: dict[str, Any] = {
 }  # fmt: skip
 
 
+# Of what shows results.
+SHOWN: dict[str, dict[str, Any]] = {
+    "figure": {
+        "item": "table-1", "title": "x", "shows": "x", "work": "x", "scale": "quick",
+        "figure": [{"drawing": "dots", "metrics": ["mse"]}],
+        "parts": {
+            "attack": [{"name": "fidel", "title": "Fidel", "summary": "x", "parameters": {"iterations": 5}}],
+        },
+    },
+    "scorecard": {
+        "attacks": {"fidel": {}}, "defences": {"prune": {"share": 0.5}}, "networks": {"mlp": VICTIM},
+        "federations": {"fed": {"lr": 0.1, "rounds": 4}}, "images": {"made": 60}, "settled": {"mlp": 0.01},
+        "splits": {"made": {"train": 50, "test": 10}}, "run": {"scale": "quick"},
+        "files": {"cost.train.made/mlp": "results/quick/records/train/made/mlp/0.json"},
+        "left_out": {"x": {"every cell": "too long"}},
+    },
+}  # fmt: skip
+
+
 def verb_of(kind: str) -> str:
     """Return the verb that takes a kind of spec."""
     return "train" if kind in ("victim", "generator", "study") else kind

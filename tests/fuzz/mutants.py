@@ -33,6 +33,7 @@ from leakbench.base.artefacts import (
     write_tensors,
     write_text,
 )
+from leakbench.base.cellname import CELL
 from leakbench.base.errors import UserError
 from leakbench.base.provenance import read_spec
 from leakbench.base.whole import file_digest
@@ -57,6 +58,7 @@ from leakbench.papers.reference import tables
 from leakbench.papers.scorecard.recorded import of_records
 from leakbench.papers.verdicts.compare import compared, read_scorecard, summary
 from leakbench.papers.work import read_papers
+from leakbench.results.figures.result import TENSORS, read_result
 
 TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS / "unit/papers"))
@@ -115,7 +117,7 @@ def _spec_of(kind: str) -> tuple[str, Callable[[Path], None], Callable[[Path], A
     """Return the kind of the specs of one kind of job."""
     return (
         ".json",
-        lambda path: write_text(path, to_json(specs.SPECS[kind])),
+        lambda path: write_text(path, to_json((specs.SPECS | specs.SHOWN)[kind])),
         lambda path: spec_of(specs.verb_of(kind), read_spec(path), str(path)),
     )
 
@@ -190,6 +192,42 @@ def record(path: Path) -> None:
     csv = path.parents[1] / "kept.csv"
     recorded_table(csv)
     write_text(path, _record_of(csv))
+
+
+def recorded_trials(path: Path) -> None:
+    """Write the trials behind the recorded table."""
+    write_table(path, tests_world.tabled().lines["tiny-table-1"]._trials, {})  # type: ignore[arg-type]
+
+
+def exhibit(path: Path) -> None:
+    """Write the pictures of one panel."""
+    about = dict(zip(CELL, ("digits", "v", "f", "none", "fast"), strict=True)) | {"rule": "matched"}
+    pictures = dict.fromkeys(TENSORS[:2], np.zeros((1, 1, 4, 4), np.uint8))
+    tensors = pictures | dict.fromkeys(TENSORS[2:], np.zeros(1))
+    facts = {"panels": [about], "scale": "quick", "absent_cells": {}}
+    write_tensors(path, {f"0/{name}": value for name, value in tensors.items()}, facts)
+
+
+def medians(path: Path) -> None:
+    write_tensors(path, {"digits/v/f/none/fast": np.zeros((2, 4, 4, 1), np.uint8)}, {})
+
+
+def _beside(suffix: str) -> Callable[[Path], None]:
+    """Return the reader of a file beside a recorded table, of which the record has the digest."""
+
+    def read(path: Path) -> None:
+        with _world(path, f"quick/tiny-table-1{suffix}") as world:
+            table = world / "quick/tiny-table-1.csv"
+            recorded_table(table)
+            value = json.loads(_record_of(table))
+            value["files"][suffix] = file_digest(table.with_suffix(suffix))
+            write_text(table.with_suffix(".json"), to_json(value))
+            exhibit(world / "exhibit")
+            write_text(world / "spec.json", to_json(specs.SHOWN["figure"]))
+            tests_world.card(tests_world.paper(world), of_records(tables([table])))
+            read_result(*(str(world / name) for name in (table, "exhibit", "spec.json")), (), [str(table)])
+
+    return read
 
 
 def _recorded(path: Path) -> None:
@@ -267,6 +305,7 @@ def _scorecard(path: Path) -> None:
 SPEC = {
     "attack": {"module": "fidel", "parameters": {}}, "attack_name": "fidel", "null_rounds": 2, "seed": 0,
 }  # fmt: skip
+COUNTED = SPEC | {"attack": {"module": "labels", "parameters": {}, "labels": "counted"}}
 
 
 def _observed(path: Path) -> None:
@@ -274,8 +313,9 @@ def _observed(path: Path) -> None:
     torch.manual_seed(0)
     read_observation(path)
     out = path.parent / "guesses.safetensors"
-    attack(path, spec_of("attack", SPEC, "spec.json"), out, None, None, None, path.parent / "scratch")
-    read_tensors(out)
+    for spec in (SPEC, COUNTED):
+        attack(path, spec_of("attack", spec, "spec.json"), out, None, None, None, path.parent / "scratch")
+        read_tensors(out)
 
 
 def _audited(path: Path) -> None:
@@ -364,6 +404,8 @@ FINDINGS = {
 }  # fmt: skip
 CITED = {"a": {"title": "x", "authors": ["A, B", "others"], "year": 2020, "link": "https://arxiv.org/abs/1"}}
 
+# Suffix of a file beside a record → what writes a sound one.
+BESIDE = {".parquet": recorded_trials, ".exhibit.safetensors": exhibit, ".safetensors": medians}
 # Kind → (suffix, what writes a sound one, what reads it).
 KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "observation": (".safetensors", observation, _observed),
@@ -372,10 +414,11 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "labels": (".safetensors", labels, _labelled),
     "generator": (".safetensors", generator, _generator),
     "table": (".parquet", table, _table),
-    **{f"{kind} spec": _spec_of(kind) for kind in specs.SPECS},
+    **{f"{kind} spec": _spec_of(kind) for kind in (*specs.SPECS, *specs.SHOWN)},
     "fetch spec": (".json", lambda path: write_text(path, to_json(specs.FETCH)), _fetched),
     **{f"entry of {kind}": _entry_of(kind, source) for kind, source in ENTRIES.items()},
     "record": (".json", record, _recorded),
+    **{f"recorded {write.__name__}": (suffix, write, _beside(suffix)) for suffix, write in BESIDE.items()},
     "recorded table": (".csv", recorded_table, _recorded_table),
     **{f"{place} of a work": _of_a_work(place, text) for place, text in WORK.items()},
     "findings": (".yaml", lambda path: write_text(path, to_json(FINDINGS)), _findings),

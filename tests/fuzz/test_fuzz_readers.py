@@ -130,6 +130,7 @@ def test_a_name_that_climbs_is_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        ({"local": {"lr": 1e-300, "batch_size": None, "epochs": 1}}, "local.lr is not a number from 1e-30"),
         ({"network": {"shape": [100_000, 100_000, 1]}}, "network.shape"),
         ({"network": {"shape": [4096, 4096, 1]}, "clients": [100_000, 100_000]}, "values of images"),
         ({"local": {"lr": 0.1, "batch_size": None, "epochs": 100_000}}, "steps of a client"),

@@ -278,6 +278,8 @@ def read_table(path: Path) -> tuple[Any, Facts]:
     with _whole_parquet(path):
         table = pq.read_table(path)
         whole(Path(path))
+        # Text that is none would be found by whoever looks at it first.
+        table.validate(full=True)
         return table.to_pandas(), _facts(table.schema.metadata)
 
 

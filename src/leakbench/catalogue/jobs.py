@@ -11,7 +11,7 @@ from leakbench.base.yamls import NAME, Distinct, Name, Positive, Seed, Shape, St
 from leakbench.catalogue.cell import Arguments, Cell
 from leakbench.catalogue.cell import Spec as Values
 from leakbench.catalogue.entry import FOR_PEOPLE, Salt
-from leakbench.catalogue.experiment import Exhibit
+from leakbench.catalogue.experiment import Drawing, Exhibit
 from leakbench.catalogue.regime import Regime, Rule
 from leakbench.catalogue.schema import Attack, Auxiliary, Dataset, Federation, Generator, Server, Victim
 from leakbench.catalogue.signature import declared_metrics
@@ -280,6 +280,44 @@ class TableSpec(Spec):
         if self.studies is None and self.experiment.metrics is None:
             raise ValueError("experiment.metrics: cells need some (name metrics)")
         return self
+
+
+class Listed(Strict):
+    """An entry that an experiment names, as its figure calls it."""
+
+    name: Name
+    title: str
+    summary: str
+    parameters: Arguments
+
+
+class FigureSpec(Spec):
+    item: str
+    title: str
+    shows: str
+    figure: Annotated[list[Drawing], Field(min_length=1)]
+    parts: dict[Literal["dataset", "victim", "defence", "training", "federation", "attack"], list[Listed]]
+    work: str
+    scale: Name
+
+
+class Ran(Strict):
+    scale: Name
+
+
+class ScorecardSpec(Spec):
+    """What the catalogue says, the scale of the run, where facts lie, and what the run leaves out and why."""
+
+    attacks: dict[Name, Arguments]
+    defences: dict[Name, Arguments]
+    federations: dict[Name, Arguments]
+    networks: dict[Name, Named]
+    images: dict[Name, int]
+    splits: dict[Name, dict[str, int]]
+    settled: dict[Name, float]
+    run: Ran
+    files: dict[str, str]
+    left_out: dict[Name, dict[str, str]]
 
 
 class Adapted(Strict):

@@ -37,7 +37,7 @@ _ROOMS = {
 _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", "faults", "studies"}
 _KINDS: dict[str, type[jobs.Spec]] = {
     "fetch": jobs.FetchSpec, "capture": jobs.CaptureSpec, "attack": jobs.AttackSpec, "score": jobs.ScoreSpec,
-    "table": jobs.TableSpec,
+    "table": jobs.TableSpec, "figure": jobs.FigureSpec, "scorecard": jobs.ScorecardSpec,
 }  # fmt: skip
 # What `train` trains is the first of these that its spec names.
 _TRAINED = (jobs.StudySpec, jobs.GeneratorSpec, jobs.VictimSpec)

@@ -12,8 +12,8 @@ import pandas as pd
 from leakbench.base.artefacts import Facts, read_csv, read_facts, read_table, write_text
 from leakbench.base.errors import UserError
 from leakbench.base.parts import dotted
-from leakbench.base.provenance import read_spec
 from leakbench.base.whole import listing, whole
+from leakbench.catalogue.spec import opened
 from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.marks import sentences
 from leakbench.papers.reference import TEXT, Kept, fuller
@@ -57,7 +57,7 @@ def figure(
         marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
         whole(exhibit)
         frame, facts = read_csv(table, dtype=TEXT), read_facts(exhibit)
-        shown, works = read_spec(spec), read_papers(papers)
+        shown, works = opened("figure", spec).plain(), read_papers(papers)
         known: dict[str, list[Path]] = {}
         for path in recorded or ():
             known.setdefault(path.name.partition(".")[0], []).append(path)

@@ -11,11 +11,12 @@ import pandas as pd
 from leakbench.base.artefacts import open_tensors, read_csv, read_facts, read_table, to_json, write_listed
 from leakbench.base.errors import UserError
 from leakbench.base.processes.process import commit
-from leakbench.base.provenance import machine, read_spec
+from leakbench.base.provenance import machine
 from leakbench.catalogue import costs
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import Scale as ScaleFile
+from leakbench.catalogue.spec import opened
 from leakbench.jobs.record import outdated
 from leakbench.jobs.verify import summary_of
 from leakbench.papers.facts import reader
@@ -56,7 +57,7 @@ def scorecard(
     seeded: files below reference/, of raised seeds. Their trials are pooled with those of `recorded`.
     device: torch's name of the device on which the run computed attacks and studies.
     """
-    summary, described = summary_of(out), read_spec(spec)
+    summary, described = summary_of(out), opened("scorecard", spec).plain()
     if seeds in (out, summary):
         raise UserError(f"--seeds {seeds}: is also the place of another file of --out (name another)")
     drawn = {path.stem: path for path in exhibits}

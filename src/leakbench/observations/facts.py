@@ -14,6 +14,8 @@ Check = Callable[[Any], bool]
 # No network and no set of samples of this project comes near this number. A file with a larger one could fill
 # the machine's memory.
 MOST = 100_000
+# Divided by a smaller rate, an update is no gradient in float32.
+SLOWEST = 1e-30
 LOCAL = {"lr": 1.0, "batch_size": None, "epochs": 1}
 # The facts of local training that may be left out, with their defaults.
 PLAIN = {"weight_decay": 0.0, "reshuffled": False, "optimiser": "sgd"}
@@ -79,7 +81,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "mode": ("train or eval", lambda v: v in ("train", "eval")),
     "dropout": ("true or false", _truth),
     "local": ("a mapping", _mapping),
-    "local.lr": (f"a number above 0 and up to {MOST}", lambda v: _number(v) and v > 0),
+    "local.lr": (f"a number from {SLOWEST} to {MOST}", lambda v: _number(v) and v >= SLOWEST),
     "local.batch_size": ("a whole number or null", lambda v: v is None or _whole(v)),
     "local.epochs": (f"a whole number up to {MOST}", _whole),
     "local.weight_decay": (f"a number from 0 to {MOST}", lambda v: _number(v) and v >= 0),

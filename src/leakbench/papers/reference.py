@@ -187,7 +187,10 @@ class Kept:
     def trials(self) -> "pd.DataFrame | None":
         """Return the single trials behind the lines, or None if they were not recorded."""
         path = self.beside(".parquet")
-        return read_table(path)[0] if path else None
+        found = read_table(path)[0] if path else None
+        if found is not None and (lacking := {"line", "cluster", "trial", "value"} - {*found.columns}):
+            raise UserError(f"{path}: lacks the column {min(lacking)} ({_MEND})")
+        return found
 
     def said(self) -> str:
         """Return in words where, when and from what the run was recorded, and any later pictures."""

@@ -121,8 +121,10 @@ def _marks(printed: pd.DataFrame, experiment: str) -> pd.DataFrame:
 
 def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -> list[Panel]:
     """Return the pictures of an exhibit. Raises UserError naming the file and what it lacks."""
-    panels = []
-    for number, about in enumerate(facts.get("panels", [])):
+    panels, told = [], facts.get("panels", [])
+    if not isinstance(told, list) or not all(isinstance(about, dict) for about in told):
+        raise UserError(f"{path}: panels is no list of what each shows (the rule that writes it has it)")
+    for number, about in enumerate(told):
         for name in TENSORS:
             if f"{number}/{name}" not in tensors:
                 raise UserError(
@@ -155,7 +157,7 @@ def _of_record(own: Result, kept: Kept) -> Result:
     tensors, facts = read_tensors(exhibit) if (exhibit := kept.beside(EXHIBIT)) else ({}, {})
     panels = _panels(exhibit or kept.table, tensors, facts)
     if not tensors and (medians := kept.beside(".safetensors")):
-        panels = [_median(cell, pair) for cell, pair in read_tensors(medians)[0].items()]
+        panels = [_median(medians, cell, pair) for cell, pair in read_tensors(medians)[0].items()]
     made = {name: kept.record[key] for key, name in FACTS.items() if key in kept.record}
     return replace(
         own,
@@ -169,8 +171,10 @@ def _of_record(own: Result, kept: Kept) -> Result:
     )
 
 
-def _median(cell: str, pair: np.ndarray) -> Panel:
+def _median(path: Path, cell: str, pair: np.ndarray) -> Panel:
     """Return the `pair` (uint8 [2, rows, columns, channels]) that a record keeps of a cell."""
+    if len(cell.split("/")) != len(CELL) or pair.ndim != 4 or len(pair) != 2:
+        raise UserError(f"{path}: {cell} is no pair of pictures of a cell (see reference/README.md)")
     truth, guess = _as_floats(pair.transpose(0, 3, 1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):
         score = np.corrcoef(truth.ravel(), guess.ravel())[0, 1]
