@@ -87,8 +87,8 @@ def audit(
     batch_of, steps = (DEMO_RECORDS, DEMO_STEPS) if demo else (None, 5)
     options = {
         "demo": demo, "batch": batch or batch_of, "local_steps": local_steps or steps,
-        "budget": seconds, "show": show or demo, "declared": declared, "model": model, "defence": defence,
-        "repeats": repeats, "returned": returned,
+        "budget": seconds, "lr": lr, "show": show or demo, "declared": declared, "model": model,
+        "defence": defence, "repeats": repeats, "returned": returned,
     }  # fmt: skip
     for code in (model, defence):
         if code is not None:

@@ -60,8 +60,9 @@ def test_the_demo_is_a_flag_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None
     Path("demo").mkdir()
     asked: list[Any] = []
     monkeypatch.setattr(verb, "supervised", lambda work, given, *_: asked.append(given) or _nothing())
-    assert main(["audit", "demo"]) == main(["audit", "--demo"]) == 0
-    assert [(name, options["demo"]) for name, options in asked] == [("demo", False), ("--demo", True)]
+    assert main(["audit", "demo", "--lr", "0.5"]) == main(["audit", "--demo"]) == 0
+    found = [(name, options["demo"], options["lr"]) for name, options in asked]
+    assert found == [("demo", False, 0.5), ("--demo", True, 0.01)]
 
 
 def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
