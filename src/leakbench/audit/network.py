@@ -13,6 +13,7 @@ from torch.fx import Proxy
 from torch.nn.functional import batch_norm, binary_cross_entropy_with_logits, cross_entropy, relu6
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_leaves
 
 from leakbench.base.errors import UserError
@@ -79,7 +80,8 @@ def scores(output: Any, records: int, of: str = "the batch") -> Tensor:
     found = [each for each in leaves(output) if each.dim() and len(each) == records]
     if not found:
         what = f"{tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise UserError(f"the model returns {what} of {of}, and an audit needs one row of numbers a record")
+        raise UserError(f"the model returns {what} of {of}, and an audit needs one row of numbers a record "
+                        "(records come first: batch_first=True)")  # fmt: skip
     return found[0]
 
 
@@ -143,6 +145,24 @@ def reads(model: nn.Module, tokens: Tensor) -> str:
             f"the inputs are {tokens.dtype}, and no embedding of the model reads them (nn.Embedding)"
         )
     return found[0]
+
+
+def as_records(inputs: Tensor) -> Tensor:
+    """Return inputs as real numbers, or as tokens int64 [n, places]. Raises UserError for others."""
+    whole = inputs.dtype != torch.bool and not inputs.is_complex() and not inputs.is_floating_point()
+    tokens, low = whole and inputs.dim() == 2, whole and inputs.dim() > 2
+    found = inputs.long() if tokens else inputs.float() if low or inputs.is_floating_point() else inputs
+    if not 2 <= found.dim() <= 5 or not found.numel() or not (tokens or found.is_floating_point()):
+        raise UserError(
+            f"the inputs are {inputs.dtype} of shape {tuple(inputs.shape)}, neither real numbers nor "
+            "tokens [records, places] (put the model into a module that takes such a tensor)"
+        )
+    return found
+
+
+def computed(layer: nn.Module) -> bool:
+    """Return whether the weight of a layer is computed from other tensors, as weight norm does."""
+    return is_parametrized(layer) or isinstance(vars(layer).get("weight"), Tensor)
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -258,6 +278,8 @@ def wrapped(
         parts["flatten"] = nn.Flatten()
     elif inputs.dim() == 3:
         parts["flatten"] = nn.Flatten(1, 2)
+    elif inputs.dim() == 5:
+        parts["flatten"] = nn.Unflatten(1, tuple(inputs.shape[1:3]))
     # Weights are shared with the model, because several copies of a large network would fill the memory.
     parts["network"] = fixed(deepcopy(model, {id(p): p for p in model.parameters()}), sent)
     mixed = batch_statistics(model)

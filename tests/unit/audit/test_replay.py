@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy, log_softmax, mse_loss, nll_loss, 
 
 from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client, of_round
-from leakbench.audit.besides import besides
 from leakbench.audit.client import view
 from leakbench.audit.findings import READ, combined
+from leakbench.audit.inference import inferences
 from leakbench.audit.replay import Round, watched
 
 RECORDS = 8
@@ -280,7 +280,7 @@ def test_members_are_recognised_by_an_adapter(rank: int, by: str) -> None:
     batch = torch.rand(30, 20), torch.arange(30) % 3
     own = client_of(network, batch, records=RECORDS)
     observation, truth = view(own.play(), batch[0][RECORDS:])
-    (found,) = [each for each in besides(observation, truth) if each.title == "membership"]
+    (found,) = [each for each in inferences(observation, truth) if each.title == "membership"]
     if by:
         assert found.line.startswith("8 of 8 records are recognised as members, and 0 of 22")
         assert f"by the rows of {by}" in found.line
