@@ -70,6 +70,8 @@ class Round:
         return not (self.plain_loss and steps) or bool(open_) or bool(self.precision)
 
 
+# The ends of the names of torch's losses.
+LOSSES = ("_loss", "cross_entropy", "with_logits", "kl_div")
 # SECONDS: after this time no further step is computed again. LARGEST: the number of parameters above which no
 # step is, because six copies of the network would not fit into memory.
 SECONDS, LARGEST = 30.0, 30_000_000
