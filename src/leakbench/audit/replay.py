@@ -322,7 +322,7 @@ class Watch(TorchFunctionMode):
         with torch.no_grad():
             for name, p in own.items():
                 p.copy_(sent[name])
-                if back is not own and not moved:
+                if back is not None and not moved:
                     p.grad = back[name].detach().to(p) if name in back else None
         if all(p.grad is None for p in own.values()):
             self._own(optimiser)
@@ -356,17 +356,19 @@ class Watch(TorchFunctionMode):
         network = uncompiled(self.model)
         sent, own = (dict(each.named_parameters()) for each in (self.sent, network))
         edited = self.edited or any(not torch.equal(own[n], v) for n, v in self.last[2].items())
-        state = network.state_dict()
-        moves = {n: (own[n].detach() - sent[n].detach()).float() for n in own if n in self.trained}
-        update = moves if gradient else _sent(_returned(returned, state), state, sent, moves)
         how = "the weights that are sent are also changed outside of the optimiser's steps"
-        apart = {n: v - moves[n] for n, v in update.items()}
-        if dot(apart, apart) > ROUNDING**2 * sum(float(v.detach().square().sum()) for v in sent.values()):
-            zero, own_zero = (sum(int((v == 0).sum()) for v in each.values()) for each in (update, moves))
-            size, edited = sum(v.numel() for v in update.values()), True
-            how += f" ({zero / size:.0%} of the changes are zero)" if zero > own_zero + size / 10 else ""
         if gradient:
             update = {n: v.float() for n, v in self.last[0].items()}
+        else:
+            update = {n: (own[n].detach() - sent[n].detach()).float() for n in own if n in self.trained}
+        back = None if gradient else _returned(returned, network.state_dict())
+        if back is not None:
+            moves, update = update, _sent(back, sent, update)
+            apart = {n: v - moves[n] for n, v in update.items()}
+            if dot(apart, apart) > ROUNDING**2 * dot(sent, sent):
+                zero, own_zero = (sum(int((v == 0).sum()) for v in each.values()) for each in (update, moves))
+                size, edited = sum(v.numel() for v in update.values()), True
+                how += f" ({zero / size:.0%} of the changes are zero)" if zero > own_zero + size / 10 else ""
         if not finite(update):
             raise UserError("no parameter of the model is trained (give the optimiser those of this model)")
         means = {n: fmean(self.rates[n]) if len(set(self.rates[n])) > 1 else self.rates[n][0] for n in update}
@@ -482,8 +484,8 @@ class Watch(TorchFunctionMode):
         return loss, found, {n: value - 1 for n, value in whole.items()} if known else {}, factor
 
 
-def _returned(returned: Any, state: Tensors) -> Tensors:
-    """Return the weights that a function returns, as Flower's clients do, or else those of its network."""
+def _returned(returned: Any, state: Tensors) -> Tensors | None:
+    """Return the tensors that a function returns, as Flower's clients do, or None if it returns others."""
     for each in (returned, *(returned[:1] if isinstance(returned, tuple | list) else ())):
         values = each.values() if isinstance(each, dict) else each
         values = values if isinstance(values, Iterable) else ()
@@ -495,14 +497,12 @@ def _returned(returned: Any, state: Tensors) -> Tensors:
             same = {n: v for n, v in state.items() if any(map(partial(torch.equal, v), arrays))}
             if arrays and len(same) == len(arrays):
                 return same
-    return state
+    return None
 
 
-def _sent(back: Tensors, state: Tensors, sent: Tensors, moves: Tensors) -> Tensors:
+def _sent(back: Tensors, sent: Tensors, moves: Tensors) -> Tensors:
     """Return the change of each trained tensor, of weights or of differences of weights that are sent."""
     both = {n: back[n].float() for n in moves if n in back}
-    if back is state:
-        return moves
     # What is nearest to the move is meant. Some send the weights before minus those after.
     ways = [{n: v - sent[n].detach() for n, v in both.items()}, both, {n: -v for n, v in both.items()}]
     apart = [{n: v - moves[n] for n, v in each.items()} for each in ways]
