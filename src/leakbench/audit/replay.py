@@ -472,12 +472,11 @@ class Watch(TorchFunctionMode):
         if made := [n for n, m in self.sent.named_modules() if computed(m)]:
             found["computed"] = f"weights of {', '.join(made[:3])} are computed from others (weight norm)"
         least, most = min(factors), max(factors)
-        factor = factors[0] if most - least <= SAME * most else 0.0
+        same = most - least <= SAME * abs(most)
+        factor = most if same and most > 0 else 0.0
         loss = " and ".join(dict.fromkeys(word for word, _ in self.losses))
         if loss == LOSS and abs(factor - 1) > SAME:
-            loss = (
-                f"{factor:.3g} times the {LOSS}" if factor else f"{least:.3g} to {most:.3g} times the {LOSS}"
-            )
+            loss = f"{most:.3g}{'' if same else f' (at least {least:.3g})'} times the {LOSS}"
         if loss.endswith(LOSS) and found.keys() & CAUSES.keys() - {"scale"}:
             loss += " and more"
         known = not found.keys() & {"unknown", "unchecked", "steps"}
