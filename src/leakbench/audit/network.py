@@ -1,6 +1,7 @@
 """What an audit may ask of somebody's own network, and that network as an attacker has it."""
 
 import re
+from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -16,9 +17,10 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_leaves
 
+from leakbench.attacks.matching.received import noise_images
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
-from leakbench.networks.layers import Normalise, hooked
+from leakbench.networks.layers import Normalise, first_dense, hooked
 
 # The largest number of letters that are kept of a message that leakbench did not write.
 LONGEST = 200
@@ -299,10 +301,32 @@ def wrapped(
     if not isinstance(output, Tensor) or rows.dim() != 2 or rows.shape[1] == 1:
         parts["scores"] = Scores()
     whole = all(name in sent for name, _ in model.named_parameters())
-    found = nn.Sequential() if whole and not precision else Partial()
-    for name, part in parts.items():
-        found.add_module(name, part)
-    return found
+    kind = nn.Sequential if whole and not precision else Partial
+    scale = None if mixed else _scale(kind(OrderedDict(parts)), unit(inputs)[2].shape[1:])
+    if scale is not None and not all(map(torch.allclose, scale, (mean, deviation))):
+        # A network that scales its inputs itself reads the records all the same. Attacks ask for a scale that
+        # comes first, and the network gets what it gets otherwise.
+        own, wide = (value[:, None, None] for value in scale)
+        back = Normalise((mean[:, None, None] - own) / wide, deviation[:, None, None] / wide)
+        parts = {"normalise": Normalise(own, wide), "inputs": back} | {
+            name: part for name, part in parts.items() if name != "normalise"
+        }
+    return kind(OrderedDict(parts))
+
+
+def _scale(model: nn.Module, shape: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
+    """Return mean and deviation [channels] by which the first dense layer reads records, or None."""
+    own = deepcopy(model, {id(p): p for p in model.parameters()}).eval()
+    x = noise_images(shape)[:4]  # type: ignore[arg-type]
+    with torch.no_grad(), suppress(Exception):
+        read = torch.cat([first_dense(own, part)[1] for part in x.split(2)])
+        if read.shape == x.shape:
+            away, other = (each - each.mean((0, 2, 3), keepdim=True) for each in (x, read))
+            slope = (away * other).sum((0, 2, 3), keepdim=True) / away.square().sum((0, 2, 3), keepdim=True)
+            shift = (read - slope * x).mean((0, 2, 3), keepdim=True)
+            if bool((slope != 0).all()) and torch.allclose(read, slope * x + shift, rtol=1e-4, atol=1e-5):
+                return (-shift / slope).flatten(), (1 / slope).flatten()
+    return None
 
 
 def fixed(model: nn.Module, trained: Collection[str]) -> nn.Module:
