@@ -151,10 +151,10 @@ def reads(model: nn.Module, tokens: Tensor) -> str:
 
 def as_records(inputs: Tensor) -> Tensor:
     """Return inputs as real numbers, or as tokens int64 [n, places]. Raises UserError for others."""
-    whole = inputs.dtype != torch.bool and not inputs.is_complex() and not inputs.is_floating_point()
-    tokens, low = whole and inputs.dim() == 2, whole and inputs.dim() > 2
-    found = inputs.long() if tokens else inputs.float() if low or inputs.is_floating_point() else inputs
-    if not 2 <= found.dim() <= 5 or not found.numel() or not (tokens or found.is_floating_point()):
+    real = inputs.is_floating_point() or (inputs.dtype == torch.uint8 and inputs.dim() > 2)
+    tokens = not real and inputs.dtype != torch.bool and not inputs.is_complex() and inputs.dim() == 2
+    found = inputs.float() if real else inputs.long() if tokens else inputs
+    if not 2 <= found.dim() <= 5 or not found.numel() or not (tokens or real):
         raise UserError(
             f"the inputs are {inputs.dtype} of shape {tuple(inputs.shape)}, neither real numbers nor "
             "tokens [records, places] (put the model into a module that takes such a tensor)"

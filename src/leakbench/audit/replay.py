@@ -292,8 +292,8 @@ class Watch(TorchFunctionMode):
             places = places[:1] if not outputs[places[0]].dim() else places
             slopes = [one.slopes[place].to(outputs[place]) for place in places]
             torch.autograd.backward([outputs[place] for place in places], slopes)  # type: ignore[no-untyped-call]
-        made = {n: p.grad for n, p in model.named_parameters()}
-        return {n: torch.zeros_like(v) if made[n] is None else made[n] for n, v in weights.items()}  # type: ignore[misc]
+        made = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        return {n: made[n].to_dense() if n in made else torch.zeros_like(v) for n, v in weights.items()}
 
     def _losses(self, passes: list[Pass]) -> tuple[str, float]:
         whole = sum(each.records() for each in passes)
