@@ -114,11 +114,7 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
-        if (
-            name.endswith(("_loss", "cross_entropy", "with_logits", "kl_div"))
-            and self.passes
-            and not self.busy
-        ):
+        if self.passes and not self.busy and name.endswith(LOSSES):
             named = dict(zip(("input", "target", "weight"), args, strict=False)) | kwargs
             named.pop("input", None)
             if isinstance(target := named.pop("target", None), Tensor) and torch.is_grad_enabled():
@@ -291,7 +287,7 @@ class Watch(TorchFunctionMode):
             places = sorted(one.slopes, key=lambda place: outputs[place].dim())
             places = places[:1] if not outputs[places[0]].dim() else places
             slopes = [one.slopes[place].to(outputs[place]) for place in places]
-            torch.autograd.backward([outputs[place] for place in places], slopes)  # type: ignore[no-untyped-call]
+            torch.autograd.backward([outputs[place] for place in places], slopes)
         made = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
         return {n: made[n].to_dense() if n in made else torch.zeros_like(v) for n, v in weights.items()}
 
@@ -317,7 +313,7 @@ class Watch(TorchFunctionMode):
         own, sent = (dict(uncompiled(m).named_parameters()) for m in (called, self.copies[called]))
         after = {n: p.detach().clone() for n, p in own.items()}
         moved = any(not torch.equal(sent[n], v) for n, v in after.items())
-        back = _returned(returned, own)
+        back = _returned(returned, after)
         optimiser = torch.optim.SGD(own.values(), lr=1.0)
         with torch.no_grad():
             for name, p in own.items():
@@ -354,13 +350,13 @@ class Watch(TorchFunctionMode):
         first = torch.tensor(sorted(dict(reversed(rows)).values()))
         records, size = len(first), sum(each.records() for each in self.batches[0])
         network = uncompiled(self.model)
-        sent, own = (dict(each.named_parameters()) for each in (self.sent, network))
+        sent, own = ({n: p.detach() for n, p in m.named_parameters()} for m in (self.sent, network))
         edited = self.edited or any(not torch.equal(own[n], v) for n, v in self.last[2].items())
         how = "the weights that are sent are also changed outside of the optimiser's steps"
         if gradient:
             update = {n: v.float() for n, v in self.last[0].items()}
         else:
-            update = {n: (own[n].detach() - sent[n].detach()).float() for n in own if n in self.trained}
+            update = {n: (own[n] - sent[n]).float() for n in own if n in self.trained}
         back = None if gradient else _returned(returned, network.state_dict())
         if back is not None:
             moves, update = update, _sent(back, sent, update)
@@ -383,15 +379,14 @@ class Watch(TorchFunctionMode):
         loss, differs, decay, factor = self._replayed(how * edited, name)
         # Weights that decay tell nothing of the records, and a server knows the factor. It knows that of the
         # loss too, and the rate of each parameter. Of one step, nothing but its gradient is left.
+        if gradient:
+            step = self.steps[0]
+            share = (step.gradient or {}).get("weights", 0.0) if step else 0.0
+            decay = dict.fromkeys(step.decays[0] if step else (), share)
         for n, value in update.items():
-            if gradient:
-                slope = (self.steps[0].gradient or {}) if self.steps[0] else {}
-                away = slope.get("weights", 0.0) * (n in self.steps[0].decays[0]) if slope else 0.0
-                value = value - away * sent[n].detach() if away else value
-                update[n] = value / factor if factor not in (0.0, 1.0) else value
-            else:
-                value = value - decay[n] * sent[n].detach() if decay.get(n) else value
-                update[n] = value * (lr / means[n]) if means[n] not in (0.0, lr) else value
+            value = value - decay[n] * sent[n] if decay.get(n) else value
+            scale = (1 / factor if factor else 1.0) if gradient else (lr / means[n] if means[n] else 1.0)
+            update[n] = value if scale == 1 else value * scale
         odd = differs.keys() - {"steps", "unchecked", "outside", "computed"}
         odd -= {"weights"} if len(self.steps) == 1 else set()
         constant = all(len(set(self.rates[n])) == 1 for n in update)
@@ -503,7 +498,7 @@ def _sent(back: Tensors, sent: Tensors, moves: Tensors) -> Tensors:
     """Return the change of each trained tensor, of weights or of differences of weights that are sent."""
     both = {n: back[n].float() for n in moves if n in back}
     # What is nearest to the move is meant. Some send the weights before minus those after.
-    ways = [{n: v - sent[n].detach() for n, v in both.items()}, both, {n: -v for n, v in both.items()}]
+    ways = [{n: v - sent[n] for n, v in both.items()}, both, {n: -v for n, v in both.items()}]
     apart = [{n: v - moves[n] for n, v in each.items()} for each in ways]
     return min(zip(ways, apart, strict=True), key=lambda pair: dot(pair[1], pair[1]))[0]
 
