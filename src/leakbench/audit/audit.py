@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.audit.attacks import LONGEST, attack, catalogue
-from leakbench.audit.besides import besides, of_tokens
 from leakbench.audit.child import Json, Tell, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
 from leakbench.audit.findings import affected, in_all, merged, pictures
+from leakbench.audit.inference import inferences, of_tokens
 from leakbench.audit.network import reads, untrained
 from leakbench.audit.predictions import look, unmoved
 from leakbench.audit.recorded import Options, one, recorded
@@ -110,7 +110,7 @@ def _attacked(
     for alarm in audit.alarms:
         tell(f"detector: {alarm.detector.replace('_', ' ')}: {alarm.line()}")
     for observation, truth in parts:
-        for each in besides(observation, truth) if truth is not None else ():
+        for each in inferences(observation, truth) if truth is not None else ():
             audit.besides.append(each)
             tell(f"besides: {each.title}: {each.line}")
     keep(audit)
@@ -256,7 +256,7 @@ def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) 
     several = isinstance(returned, tuple | list) and len(returned) > 0
     # A function that trains may return several values too. Flower's clients return weights, a number of
     # records and metrics.
-    if several and (isinstance(returned[0], nn.Module) or not watch.steps):
+    if several and (isinstance(returned[0], nn.Module) or not watch.trains()):
         own = client(returned, options.batch, options.local_steps, options.lr)
         return of_client(own, options.budget, tell, show=options.show, defence=defence, keep=keep)
     if callable(returned) and not isinstance(returned, nn.Module):

@@ -111,7 +111,7 @@ def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: floa
     # Processes whose parent ended become children of this process, so none is lost.
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    ours, known = set(_children(os.getpid())), Json()
+    ours, known, peak = set(_children(os.getpid())), Json(), [0.0]
     # The mark stands before each message. Anything else that the code writes into the pipe is no message.
     mark = secrets.token_hex(16)
     start = f"import sys; sys.path = {sys.path!r}; from leakbench.audit.child import run; run()"
@@ -125,7 +125,7 @@ def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: floa
             with suppress(BrokenPipeError):
                 child.stdin.write(_encoded([mark, work, given]).encode())
                 child.stdin.close()
-            said = _heard(child, mark.encode(), what, tell, _limits(seconds, memory, ours), known)
+            said = _heard(child, mark.encode(), what, tell, _limits(seconds, memory, ours, peak), known)
         except KeyboardInterrupt:
             if not known:
                 raise
@@ -137,6 +137,7 @@ def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: floa
         printed = _printed(output, tell)
     if printed:
         tell(f"note: {what} printed {printed} lines, which are not shown")
+    tell(f"note: {what} and the audit used at most {peak[0]:.1f} GB of memory")
     if "problem" in said:
         problem: str = said["problem"]
         if known:
@@ -190,14 +191,15 @@ def _raised(problem: BaseException) -> str:
     return f"{type(problem).__name__}{': ' if text else ''}{text}{place}"
 
 
-def _limits(seconds: float, memory: float, ours: set[int]) -> Callable[[], str]:
-    """Return a function that says which limit the child exceeds, or nothing."""
+def _limits(seconds: float, memory: float, ours: set[int], peak: list[float]) -> Callable[[], str]:
+    """Return a function that says which limit the child exceeds, or nothing, and keeps its peak of memory."""
     until = time.monotonic() + seconds
 
     def exceeded() -> str:
         if time.monotonic() > until:
             return f"not finished after {seconds:.0f} s (raise --budget, or make it quicker)"
         used = sum(_used(each) for each in _descendants(ours)) / _GIGABYTE
+        peak[0] = max(peak[0], used)
         return f"used {used:.1f} GB, more than {memory:g} GB (raise --memory)" if used > memory else ""
 
     return exceeded

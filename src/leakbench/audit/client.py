@@ -14,11 +14,11 @@ from torch.nn.parameter import is_lazy
 
 from leakbench.audit.child import Json, is_rate
 from leakbench.audit.network import (
+    as_records,
     batch_statistics,
     classes_in,
     drops,
     failing,
-    finite,
     of_batch,
     reads,
     scores,
@@ -74,24 +74,14 @@ class Client:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             try:
                 _, watch = watched(train, targets)
-                played = watch.read()
+                played = watch.read(gradient=self.local_steps == 1)
             finally:
                 self.model.load_state_dict(start)
                 for parameter, each in zip(parameters, before, strict=True):
                     parameter.grad = each
-        update, kind = played.update, "model"
-        if self.local_steps == 1:
-            # The factor of the loss is in the rate. What decays of the weights tells nothing of the records.
-            first = watch.steps[0].gradient if watch.steps[0] else None
-            decay, rate = (first or {}).get("weights", 0.0), self.lr / played.lr
-            slope = dict(watch.last[0])
-            if decay:
-                slope |= {n: slope[n] - decay * start[n] for n in watch.decays & slope.keys()}
-            slope = {n: v.float() if rate == 1 else v.float() * rate for n, v in slope.items()}
-            update, kind = finite(slope), "gradient"
         return replace(
             played, inputs=inputs.float() if inputs.is_floating_point() else inputs, targets=targets,
-            update=update, kind=kind, steps=self.local_steps, batch_size=None,
+            steps=self.local_steps, batch_size=None,
         )  # fmt: skip
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> None:
@@ -110,7 +100,7 @@ class Client:
 
     def reads_network(self) -> bool:
         """Return whether the loss reads the network itself, so that no other can take its place."""
-        return bool(replace(self, local_steps=1).play().differs.keys() - {"scale"})
+        return bool(replace(self, local_steps=1).play().differs.keys() - {"scale", "computed"})
 
 
 def client(made: Any, records: int | None = None, local_steps: int = 5, lr: float = 0.01) -> Client:
@@ -165,14 +155,8 @@ def _records(batch: Any) -> tuple[Tensor, Tensor]:
         )
     if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
         raise UserError(f"the batch has several inputs or targets: such models are not audited {splits}")
-    if not inputs.is_floating_point():
-        if inputs.dtype == torch.bool or inputs.is_complex() or inputs.dim() != 2:
-            raise UserError(
-                f"the inputs are {inputs.dtype} of shape {tuple(inputs.shape)}, neither real numbers nor "
-                "tokens [records, places]"
-            )
-        inputs = inputs.long()
-    if not 2 <= inputs.dim() <= 4 or not inputs.numel() or targets.shape[:1] != inputs.shape[:1]:
+    inputs = as_records(inputs)
+    if targets.shape[:1] != inputs.shape[:1]:
         raise UserError(
             f"inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)} are no batch of records"
         )

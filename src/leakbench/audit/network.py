@@ -1,6 +1,7 @@
 """What an audit may ask of somebody's own network, and that network as an attacker has it."""
 
 import re
+from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -13,11 +14,13 @@ from torch.fx import Proxy
 from torch.nn.functional import batch_norm, binary_cross_entropy_with_logits, cross_entropy, relu6
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_leaves
 
+from leakbench.attacks.matching.received import noise_images
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
-from leakbench.networks.layers import Normalise, hooked
+from leakbench.networks.layers import Normalise, first_dense, hooked
 
 # The largest number of letters that are kept of a message that leakbench did not write.
 LONGEST = 200
@@ -79,7 +82,8 @@ def scores(output: Any, records: int, of: str = "the batch") -> Tensor:
     found = [each for each in leaves(output) if each.dim() and len(each) == records]
     if not found:
         what = f"{tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise UserError(f"the model returns {what} of {of}, and an audit needs one row of numbers a record")
+        raise UserError(f"the model returns {what} of {of}, and an audit needs one row of numbers a record "
+                        "(records come first: batch_first=True)")  # fmt: skip
     return found[0]
 
 
@@ -143,6 +147,24 @@ def reads(model: nn.Module, tokens: Tensor) -> str:
             f"the inputs are {tokens.dtype}, and no embedding of the model reads them (nn.Embedding)"
         )
     return found[0]
+
+
+def as_records(inputs: Tensor) -> Tensor:
+    """Return inputs as real numbers, or as tokens int64 [n, places]. Raises UserError for others."""
+    real = inputs.is_floating_point() or (inputs.dtype == torch.uint8 and inputs.dim() > 2)
+    tokens = not real and inputs.dtype != torch.bool and not inputs.is_complex() and inputs.dim() == 2
+    found = inputs.float() if real else inputs.long() if tokens else inputs
+    if not 2 <= found.dim() <= 5 or not found.numel() or not (tokens or real):
+        raise UserError(
+            f"the inputs are {inputs.dtype} of shape {tuple(inputs.shape)}, neither real numbers nor "
+            "tokens [records, places] (put the model into a module that takes such a tensor)"
+        )
+    return found
+
+
+def computed(layer: nn.Module) -> bool:
+    """Return whether the weight of a layer is computed from other tensors, as weight norm does."""
+    return is_parametrized(layer) or isinstance(vars(layer).get("weight"), Tensor)
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -258,6 +280,8 @@ def wrapped(
         parts["flatten"] = nn.Flatten()
     elif inputs.dim() == 3:
         parts["flatten"] = nn.Flatten(1, 2)
+    elif inputs.dim() == 5:
+        parts["flatten"] = nn.Unflatten(1, tuple(inputs.shape[1:3]))
     # Weights are shared with the model, because several copies of a large network would fill the memory.
     parts["network"] = fixed(deepcopy(model, {id(p): p for p in model.parameters()}), sent)
     mixed = batch_statistics(model)
@@ -277,10 +301,32 @@ def wrapped(
     if not isinstance(output, Tensor) or rows.dim() != 2 or rows.shape[1] == 1:
         parts["scores"] = Scores()
     whole = all(name in sent for name, _ in model.named_parameters())
-    found = nn.Sequential() if whole and not precision else Partial()
-    for name, part in parts.items():
-        found.add_module(name, part)
-    return found
+    kind = nn.Sequential if whole and not precision else Partial
+    scale = None if mixed else _scale(kind(OrderedDict(parts)), unit(inputs)[2].shape[1:])
+    if scale is not None and not all(map(torch.allclose, scale, (mean, deviation))):
+        # A network that scales its inputs itself reads the records all the same. Attacks ask for a scale that
+        # comes first, and the network gets what it gets otherwise.
+        own, wide = (value[:, None, None] for value in scale)
+        back = Normalise((mean[:, None, None] - own) / wide, deviation[:, None, None] / wide)
+        parts = {"normalise": Normalise(own, wide), "inputs": back} | {
+            name: part for name, part in parts.items() if name != "normalise"
+        }
+    return kind(OrderedDict(parts))
+
+
+def _scale(model: nn.Module, shape: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
+    """Return mean and deviation [channels] by which the first dense layer reads records, or None."""
+    own = deepcopy(model, {id(p): p for p in model.parameters()}).eval()
+    x = noise_images(shape)[:4]  # type: ignore[arg-type]
+    with torch.no_grad(), suppress(Exception):
+        read = torch.cat([first_dense(own, part)[1] for part in x.split(2)])
+        if read.shape == x.shape:
+            away, other = (each - each.mean((0, 2, 3), keepdim=True) for each in (x, read))
+            slope = (away * other).sum((0, 2, 3), keepdim=True) / away.square().sum((0, 2, 3), keepdim=True)
+            shift = (read - slope * x).mean((0, 2, 3), keepdim=True)
+            if bool((slope != 0).all()) and torch.allclose(read, slope * x + shift, rtol=1e-4, atol=1e-5):
+                return (-shift / slope).flatten(), (1 / slope).flatten()
+    return None
 
 
 def fixed(model: nn.Module, trained: Collection[str]) -> nn.Module:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -15,7 +17,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from leakbench.audit.child import is_rate
-from leakbench.audit.network import failing, finite, leaves, precisions_in, reads, uncompiled
+from leakbench.audit.network import (
+    as_records,
+    computed,
+    failing,
+    finite,
+    leaves,
+    precisions_in,
+    reads,
+    uncompiled,
+)
 from leakbench.audit.steps import CAUSES, ROUNDING, SAME, Pass, Step, decays, dot, fit, loss
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
@@ -54,14 +65,13 @@ class Round:
 
     def least(self) -> bool:
         """Return whether attacks take this training for another one, so that more may be found."""
-        steps = self.plain_steps or (self.replayed == (1, 1) and "steps" not in self.differs)
-        return (
-            not (self.plain_loss and steps)
-            or bool(self.differs.keys() & {"unknown", "unchecked"})
-            or bool(self.precision)
-        )
+        open_ = self.differs.keys() & {"unknown", "unchecked", "steps", "outside", "computed"}
+        steps = self.plain_steps or self.replayed == (1, 1)
+        return not (self.plain_loss and steps) or bool(open_) or bool(self.precision)
 
 
+# The ends of the names of torch's losses.
+LOSSES = ("_loss", "cross_entropy", "with_logits", "kl_div")
 # SECONDS: after this time no further step is computed again. LARGEST: the number of parameters above which no
 # step is, because six copies of the network would not fit into memory.
 SECONDS, LARGEST = 30.0, 30_000_000
@@ -75,11 +85,16 @@ class Watch(TorchFunctionMode):
         # The targets of each pass, if they are known.
         self.targets = targets
         self.depth, self.busy, self.spent = 0, False, 0.0
-        # The client's network, and a copy of it as it was sent.
+        # The client's network, and a copy of it as it was sent; until a step shows which network that is,
+        # those that were called.
         self.model: nn.Module | None = None
         self.sent = nn.Module()
-        self.optimiser: torch.optim.Optimizer | None = None
-        self.group: dict[str, Any] = {}
+        self.copies: dict[nn.Module, nn.Module] = {}
+        # The name of each optimiser → its settings. Parameter → its rate in each step.
+        self.optimisers: dict[str, dict[str, float]] = {}
+        self.rates: dict[str, list[float]] = {}
+        # The parameters of other networks that are trained.
+        self.outside: set[int] = set()
         self.trained: set[str] = set()
         self.passes: list[Pass] = []
         self.batches: list[list[Pass]] = []
@@ -87,11 +102,11 @@ class Watch(TorchFunctionMode):
         self.losses: list[tuple[str, float]] = []
         self.steps: list[Step | None] = []
         self.edited = False
-        # The tensors that decay.
-        self.decays: set[str] = set()
         self.precisions: set[str] = set()
-        # Of the step that is being taken: gradients; weights, and gradients computed again.
+        # Of the step that is being taken: gradients; weights, and gradients computed again. Of the newest
+        # passes, those of parameters that no optimiser has moved yet.
         self.given: Tensors = {}
+        self.still: tuple[Tensors, Tensors] = {}, {}
         self.now: tuple[Tensors, Tensors] | None = None
         # Of the step before: gradients, moves of the weights, and the weights after it.
         self.last: tuple[Tensors, Tensors, Tensors] = {}, {}, {}
@@ -99,7 +114,7 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
-        if (name.endswith("_loss") or "cross_entropy" in name) and self.passes and not self.busy:
+        if self.passes and not self.busy and name.endswith(LOSSES):
             named = dict(zip(("input", "target", "weight"), args, strict=False)) | kwargs
             named.pop("input", None)
             if isinstance(target := named.pop("target", None), Tensor) and torch.is_grad_enabled():
@@ -108,24 +123,34 @@ class Watch(TorchFunctionMode):
 
     def before(self, module: nn.Module, inputs: Any) -> None:
         """Note the batch that the outermost network reads."""
+        if torch.compiler.is_compiling():
+            return
         self.depth += not self.busy
         trains = torch.is_grad_enabled() and next(module.parameters(), None) is not None
         if self.busy or self.depth > 1 or not trains:
             return
-        if self.model is None:
+        if self.model is None and module not in self.copies:
+            # An older weight norm keeps a tensor that it computes anew in each pass.
+            for layer in module.modules():
+                own = [name for name, v in vars(layer).items() if isinstance(v, Tensor) and not v.is_leaf]
+                layer.__dict__ |= {name: getattr(layer, name).detach() for name in own}
             with failing("the model cannot be copied"), self._alone():
-                self.model, self.sent = module, deepcopy(uncompiled(module))
-        if module is self.model:
+                self.copies[module] = deepcopy(uncompiled(module))
+        if self.model in (None, module):
             modes = [layer.training for layer in uncompiled(module).modules()]
             cast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-            self.passes.append(Pass(_copied((inputs, {})), torch.get_rng_state(), modes, cast))
+            buffers = _copied(dict(uncompiled(module).named_buffers()))
+            chance = torch.get_rng_state()
+            self.passes.append(Pass(module, _copied((inputs, {})), chance, modes, cast, buffers))
 
     def after(self, module: nn.Module, inputs: Any, *rest: Any) -> None:
         """Note what the network returned, and the slope of the loss there as soon as it is known."""
+        if torch.compiler.is_compiling():
+            return
         self.depth -= not self.busy
         # After a failure there is nothing but a None.
-        seen = module is self.model and len(rest) == 2 and torch.is_grad_enabled()
-        if self.busy or self.depth or not seen:
+        seen = self.model in (None, module) and len(rest) == 2 and torch.is_grad_enabled()
+        if self.busy or self.depth or not seen or not self.passes or self.passes[-1].of is not module:
             return
         (kwargs, output), one = rest, self.passes[-1]
         one.inputs = one.inputs[0], _copied(kwargs)
@@ -139,23 +164,31 @@ class Watch(TorchFunctionMode):
         self.now, own = None, self._own(optimiser)
         if not own:
             return
-        if self.optimiser is None:
-            # A scheduler may change the rate later.
-            self.optimiser, self.group = optimiser, dict(optimiser.param_groups[0])
+        kept = self.optimisers.setdefault(type(optimiser).__name__, {})
+        for group in optimiser.param_groups:
+            kept |= {key: group[key] for key in ("momentum", "weight_decay") if group.get(key)}
+            for name in [n for n, p in own.items() if any(p is each for each in group["params"])]:
+                self.rates.setdefault(name, []).append(float(group.get("lr", 1.0)))
         self.trained |= {n for n, p in own.items() if p.grad is not None}
         weights = _weights(own)
         self.edited |= any(not torch.equal(weights[n], v) for n, v in self.last[2].items() if n in weights)
         passes, self.passes = [each for each in self.passes if each.slopes], []
-        self.batches.append(passes)
         self.given = {n: p.grad.detach().to_dense().float() for n, p in own.items() if p.grad is not None}
-        self.losses.append(("not seen", 0.0))
+        # A second optimiser may step on the same passes.
+        again = not passes and bool(self.given) and self.given.keys() <= self.still[0].keys()
+        self.batches.append(passes)
+        self.losses.append(self.losses[-1] if again else ("not seen", 0.0))
         with self._alone(), suppress(RuntimeError):
             if passes:
-                self.losses[-1] = self._losses(passes)
+                self.losses[-1], self.still = self._losses(passes), ({}, {})
             if passes and self.given and weights and self.spent <= SECONDS:
                 self.given = {n: slope.clone() for n, slope in self.given.items()}
-                weights = {n: weights[n] for n in self.given}
-                self.now = weights, self._again(passes, weights)
+                named = uncompiled(self.model or self.sent).named_parameters()
+                every = _weights({n: p for n, p in named if p.grad is not None})
+                self.still, again = (every, self._again(passes, every)), bool(every)
+            if again:
+                weights, made = ({n: each.pop(n) for n in self.given} for each in self.still)
+                self.now = weights, made
 
     def stepped(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
         """Find out what the step that was taken consists of."""
@@ -163,43 +196,65 @@ class Watch(TorchFunctionMode):
         if not own:
             return
         # A step with a closure of its own, such as that of LBFGS, makes passes while it is taken.
+        early = len(self.steps) == len(self.batches)
+        if early:
+            self.step(optimiser)
         self.batches[-1] += [each for each in self.passes if each.slopes]
-        closed, self.passes, given = bool(self.passes), [], self.given
+        closed, self.passes, given = early or bool(self.passes), [], self.given
         for each in self.batches[-1]:
             each.outputs.clear()
         after = _weights(own)
         if self.now is None or closed:
             self.steps.append(None)
-            self.last = given, {}, after
+            self.last = given, {}, self.last[2] | after
             return
         weights, made = self.now
         with self._alone(), torch.no_grad():
             sent = dict(self.sent.named_parameters())
-            moved = {n: after[n] - v for n, v in weights.items()}
+            # Groups of parameters may have rates of their own.
+            rates = {n: self.rates[n][-1] for n in weights}
+            most = max(rates.values()) or 1.0
+            rates = {n: rate / most or 1.0 for n, rate in rates.items()}
+            moved = {n: (after[n] - v) / rates[n] for n, v in weights.items()}
             away = {n: v - sent[n] for n, v in weights.items()}
-            slack = ROUNDING * dot(weights, weights) ** 0.5
-            grown, moves = self.last[:2] if given.keys() == self.last[0].keys() else ({}, {})
+            slack = ROUNDING * dot(weights, weights) ** 0.5 / min(rates.values())
+            same = given.keys() == self.last[0].keys()
+            grown, moves = (self.last[0] if same else {}), self.last[1]
+            moves = {n: moves[n] / rates[n] for n in given} if moves and same else {}
             # Weights decay all together, or those of some tensors do.
-            some = {n for n in made for v in (given, moved) if decays(v[n], made[n], weights[n])}
-            for self.decays in (set(made), some):
-                decaying = {n: v * (n in self.decays) for n, v in weights.items()}
+            for fading in (set(made), {n for n, v in made.items() if decays(given[n], v, weights[n])}):
+                decaying = {n: v * (n in fading) for n, v in weights.items()}
                 causes = {"gradient": made, "weights": decaying, "pull": away}
                 gradient, rest = fit(given, causes, 0.0)
                 if grown and (gradient is None or gradient.get("pull", 0.0) < 0):
                     fresh, left = fit({n: v - grown[n] for n, v in given.items()}, causes, 0.0)
                     gradient, rest = (fresh | {"before": 1.0}, left) if fresh else (gradient, rest)
-                move, _left = fit(moved, causes | {"before": moves, "earlier": grown}, slack)
-                if move is not None and gradient is not None:
+                if gradient is not None:
                     break
-            self.steps.append(Step(gradient, move, rest, dot(given, given) ** 0.5))
-        self.last = given, moved, after
+            for moving in (set(made), {n for n, v in given.items() if decays(moved[n], v, weights[n])}):
+                decaying = {n: v * (n in moving) for n, v in weights.items()}
+                causes = {"gradient": given, "weights": decaying, "pull": away}
+                move, _left = fit(moved, causes | {"before": moves, "earlier": grown}, slack)
+                if move is not None:
+                    break
+            norm = dot(given, given) ** 0.5
+            self.steps.append(Step(gradient, move, rest, norm, (fading, moving), rates))
+        self.last = given, {n: after[n] - v for n, v in weights.items()}, self.last[2] | after
 
     def _own(self, optimiser: torch.optim.Optimizer) -> dict[str, nn.Parameter]:
+        stepped = {id(p) for each in optimiser.param_groups for p in each["params"]}
+        if self.model is None:
+            # The first network that it trains is the client's. Others were called too, such as a teacher.
+            trains = (m for m in self.copies if any(id(p) in stepped for p in m.parameters()))
+            self.model = next(trains, None)
+            if self.model is not None:
+                self.sent, self.copies = self.copies[self.model], {}
+                self.passes = [each for each in self.passes if each.of is self.model]
         if self.model is None or self.busy:
             return {}
-        stepped = {id(p) for each in optimiser.param_groups for p in each["params"]}
-        named = uncompiled(self.model).named_parameters()
-        return {n: p for n, p in named if id(p) in stepped and p.requires_grad}
+        named = dict(uncompiled(self.model).named_parameters())
+        self.outside |= stepped - {id(p) for p in named.values()}
+        return {n: p for n, p in named.items() if id(p) in stepped and p.requires_grad}
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -216,12 +271,14 @@ class Watch(TorchFunctionMode):
         assert self.model is not None
         model = deepcopy(self.sent)
         model.load_state_dict(uncompiled(self.model).state_dict())
-        parameters = [p for n, p in model.named_parameters() if n in weights]
-        total = {n: torch.zeros_like(v) for n, v in weights.items()}
+        model.zero_grad()
+        for name, p in model.named_parameters():
+            p.requires_grad_(name in weights)
         for one in passes:
             for layer, training in zip(model.modules(), one.training, strict=True):
                 layer.training = training
             torch.set_rng_state(one.chance)
+            model.load_state_dict(one.buffers, strict=False)
             args, kwargs = _copied(one.inputs)
             cast, dtype = one.autocast
             with precisions_in(model, self.precisions), torch.autocast("cpu", dtype, cast):
@@ -230,120 +287,220 @@ class Watch(TorchFunctionMode):
             places = sorted(one.slopes, key=lambda place: outputs[place].dim())
             places = places[:1] if not outputs[places[0]].dim() else places
             slopes = [one.slopes[place].to(outputs[place]) for place in places]
-            found = torch.autograd.grad([outputs[p] for p in places], parameters, slopes, allow_unused=True)
-            for value, each in zip(total.values(), found, strict=True):
-                if each is not None:
-                    value += each
-        return total
+            torch.autograd.backward([outputs[place] for place in places], slopes)
+        made = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        return {n: made[n].to_dense() if n in made else torch.zeros_like(v) for n, v in weights.items()}
 
     def _losses(self, passes: list[Pass]) -> tuple[str, float]:
         whole = sum(each.records() for each in passes)
         found = [loss(one, self.targets) for one in passes]
         shares = [share * whole / one.records() for (_, share), one in zip(found, passes, strict=True)]
-        same = max(shares) - min(shares) <= SAME * max(map(abs, shares))
-        return " and ".join(sorted({word for word, _ in found})), shares[0] if same else 0.0
+        words = " and ".join(sorted({word for word, _ in found}))
+        if max(shares) - min(shares) <= SAME * max(map(abs, shares)):
+            return words, shares[0]
+        return f"{words}, in shares of {min(shares):.3g} to {max(shares):.3g}", 0.0
 
-    def read(self, returned: Any = None) -> Round:
+    def trains(self) -> bool:
+        """Return whether a step of an optimiser was seen, or at least a backward pass."""
+        return bool(self.steps) or any(each.slopes for each in self.passes)
+
+    def _unstepped(self, returned: Any) -> bool:
+        """Take for a step the gradient that a client returns or leaves (FedSGD), or its step by hand."""
+        # Return whether it sends its gradient.
+        called = next((each.of for each in self.passes if each.slopes), None)
+        if called is None or self.steps:
+            return False
+        own, sent = (dict(uncompiled(m).named_parameters()) for m in (called, self.copies[called]))
+        after = {n: p.detach().clone() for n, p in own.items()}
+        moved = any(not torch.equal(sent[n], v) for n, v in after.items())
+        back = _returned(returned, after)
+        optimiser = torch.optim.SGD(own.values(), lr=1.0)
+        with torch.no_grad():
+            for name, p in own.items():
+                p.copy_(sent[name])
+                if back is not None and not moved:
+                    p.grad = back[name].detach().to(p) if name in back else None
+        if all(p.grad is None for p in own.values()):
+            self._own(optimiser)
+            with self._alone():
+                made = self._again([each for each in self.passes if each.slopes], _weights(own))
+            for name, slope in made.items():
+                own[name].grad = slope
+        self.step(optimiser)
+        with torch.no_grad():
+            for name, p in own.items():
+                p.copy_(after[name] if moved else p - p.grad if p.grad is not None else p)
+        self.stepped(optimiser)
+        if moved and self.steps[-1] is not None:
+            # The rate is that of the step by hand, if it was one.
+            rate = -(self.steps[-1].move or {}).get("gradient", -1.0)
+            self.rates = {n: [rate] for n in self.rates}
+        return not moved
+
+    def read(self, returned: Any = None, gradient: bool = False) -> Round:
         """Return the round that was trained, and what its replay shows. Raises UserError if there is none."""
+        # With `gradient`, the client sends the gradient of its only step.
+        gradient |= self._unstepped(returned)
         passes = [each for batch in self.batches for each in batch]
         if self.model is None or not self.steps or not passes:
             raise UserError("neither returned (model, loss, batch) nor took a step of an optimiser")
-        if any(sum(isinstance(v, Tensor) for v in tree_leaves(each.inputs)) > 1 for each in passes):
-            raise UserError(
-                "the model takes several inputs: such models are not audited (put it into a module that "
-                "takes one tensor of numbers, and fix or split off the others there)"
-            )
-        inputs = torch.cat([v for one in passes for v in tree_leaves(one.inputs) if isinstance(v, Tensor)])
-        if inputs.is_floating_point():
-            inputs = inputs.float()
-        elif inputs.dtype != torch.bool and not inputs.is_complex() and inputs.dim() == 2:
-            inputs = inputs.long()
-            reads(self.sent, inputs)
-        if not 2 <= inputs.dim() <= 4 or inputs.dtype not in (torch.float32, torch.int64):
-            shape = tuple(inputs.shape)
-            raise UserError(
-                f"inputs {shape} of {inputs.dtype} are no batch of real numbers, images or tokens"
-            )
+        inputs = self._inputs(passes)
         # Each record counts once, at its first place.
         rows = [(row.numpy().tobytes(), place) for place, row in enumerate(inputs)]
         first = torch.tensor(sorted(dict(reversed(rows)).values()))
         records, size = len(first), sum(each.records() for each in self.batches[0])
-        sent, own = (dict(each.named_parameters()) for each in (self.sent, uncompiled(self.model)))
+        network = uncompiled(self.model)
+        sent, own = ({n: p.detach() for n, p in m.named_parameters()} for m in (self.sent, network))
         edited = self.edited or any(not torch.equal(own[n], v) for n, v in self.last[2].items())
-        state = uncompiled(self.model).state_dict()
-        back = _returned(returned, state)
-        edited |= any(not torch.equal(back[n], own[n]) for n in own if n in self.trained)
-        update = {n: (back[n].detach() - sent[n].detach()).float() for n in own if n in self.trained}
+        how = "the weights that are sent are also changed outside of the optimiser's steps"
+        if gradient:
+            update = {n: v.float() for n, v in self.last[0].items()}
+        else:
+            update = {n: (own[n] - sent[n]).float() for n in own if n in self.trained}
+        back = None if gradient else _returned(returned, network.state_dict())
+        if back is not None:
+            moves, update = update, _sent(back, sent, update)
+            apart = {n: v - moves[n] for n, v in update.items()}
+            if dot(apart, apart) > ROUNDING**2 * dot(sent, sent):
+                zero, own_zero = (sum(int((v == 0).sum()) for v in each.values()) for each in (update, moves))
+                size, edited = sum(v.numel() for v in update.values()), True
+                how += f" ({zero / size:.0%} of the changes are zero)" if zero > own_zero + size / 10 else ""
         if not finite(update):
             raise UserError("no parameter of the model is trained (give the optimiser those of this model)")
-        lr = float(self.group["lr"])
+        means = {n: fmean(self.rates[n]) if len(set(self.rates[n])) > 1 else self.rates[n][0] for n in update}
+        every = {rate for n in update for rate in self.rates[n]}
+        lr = max(means.values())
         if not is_rate(lr):
             raise UserError(f"the optimiser's rate is {lr:g}, not above 0")
-        kept = {name: self.group[name] for name in ("momentum", "weight_decay") if self.group.get(name)}
-        name = type(self.optimiser).__name__
+        name = " and ".join(self.optimisers)
+        kept = {key: value for each in self.optimisers.values() for key, value in each.items()}
         told = "".join(f", {key.replace('_', ' ')} {value:g}" for key, value in kept.items())
-        loss, differs, decay = self._replayed(edited, name)
+        at = f"rate {lr:g}" if len(every) == 1 else f"rates from {min(every):g} to {max(every):g}"
+        loss, differs, decay, factor = self._replayed(how * edited, name)
         # Weights that decay tell nothing of the records, and a server knows the factor. It knows that of the
-        # loss too. Of one step, nothing but its gradient is left.
-        if decay:
-            update |= {n: update[n] - decay * sent[n].detach() for n in self.decays & update.keys()}
-        factors = [factor for _, factor in self.losses]
-        factor = factors[0] if max(factors) - min(factors) <= SAME * max(factors) else 0.0
-        odd = differs.keys() - {"steps", "unchecked", *(["weights"] if len(self.steps) == 1 else [])}
+        # loss too, and the rate of each parameter. Of one step, nothing but its gradient is left.
+        if gradient:
+            step = self.steps[0]
+            share = (step.gradient or {}).get("weights", 0.0) if step else 0.0
+            decay = dict.fromkeys(step.decays[0] if step else (), share)
+        for n, value in update.items():
+            value = value - decay[n] * sent[n] if decay.get(n) else value
+            scale = (1 / factor if factor else 1.0) if gradient else (lr / means[n] if means[n] else 1.0)
+            update[n] = value if scale == 1 else value * scale
+        odd = differs.keys() - {"steps", "unchecked", "outside", "computed"}
+        odd -= {"weights"} if len(self.steps) == 1 else set()
+        constant = all(len(set(self.rates[n])) == 1 for n in update)
         return Round(
-            self.sent.float(), inputs[first], _targets(passes, first), update, "model", lr * (factor or 1.0),
-            max(1, len(inputs) // records), None if size >= records else size, f"{name} at rate {lr:g}{told}",
-            plain_loss=bool(factor) and not odd, plain_steps=name == "SGD" and not kept, loss=loss,
-            differs=differs, replayed=(sum(map(bool, self.steps)), len(self.steps)),
+            self.sent.float(), inputs[first], _targets(passes, first), update,
+            "gradient" if gradient else "model", lr * (factor or 1.0), max(1, len(inputs) // records),
+            None if size >= records else size, f"{name} at {at}{told}",
+            plain_loss=bool(factor) and not odd, plain_steps=name == "SGD" and not kept and constant,
+            loss=loss, differs=differs, replayed=(sum(map(bool, self.steps)), len(self.steps)),
             precision=" and ".join(sorted(self.precisions)),
         )  # fmt: skip
 
-    def _replayed(self, edited: bool, name: str) -> tuple[str, dict[str, str], float]:
-        """Return the loss in words, kind → what else the replay found, and the factor of the sent weights."""
+    def _inputs(self, passes: list[Pass]) -> Tensor:
+        """Return the inputs of all passes. Raises UserError for those that cannot be audited."""
+        found = []
+        for args, kwargs in (each.inputs for each in passes):
+            # A model of transformers takes its targets too, and a mask that may hide nothing.
+            own = {key: v for key, v in kwargs.items() if key not in ("labels", "attention_mask")}
+            hides = (mask := kwargs.get("attention_mask")) is not None and not bool(mask.all())
+            found.append(
+                [v for v in tree_leaves((args, own, mask if hides else None)) if isinstance(v, Tensor)]
+            )
+        if any(len(each) > 1 for each in found):
+            raise UserError(
+                "the model takes several inputs: such models are not audited (put it into a module that "
+                "takes one tensor of numbers, and fix or split off the others there)"
+            )
+        sizes = {tuple(each[0].shape[1:]) for each in found}
+        if len(sizes) > 1:
+            least, most = min(sizes), max(sizes)
+            raise UserError(f"records have sizes from {least} to {most} (crop or pad them all to one)")
+        inputs = as_records(torch.cat([each[0] for each in found]))
+        if not inputs.is_floating_point():
+            reads(self.sent, inputs)
+        return inputs
+
+    def _replayed(self, edited: str, name: str) -> tuple[str, dict[str, str], dict[str, float], float]:
+        """Return the loss in words, kind → what else the replay found, and two kinds of factors."""
+        # Parameter → the factor of its sent weights in what is sent; and that of the mean cross-entropy.
         found: dict[str, str] = {}
         steps = [each for each in self.steps if each is not None]
         if len(steps) < len(self.steps):
             found["unchecked"] = (
                 f"{len(self.steps) - len(steps)} of {len(self.steps)} steps were not computed again"
             )
-        loss = " and ".join(dict.fromkeys(word for word, _ in self.losses))
-        if loss == LOSS and abs(self.losses[0][1] - 1) > SAME:
-            loss = f"{self.losses[0][1]:.3g} times the {LOSS}"
-        whole, last = 1.0, 0.0
-        for each in steps:
+        whole = dict.fromkeys(self.trained, 1.0)
+        slope, last = dict.fromkeys(whole, 0.0), dict.fromkeys(whole, 0.0)
+        factors = [factor for _, factor in self.losses]
+        for place, each in enumerate(self.steps):
+            if each is None:
+                continue
             move, causes = each.move or {}, each.gradient
             if causes is None:
                 found.setdefault("unknown", CAUSES["unknown"].format(each.rest))
             else:
-                kinds = causes.keys() - {"gradient"}
-                if not kinds and abs(causes.get("gradient", 0.0) - 1) > SAME:
-                    kinds = {"scale"}
+                kinds, scale = causes.keys() - {"gradient"}, causes.get("gradient", 0.0)
+                if not kinds and abs(scale - 1) > SAME:
+                    # What scales a loss may be taken out of its gradient again.
+                    scale *= factors[place] or 1.0
+                    kinds = {"scale"} if abs(scale - 1) > SAME else set()
+                    factors[place] = min(factors[place], 1.0)
                 for cause in kinds:
-                    factor = causes.get(cause, causes.get("gradient"))
-                    found.setdefault(cause, CAUSES[cause].format(factor, each.norm))
+                    found.setdefault(cause, CAUSES[cause].format(causes.get(cause, scale), each.norm))
                 if each.move is None:
                     found.setdefault("steps", f"the steps of {name} are no sums of gradients")
-            parts = {"weights": whole, "pull": whole - 1, "before": last}
-            last = sum(move.get(cause, 0.0) * value for cause, value in parts.items())
-            whole += last
+            for n in each.rates:
+                own = {"pull": whole[n] - 1, "before": slope[n], "earlier": slope[n]}
+                own["weights"] = whole[n] * (n in each.decays[0])
+                slope[n] = sum((causes or {}).get(cause, 0.0) * value for cause, value in own.items())
+                own["before"], own["gradient"] = last[n] / each.rates[n], slope[n]
+                own["weights"] = whole[n] * (n in each.decays[1])
+                last[n] = each.rates[n] * sum(move.get(cause, 0.0) * value for cause, value in own.items())
+                whole[n] += last[n]
         if edited:
-            found["unknown"] = "the weights that are sent are also changed outside of the optimiser's steps"
+            found["unknown"] = edited
+        if self.outside:
+            found["outside"] = f"{len(self.outside)} tensors of other networks are trained, and not audited"
+        if made := [n for n, m in self.sent.named_modules() if computed(m)]:
+            found["computed"] = f"weights of {', '.join(made[:3])} are computed from others (weight norm)"
+        least, most = min(factors), max(factors)
+        same = most - least <= SAME * abs(most)
+        factor = most if same and most > 0 else 0.0
+        loss = " and ".join(dict.fromkeys(word for word, _ in self.losses))
+        if loss == LOSS and abs(factor - 1) > SAME:
+            loss = f"{most:.3g}{'' if same else f' (at least {least:.3g})'} times the {LOSS}"
         if loss.endswith(LOSS) and found.keys() & CAUSES.keys() - {"scale"}:
             loss += " and more"
-        return loss, found, 0.0 if found.keys() & {"unknown", "unchecked", "steps"} else whole - 1
+        known = not found.keys() & {"unknown", "unchecked", "steps"}
+        return loss, found, {n: value - 1 for n, value in whole.items()} if known else {}, factor
 
 
-def _returned(returned: Any, state: Tensors) -> Tensors:
-    """Return the weights that a function returns, as Flower's clients do, or else those of its network."""
+def _returned(returned: Any, state: Tensors) -> Tensors | None:
+    """Return the tensors that a function returns, as Flower's clients do, or None if it returns others."""
     for each in (returned, *(returned[:1] if isinstance(returned, tuple | list) else ())):
         values = each.values() if isinstance(each, dict) else each
         values = values if isinstance(values, Iterable) else ()
         with suppress(TypeError, RuntimeError, ValueError):
             arrays = [torch.as_tensor(value).detach().cpu() for value in values]
             if arrays and [v.shape for v in arrays] == [v.shape for v in state.values()]:
-                named = dict(zip(state, arrays, strict=True))
-                return {n: named[n].to(v.dtype) for n, v in state.items()}
-    return state
+                return dict(zip(state, arrays, strict=True))
+            # A part of the network may stay with the client, such as its head or its norms.
+            same = {n: v for n, v in state.items() if any(map(partial(torch.equal, v), arrays))}
+            if arrays and len(same) == len(arrays):
+                return same
+    return None
+
+
+def _sent(back: Tensors, sent: Tensors, moves: Tensors) -> Tensors:
+    """Return the change of each trained tensor, of weights or of differences of weights that are sent."""
+    both = {n: back[n].float() for n in moves if n in back}
+    # What is nearest to the move is meant. Some send the weights before minus those after.
+    ways = [{n: v - sent[n] for n, v in both.items()}, both, {n: -v for n, v in both.items()}]
+    apart = [{n: v - moves[n] for n, v in each.items()} for each in ways]
+    return min(zip(ways, apart, strict=True), key=lambda pair: dot(pair[1], pair[1]))[0]
 
 
 def _targets(passes: list[Pass], first: Tensor) -> Tensor | None:

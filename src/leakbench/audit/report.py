@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from leakbench import __version__
-from leakbench.audit.besides import TOKENS, Beside
 from leakbench.audit.child import Json
 from leakbench.audit.detectors import Alarm
 from leakbench.audit.findings import (
@@ -23,6 +22,7 @@ from leakbench.audit.findings import (
     combined,
     in_all,
 )
+from leakbench.audit.inference import TOKENS, Inference
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
 from leakbench.base.artefacts import write_bytes
@@ -160,7 +160,7 @@ class Audit:
     look: Look = field(default_factory=Look)
     alarms: list[Alarm] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
-    besides: list[Beside] = field(default_factory=list)
+    besides: list[Inference] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
     declared: dict[str, float] = field(default_factory=dict)
     budget: float = 0.0

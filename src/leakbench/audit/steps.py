@@ -7,7 +7,7 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from leakbench.audit.network import classes_in, entropy
@@ -40,10 +40,12 @@ CAUSES = {
 class Pass:
     """A forward pass of the client's network: what went in and came out, and the slope of the loss there."""
 
+    of: nn.Module
     inputs: Any
     chance: Tensor
     training: list[bool]
     autocast: tuple[bool, torch.dtype]
+    buffers: Tensors
     outputs: list[Tensor] = field(default_factory=list)
     slopes: dict[int, Tensor] = field(default_factory=dict)
     # Each loss function that was called, its target and its other arguments.
@@ -64,6 +66,9 @@ class Step:
     rest: float
     # The norm of the gradient.
     norm: float
+    # The tensors that decay, in the gradient and in the move. Tensor → its rate, as a share of the largest.
+    decays: tuple[set[str], set[str]]
+    rates: dict[str, float]
 
 
 def fit(target: Tensors, causes: dict[str, Tensors], slack: float) -> tuple[dict[str, float] | None, float]:
@@ -105,20 +110,29 @@ def dot(one: Tensors, other: Tensors) -> float:
 
 def loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
     """Return the loss of a pass in words, and the factor in it of the mean cross-entropy, or 0."""
-    place = next((p for p in sorted(one.slopes) if one.outputs[p].dim()), None)
-    if place is None:
+    places = [p for p in sorted(one.slopes) if one.outputs[p].dim() and one.slopes[p].any()]
+    if not places:
         return "computed by the network itself", 0.0
-    scores, slope = one.outputs[place].float().requires_grad_(), {"": one.slopes[place].float()}
-    slack = torch.finfo(one.outputs[place].dtype).eps * float(slope[""].norm())
+    found = [_of_scores(one, one.outputs[p].float().requires_grad_(), one.slopes[p], targets) for p in places]
+    # A network may return several heads, and each has a loss of its own.
+    return " and ".join(dict.fromkeys(word for word, _ in found)), found[0][1] if len(found) == 1 else 0.0
+
+
+def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None) -> tuple[str, float]:
+    """Return the loss of some scores, whose slope is known, in words, and the factor of entropy."""
+    low = torch.finfo(slope.dtype).eps
+    own, slack = {"": slope.float()}, low * float(slope.float().norm())
     for target in (targets, *(target for _, target, _ in one.losses)):
         if target is not None and classes_in(target, scores):
             plain = {"": torch.autograd.grad(entropy(scores, target), scores)[0]}
-            factors, _ = fit(slope, {"": plain}, slack)
+            factors, _ = fit(own, {"": plain}, slack)
             if factors:
-                return LOSS, factors[""]
-    found: dict[str, Tensors] = {}
+                # Scores of a low precision leave a factor that is nearly whole.
+                whole = round(factor := factors[""])
+                return LOSS, float(whole) if whole and abs(factor - whole) <= 2 * low * whole else factor
+    found: list[tuple[str, Tensors]] = []
     for function, target, named in one.losses:
-        words = function.__name__.replace("_", " ")
+        words, first = function.__name__.replace("_", " "), None
         for key in ARGUMENTS & named.keys():
             if isinstance(value := named[key], Tensor) or value:
                 words += f" ({key.replace('_', ' ')}{'' if isinstance(value, Tensor) else f' {value}'})"
@@ -126,10 +140,11 @@ def loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
             with suppress(RuntimeError, ValueError, IndexError, TypeError), catch_warnings():
                 simplefilter("ignore")
                 value = function(through(scores), target, **named)
-                made = torch.autograd.grad(value.sum(), scores)[0]
-                found.setdefault(words, {"": made})
-                if fit(slope, {"": {"": made}}, slack)[0]:
+                made = {"": torch.autograd.grad(value.sum(), scores)[0]}
+                first = first or made
+                if fit(own, {"": made}, slack)[0]:
                     return words, 0.0
-    if len(found) > 1 and fit(slope, found, slack)[0]:
-        return " and ".join(found), 0.0
+        found += [(words, first)] if first else []
+    if len(found) > 1 and fit(own, {str(place): each for place, (_, each) in enumerate(found)}, slack)[0]:
+        return " and ".join(words for words, _ in found), 0.0
     return "not one that was recorded" if one.losses else "not one of torch's own", 0.0

@@ -44,8 +44,8 @@ class Own(nn.Module):
         for name, part in parts.items():
             self.add_module(name, part)
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.computes(self, *inputs)
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        return self.computes(self, *inputs, **named)
 
 
 def client_of(

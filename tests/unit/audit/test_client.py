@@ -58,7 +58,7 @@ REFUSED = {
     "torch.float32 on meta": (nn.Linear(4, 2, device="meta"), ENTROPY, THREE),
     "NaN": (nn.Linear(4, 2), ENTROPY, (torch.full((3, 4), torch.nan), torch.zeros(3))),
     r"targets \(\) are no batch": (nn.Linear(4, 2), ENTROPY, (torch.rand(3, 4), torch.tensor(1))),
-    r"inputs \(\) and": (nn.Linear(4, 2), ENTROPY, (torch.tensor(1.0), torch.zeros(3))),
+    r"of shape \(\), neither": (nn.Linear(4, 2), ENTROPY, (torch.tensor(1.0), torch.zeros(3))),
     "type numpy.object_": (nn.Linear(4, 2), ENTROPY, (torch.rand(3, 4), np.array([None] * 3))),
     "no data": (nn.Linear(4, 2), ENTROPY, (torch.rand(3, 4, device="meta"), torch.zeros(3))),
     "weight has no shape yet": (nn.LazyLinear(2), ENTROPY, THREE),

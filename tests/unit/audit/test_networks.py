@@ -12,10 +12,10 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client
-from leakbench.audit.besides import besides
 from leakbench.audit.client import facts, view
 from leakbench.audit.detectors import alarms
 from leakbench.audit.findings import READ
+from leakbench.audit.inference import inferences
 from leakbench.audit.network import fixed, reason
 from leakbench.audit.predictions import look
 from leakbench.audit.replay import watched
@@ -80,12 +80,12 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
 
     seen = observed(compiled(), rows())
     monkeypatch.setattr("leakbench.federation.detectors.isolation.fidel", fails)
-    monkeypatch.setattr("leakbench.audit.besides.labels", fails)
+    monkeypatch.setattr("leakbench.audit.inference.labels", fails)
     monkeypatch.setattr("leakbench.attacks.run", fails)
     by = {each.detector: each for each in alarms([seen], 600)}
     why = "it needs the update of 1.weight, which is not sent under this name"
     assert (by["isolation"].why_not, by["rows_alike"].why_not) == (why, "")
-    assert next((each.line, each.ran) for each in besides(*seen)) == (why, False)
+    assert next((each.line, each.ran) for each in inferences(*seen)) == (why, False)
     assert attack("fidel", *seen, 60).why_not == why
     found = attack("invg", *observed(picky(), rows()), 60)
     assert found.why_not.startswith("fails on this network (IndexError: index out of range")
@@ -178,7 +178,9 @@ def test_nothing_is_read_of_a_layer_that_is_not_sent() -> None:
     assert {attack(name, observation, truth, 60).why_not for name in ("fidel", "peel", "spear")} == {why}
     (isolation,) = [each for each in alarms([(observation, truth)], 600) if each.detector == "isolation"]
     assert isolation.why_not == why.replace(", 1,", "")
-    counts = next(each for each in besides(*observed(frozen(mlp(40), *LAST))) if each.title == "label counts")
+    counts = next(
+        each for each in inferences(*observed(frozen(mlp(40), *LAST))) if each.title == "label counts"
+    )
     assert (counts.line, counts.ran) == (WEIGHT.format("last", 3), False)
     # Without the bias records are known up to their scale.
     images, labels = faces(4)

@@ -1,19 +1,22 @@
 """What a client's code did is computed again, and what does not come out is named."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from clients import Own, client_of
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, log_softmax, mse_loss, nll_loss, one_hot
+from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss, nll_loss, one_hot
+from torch.utils.checkpoint import checkpoint
 
 from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client, of_round
-from leakbench.audit.besides import besides
 from leakbench.audit.client import view
 from leakbench.audit.findings import READ, combined
+from leakbench.audit.inference import inferences
+from leakbench.audit.predictions import look
 from leakbench.audit.replay import Round, watched
 
 RECORDS = 8
@@ -89,6 +92,22 @@ def both(scores: Tensor, targets: Tensor) -> Tensor:
     return cross_entropy(scores, targets) + squared(scores, targets)
 
 
+def mixed(scores: Tensor, targets: Tensor) -> Tensor:
+    return 0.7 * cross_entropy(scores, targets) + 0.3 * cross_entropy(scores, targets.flip(0))
+
+
+def unscaled(network: nn.Module) -> None:
+    for parameter in network.parameters():
+        assert parameter.grad is not None
+        parameter.grad /= 1024
+
+
+def grouped(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+    own = list(parameters)
+    groups: list[dict[str, Any]] = [{"params": own[::2]}, {"params": own[1::2], "lr": 2 * lr}]
+    return torch.optim.SGD(groups, lr=lr)
+
+
 PLAIN = "mean cross-entropy"
 SMOOTH = nn.CrossEntropyLoss(label_smoothing=0.1)
 HEAVY = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 9.0]))
@@ -118,6 +137,23 @@ CLIENTS: dict[str, tuple[dict[str, Any], str, set[str], bool]] = {
     "two": ({"loss": both}, "cross entropy and mse loss", set(), True),
     "own": ({"loss": lambda z, y: z.square().mean()}, "not one of torch's own", set(), True),
     "autocast": ({"cast": True}, PLAIN, set(), True),
+    "autocast, clipped": ({"cast": True, "change": clipped}, PLAIN, {"scale"}, True),
+    "scaled": ({"loss": lambda z, y: 1024 * cross_entropy(z, y), "change": unscaled}, PLAIN, set(), False),
+    "rates": ({"by": grouped}, PLAIN, set(), False),
+    "decay twice": ({"term": decayed, "weight_decay": 0.01}, f"{PLAIN} and more", {"weights"}, False),
+    "ascending": (
+        {"maximize": True, "loss": lambda z, y: -cross_entropy(z, y)},
+        f"-1 times the {PLAIN}",
+        set(),
+        True,
+    ),
+    "mixed": ({"loss": mixed}, "cross entropy and cross entropy", set(), True),
+    "divergence": (
+        {"loss": lambda z, y: kl_div(log_softmax(z, 1), one_hot(y, 3).float())},
+        "kl div",
+        set(),
+        True,
+    ),
 }
 
 
@@ -127,13 +163,15 @@ def test_what_a_client_does_is_told(name: str) -> None:
     played = trained(**does)
     assert (played.loss, set(played.differs), played.least()) == (loss, kinds, least)
     assert played.replayed == (does.get("steps", 1),) * 2
-    assert (played.precision == "bfloat16") == (name == "autocast")
+    assert (played.precision == "bfloat16") == name.startswith("autocast")
 
 
 # The private records are read all the same: a server knows its own weights, and a span needs no loss.
 @pytest.mark.parametrize(
-    "name", ["sum", "decay, once", "decay in the loss", "clipped", "smoothed", "weighted", "squared", "two"]
-)
+    "name",
+    ["sum", "decay, once", "decay in the loss", "clipped", "smoothed", "weighted", "squared", "two", "scaled",
+     "rates", "decay twice", "mixed"],
+)  # fmt: skip
 def test_as_much_is_read_as_of_plain_training(name: str) -> None:
     counts = []
     for played in (trained(), trained(**CLIENTS[name][0])):
@@ -280,10 +318,182 @@ def test_members_are_recognised_by_an_adapter(rank: int, by: str) -> None:
     batch = torch.rand(30, 20), torch.arange(30) % 3
     own = client_of(network, batch, records=RECORDS)
     observation, truth = view(own.play(), batch[0][RECORDS:])
-    (found,) = [each for each in besides(observation, truth) if each.title == "membership"]
+    (found,) = [each for each in inferences(observation, truth) if each.title == "membership"]
     if by:
         assert found.line.startswith("8 of 8 records are recognised as members, and 0 of 22")
         assert f"by the rows of {by}" in found.line
     else:
         assert not found.ran
         assert "no matrix that reads the records" in found.line
+
+
+Weights = dict[str, Tensor]
+
+
+def by_hand(network: nn.Module, sent: Weights) -> None:
+    with torch.no_grad():
+        for parameter in network.parameters():
+            assert parameter.grad is not None
+            parameter.sub_(0.1 * parameter.grad)
+
+
+def stepped(network: nn.Module, sent: Weights) -> None:
+    torch.optim.SGD(network.parameters(), lr=0.1).step()
+
+
+def in_two(network: nn.Module, sent: Weights) -> None:
+    for layer in (network[2], network[0]):  # type: ignore[index]
+        torch.optim.SGD(layer.parameters(), lr=0.1 if layer is network[2] else 0.3).step()  # type: ignore[index]
+
+
+def moved(network: nn.Module, sent: Weights, sign: float = 1.0) -> Weights:
+    stepped(network, sent)
+    return {name: sign * (value - sent[name]) for name, value in network.state_dict().items()}
+
+
+def body(network: nn.Module, sent: Weights) -> list[Any]:
+    stepped(network, sent)
+    return [value.numpy() for name, value in network.state_dict().items() if name[0] == "0"]
+
+
+def sparse(network: nn.Module, sent: Weights) -> Weights:
+    change = moved(network, sent)
+    return {n: sent[n] + torch.where(v.abs() > v.abs().median(), v, 0) for n, v in change.items()}
+
+
+# What a client does with its gradient and returns → the kinds of differences that are told.
+SENDS: dict[str, tuple[Callable[[nn.Module, Weights], Any], set[str]]] = {
+    "a gradient, as a list": (lambda net, sent: [p.grad.numpy() for p in net.parameters()], set()),  # type: ignore[union-attr]
+    "a gradient, by name": (lambda net, sent: {n: p.grad for n, p in net.named_parameters()}, set()),
+    "a gradient that is left": (lambda net, sent: None, set()),
+    "a step by hand": (by_hand, set()),
+    "two optimisers": (in_two, set()),
+    "differences": (moved, set()),
+    "differences before minus after": (lambda net, sent: moved(net, sent, -1.0), set()),
+    "no head": (body, set()),
+    "sparse": (sparse, {"unknown"}),
+    "half": (lambda net, sent: (moved(net, sent), {n: v.half() for n, v in net.state_dict().items()})[1],
+             {"unknown"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SENDS)
+@pytest.mark.parametrize("teaches", [False, True])
+def test_whatever_a_client_sends_is_read(name: str, teaches: bool) -> None:
+    """Taken for new weights, a gradient or a difference gives no record away."""
+    (send, kinds), network, teacher, (inputs, targets) = SENDS[name], wide(), wide(), data()
+
+    def train() -> Any:
+        sent = {n: v.clone() for n, v in network.state_dict().items()}
+        if teaches:
+            teacher(inputs)
+        cross_entropy(network(inputs), targets).backward()
+        return send(network, sent)
+
+    returned, watch = watched(train)
+    played = watch.read(returned)
+    assert (played.loss.startswith(PLAIN), set(played.differs), played.least()) == (True, kinds, bool(kinds))
+    assert kinds or attack("fidel", *view(played), 60).count(READ) == RECORDS
+    assert (name == "no head") == ("2.weight" not in played.update)
+    assert (name == "sparse") == ("are zero" in " ".join(played.differs.values()))
+
+
+def fitted(network: nn.Module, loss: Callable[[], Tensor]) -> Round:
+    """Return the round of one step."""
+
+    def train() -> None:
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+        loss().backward()
+        optimiser.step()
+
+    return watched(train)[1].read()
+
+
+def test_the_loss_of_each_head_is_told() -> None:
+    """The first head's loss alone would leave out what the second head's gradient gives away."""
+    network, (inputs, targets) = returning(lambda z: {"class": z[:, :2], "age": z[:, 2:]}), data()
+
+    def loss() -> Tensor:
+        out = network(inputs)
+        return cross_entropy(out["class"], targets % 2) + mse_loss(out["age"], inputs[:, :1])
+
+    played = fitted(network, loss)
+    assert (played.loss, played.plain_loss, played.least()) == (f"{PLAIN} and mse loss", False, True)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_weight_norm_leaves_more_to_be_found(old: bool) -> None:
+    """A server that takes the norm apart reads every record; the attacks of the audit read none."""
+    network, (inputs, targets) = wide(), data()
+    (nn.utils.weight_norm if old else nn.utils.parametrizations.weight_norm)(network[0])  # type: ignore[index]
+    played = fitted(network, lambda: cross_entropy(network(inputs), targets))
+    assert (played.least(), played.plain_loss, set(played.differs)) == (True, True, {"computed"})
+    assert attack("fidel", *view(played), 60).why_not
+    # The weight is g times v over its norm.
+    names = sorted(name for name in played.update if name.startswith("0.") and name != "0.bias")
+    both = dict(played.model.named_parameters()), played.update
+    (g, v), (of_g, of_v) = ([each[name].detach() for name in names] for each in both)
+    length = v.norm(dim=1, keepdim=True)
+    whole = length / g * of_v + of_g * v / length
+    rows = whole / played.update["0.bias"][:, None]
+    assert all((rows - record).abs().amax(1).nan_to_num(1.0).min() < 0.5 / 255 for record in inputs)
+
+
+def test_adam_leaves_more_to_be_found() -> None:
+    """Of one step, a server that knows epsilon computes the gradient, which gives records away."""
+    played = trained(by=torch.optim.Adam, eps=1e-3)
+    assert (played.least(), set(played.differs)) == (True, {"steps"})
+    share = {name: -value / 0.1 for name, value in played.update.items()}
+    slope = {name: 1e-3 * u / (1 - u.abs()) for name, u in share.items()}
+    own, more = (
+        attack("fidel", *view(each), 60).count(READ)
+        for each in (played, replace(played, update=slope, kind="gradient"))
+    )
+    assert (own, more) == (0, RECORDS)
+
+
+@pytest.mark.parametrize(
+    "kind", ["volumes", "bytes", "standardised", "labels", "closure", "frozen later", "checkpoint"]
+)
+def test_ordinary_clients_are_replayed(kind: str) -> None:
+    (inputs, targets), network = data(), wide()
+    shape = {"volumes": (1, 5, 2, 2), "bytes": (1, 5, 4)}.get(kind, (20,))
+    inputs = inputs.reshape(-1, *shape)
+    inputs = (255 * inputs).to(torch.uint8) if kind == "bytes" else inputs
+
+    def scores(own: nn.Module, x: Tensor, labels: Tensor | None = None) -> Any:
+        x = x.float().flatten(1) / (255 if kind == "bytes" else 1)
+        x = (x - 0.4) / 0.3 if kind == "standardised" else x
+        if kind == "checkpoint":
+            parts: Any = own.network
+            z = parts[2](checkpoint(parts[:2], x.requires_grad_(), use_reentrant=True))
+        else:
+            z = own.network(x)  # type: ignore[operator]
+        return z if labels is None else (cross_entropy(z, labels), z)
+
+    own = Own(scores, network=network)
+
+    def train() -> None:
+        optimiser = torch.optim.SGD(own.parameters(), lr=0.1)
+
+        def loss() -> Tensor:
+            optimiser.zero_grad()
+            found = (
+                own(inputs, labels=targets)[0] if kind == "labels" else cross_entropy(own(inputs), targets)
+            )
+            found.backward()
+            return found
+
+        if kind == "frozen later":
+            network[0].requires_grad_(False)  # type: ignore[index]
+            loss()
+            optimiser.step()
+            network[0].requires_grad_(True)  # type: ignore[index]
+        optimiser.step(loss) if kind == "closure" else (loss(), optimiser.step())
+
+    played = watched(train)[1].read()
+    assert (played.loss, set(played.differs)) == (PLAIN, {"unchecked"} if kind == "closure" else set())
+    assert played.least() == (kind == "closure")
+    seen = view(played)
+    assert attack("fidel", *seen, 60).count(READ) == RECORDS
+    assert kind in ("closure", "frozen later", "checkpoint") or look(*seen).predicted["fidel"] == RECORDS

@@ -13,9 +13,9 @@ import torch
 from clients import client_of, mlp
 
 from leakbench.audit.audit import of_client
-from leakbench.audit.besides import Beside
 from leakbench.audit.client import Truth
 from leakbench.audit.findings import READ, Found, affected, pictures
+from leakbench.audit.inference import Inference
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
 from leakbench.audit.report import SOURCES, Audit, page
@@ -110,7 +110,7 @@ def test_an_audit_in_which_no_attack_ran_says_so_and_why() -> None:
     found.append(replace(found[0], why_not=""))
     assert audit.headline().startswith("Not found within the budget")
     # Labels are read, although no record is.
-    audit.besides = [Beside("label counts", "B", "", "2 of 2 labels are right (0 by guessing)", True, 0.1)]
+    audit.besides = [Inference("label counts", "B", "", "2 of 2 labels are right (0 by guessing)", True, 0.1)]
     assert audit.headline().endswith(
         "was read or recognised; label counts: 2 of 2 labels are right (0 by guessing)"
     )

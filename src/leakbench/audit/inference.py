@@ -1,4 +1,4 @@
-"""What an update gives away besides records: labels, members of the batch, and tokens."""
+"""What is inferred from an update besides records: labels, members of the batch, and tokens."""
 
 import time
 from collections import Counter
@@ -33,7 +33,7 @@ ASKED = 12
 
 
 @dataclass(frozen=True)
-class Beside:
+class Inference:
     """What an attack finds besides records, or why it did not run."""
 
     title: str
@@ -44,14 +44,14 @@ class Beside:
     seconds: float
 
 
-def _beside(title: str, attacker: str, paper: str, attack: Callable[[], str]) -> Beside:
+def _ran(title: str, attacker: str, paper: str, attack: Callable[[], str]) -> Inference:
     """Run an attack that says in words what it finds."""
     begun = time.perf_counter()
     try:
         line, ran = attack(), True
     except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
         line, ran = reason(problem), False
-    return Beside(title, attacker, paper, line, ran, round(time.perf_counter() - begun, 3))
+    return Inference(title, attacker, paper, line, ran, round(time.perf_counter() - begun, 3))
 
 
 def _others_of(others: Tensor | None) -> Tensor:
@@ -73,12 +73,12 @@ def _recognised(own: int, records: int, taken: int, others: int, by: str) -> str
     )
 
 
-def besides(observation: Observation, truth: Truth) -> Iterator[Beside]:
+def inferences(observation: Observation, truth: Truth) -> Iterator[Inference]:
     """Yield what an update gives away about labels, if the plain loss has classes, and about members."""
     if observation.plain and bool((truth.labels != UNKNOWN).all()):
-        yield _beside("label counts", "B", str(source("llg")), lambda: labels(observation, truth))
+        yield _ran("label counts", "B", str(source("llg")), lambda: labels(observation, truth))
     paper = f"{source('projres')} (of text)"
-    yield _beside("membership", "D", paper, lambda: members(observation, truth))
+    yield _ran("membership", "D", paper, lambda: members(observation, truth))
 
 
 def labels(observation: Observation, truth: Truth) -> str:
@@ -138,10 +138,10 @@ def _adapter(observation: Observation, images: Tensor) -> tuple[str, Span, membe
 
 def of_tokens(
     played: Round, embedding: str, limit: float, others: Tensor | None
-) -> tuple[Found, list[Beside]]:
+) -> tuple[Found, list[Inference]]:
     """Attack a round whose records are tokens int64 [n, places]; `others` are records of other clients."""
     records = len(played.inputs)
-    seen = _beside(TOKENS, "A", str(source("dager")), lambda: _rows(played, embedding))
+    seen = _ran(TOKENS, "A", str(source("dager")), lambda: _rows(played, embedding))
     found = Found(
         "sentence-membership", "Membership of sentences", "exact", "D", str(source("projres")), records,
         [NOTHING] * records,
@@ -150,7 +150,7 @@ def of_tokens(
     line = found.why_not or _recognised(
         found.count(RECOGNISABLE), records, found.null, 0 if others is None else len(others), found.by
     )
-    return found, [seen, Beside("membership", "D", found.source, line, not found.why_not, found.seconds)]
+    return found, [seen, Inference("membership", "D", found.source, line, not found.why_not, found.seconds)]
 
 
 def _exposed(played: Round, name: str) -> Tensor:
