@@ -107,22 +107,27 @@ def _test(
     # In one step from a B of zero A does not move: what A sends then is a defence's noise.
     moves = [layer for layer in LAYERS if not once or weights.get(f"{layer}.up", torch.ones(1)).any()]
     spans: list[tuple[float, Test]] = []
+    most = 0
     for last, layers in (("weight", LAYERS), ("down", moves), ("up", ("value",))):
         own = [value for layer in layers if (value := sent(f"{name}.{layer}.{last}")) is not None]
         # The query of a first token changes nothing, so only the value adapter has read all tokens.
         if not any(value.any() for value in own) and (last != "up" or not own or spans):
             continue
         rows = torch.cat(own)
+        most = max(most, min(rows.shape))
         if min(rows.shape) <= tokens:
-            raise Unfit(f"{where} needs fewer tokens than dimensions (an update has {tokens}, {name} "
-                        f"{min(rows.shape)})")  # fmt: skip
+            continue
         found, through, error = span(rows, tokens, clear=1.0), None, 0.0
         if last == "up":
             through, moved = weights["value.down"], sent(f"{name}.value.down")
             # What B reads moves with A, so its span is off by as much.
             error = 0.0 if moved is None else float(moved.norm() / through.norm())
-        spans.append((max(error, found.noise) if found else torch.inf, Test(found, through)))
+        # What no token read lies outside the span by this share. Noise moves the span itself.
+        outside = (1 - tokens / rows.shape[1]) ** 0.5
+        spans.append((max(error, found.noise) / outside if found else torch.inf, Test(found, through)))
+    if not spans and most:
+        raise Unfit(f"{where} needs fewer tokens than dimensions (an update has {tokens}, {name} {most})")
     if not spans:
         raise Unfit(f"{where} needs the update of a query, key or value, or of an adapter on the value")
-    # Of the two matrices of an adapter the one that noise and several steps disturb less is read.
+    # The matrix of an adapter that tells more is read.
     return min(spans, key=itemgetter(0))[1]
