@@ -48,24 +48,30 @@ def test_a_browser_shows_the_page_and_asks_for_nothing(
     )
     path = tmp_path / "a report.html"
     path.write_text(page(card, sections, FACTS))
-    assert chromium.inspect(browser, path) == []
+    assert chromium.inspect(browser, path, scored=True) == []
 
 
 @pytest.mark.parametrize(
     ("broken", "fault"),
     [
-        ("<img src='data:image/png;base64,AAAA' alt='lost'>", "picture not drawn: lost"),
+        ("<img src='data:image/png;base64,AAAA' alt='lost'>", "picture not drawn: IMG.: lost"),
         ("<div style='width:3000px'>wide</div>", "pixels wider than its window"),
         ("<script>throw new Error('oops')</script>", "oops"),
         ("<script>console.error('bad')</script>", "console error: bad"),
         ("<link rel='stylesheet' href='http://127.0.0.1:9/x.css'>", "asks for http://127.0.0.1:9/x.css"),
-        ("<figure>early</figure>", "a figure comes before the scorecard"),
+        ("<figure>early</figure>", "no scorecard before the first figure"),
+        ("<p>under</p><p style='margin-top:-2em'>over</p>", "text over text"),
+        ("<a href='#' tabindex='-1'>mouse</a>", "the keyboard does not reach <a"),
+        ("<style>@media print { p { color: #999 } }</style><p>faint</p>", "paper: pale text"),
+        ("<pre style='overflow:auto'>" + "long " * 99, "paper: cut off"),
+        ("<div style='background:red;height:9px'></div>", "paper: not printed"),
+        ("<p style='height:99cm'>and</p>" * 20, "sheets"),
     ],
 )
 def test_the_browser_check_sees_each_fault(broken: str, fault: str, tmp_path: Path, browser: Any) -> None:
     path = tmp_path / "page.html"
     path.write_text(f"<!doctype html><title>x</title><body>{broken}<section id='scorecard'>card</section>")
-    assert any(fault in found for found in chromium.inspect(browser, path))
+    assert any(fault in found for found in chromium.inspect(browser, path, scored=True))
 
 
 def opened(card: pd.DataFrame, folder: Path, browser: Any, place: str = "") -> Any:
