@@ -83,10 +83,10 @@ def inspect(
     """Load a page, open what it folds; return a sentence for every fault, an empty list for none.
 
     Faults: console and page errors, any request but for the file itself, what lies below `home`, and data:
-    addresses; in each size and in a light and a dark scheme a picture that is not drawn, a document wider than
-    its window, pale text and text over text; what Tab does not reach; on paper, too, what is cut off, and more
-    sheets than MOST_SHEETS. A page that is `scored` has a scorecard before its first figure. With `shots`, a
-    folder, each screenshot and the sheets are written there.
+    addresses; in each size and in a light and a dark scheme a picture that is not drawn, a document wider
+    than its window, pale text and text over text; what Tab does not reach; on paper, too, what is cut off or
+    not printed, and more sheets than MOST_SHEETS. A page that is `scored` has a scorecard before its first
+    figure. With `shots`, a folder, each screenshot and the sheets are written there.
     """
     address = path.resolve().as_uri()
     page = chromium.new_page()
