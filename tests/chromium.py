@@ -85,8 +85,8 @@ def inspect(
     Faults: console and page errors, any request but for the file itself, what lies below `home`, and data:
     addresses; in each size and in a light and a dark scheme a picture that is not drawn, a document wider
     than its window, pale text and text over text; what Tab does not reach; on paper, too, what is cut off or
-    not printed, and more sheets than MOST_SHEETS. A page that is `scored` has a scorecard before its first
-    figure. With `shots`, a folder, each screenshot and the sheets are written there.
+    not printed. A page that is `scored` has a scorecard before its first figure, and at most MOST_SHEETS
+    sheets. With `shots`, a folder, each screenshot and the sheets are written there.
     """
     address = path.resolve().as_uri()
     page = chromium.new_page()
@@ -112,7 +112,7 @@ def inspect(
         found += [f"paper: {fault}" for fault in page.evaluate(LOOK, True)]
         printed = page.pdf(format="A4", margin=MARGIN, path=shots / f"{path.stem}.pdf" if shots else None)
         sheets = len(re.findall(rb"/Type\s*/Page[^s]", printed))
-        return found if sheets <= MOST_SHEETS else [*found, f"paper: {sheets} sheets"]
+        return found if sheets <= MOST_SHEETS or not scored else [*found, f"paper: {sheets} sheets"]
     finally:
         page.close()
 
