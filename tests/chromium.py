@@ -22,7 +22,6 @@ QUIET = [
 # What the theme fades from one scheme into the other takes a moment.
 FADE = 150
 LOOK = Path(__file__).with_name("look.js").read_text()
-WATCH = "window.reached = new Set(); addEventListener('focusin', event => reached.add(event.target), true)"
 SCORED = """() => {
   const [card, figure] = [document.querySelector('#scorecard'), document.querySelector('figure')];
   return card && (!figure || card.compareDocumentPosition(figure) & Node.DOCUMENT_POSITION_FOLLOWING);
@@ -32,17 +31,16 @@ UNFOLD = """() => {
   // What is far from the window has no places of its own else.
   for (const one of document.querySelectorAll('article')) one.style.contentVisibility = 'visible';
 }"""
-START = "reached.clear(); document.activeElement.blur(); scrollTo(0, 0)"
+# What a mouse could click and Tab does not stop at. A label's own control, or that of its form, does as well.
 LEFT = """() => {
-  const group = one => one.type === 'radio' && one.name;
-  const groups = new Set([...reached].map(group));
-  const done = one => one && (reached.has(one) || groups.has(group(one) || {}));
-  return [...document.querySelectorAll('a[href], button, input, select, textarea, summary, label[for]')]
+  const stops = one => one && one.tabIndex >= 0 && (one.focus(), document.activeElement === one);
+  const left = [...document.querySelectorAll('a[href], button, input, select, textarea, summary, label[for]')]
     .filter(one => one.checkVisibility({opacityProperty: true, visibilityProperty: true})
-      && one.offsetWidth && one.offsetHeight && !one.disabled && one.ariaDisabled !== 'true' && !done(one)
-      && (one.tagName !== 'LABEL' || getComputedStyle(one).cursor === 'pointer' && !done(one.control)
-        && !done(one.closest('form')?.elements[0])))
-    .map(one => one.outerHTML.replace(/\\s+/g, ' ').slice(0, 90));
+      && one.offsetWidth && one.offsetHeight && !one.disabled && one.ariaDisabled !== 'true' && !stops(one)
+      && (one.tagName !== 'LABEL' || getComputedStyle(one).cursor === 'pointer' && !stops(one.control)
+        && !stops(one.closest('form')?.elements[0])));
+  document.activeElement.blur();
+  return left.map(one => one.outerHTML.replace(/\\s+/g, ' ').slice(0, 90));
 }"""
 
 
@@ -84,7 +82,7 @@ def inspect(
 
     Faults: console and page errors, any request but for the file itself, what lies below `home`, and data:
     addresses; in each size and in a light and a dark scheme a picture that is not drawn, a document wider
-    than its window, pale text and text over text; what Tab does not reach; on paper, too, what is cut off or
+    than it, pale text and text over text; what Tab does not stop at; on paper, too, what is cut off or
     not printed. A page that is `scored` has a scorecard before its first figure, and at most MOST_SHEETS
     sheets. With `shots`, a folder, each screenshot and the sheets are written there.
     """
@@ -92,7 +90,6 @@ def inspect(
     page = chromium.new_page()
     try:
         found = _listen(page, home.resolve().as_uri() + "/" if home else address)
-        page.add_init_script(WATCH)
         page.goto(address, wait_until="load")
         if scored and not page.evaluate(SCORED):
             found.append("no scorecard before the first figure")
@@ -105,7 +102,7 @@ def inspect(
                 found += [f"{name}, {scheme}: {fault}" for fault in page.evaluate(LOOK, False)]
                 if shots:
                     page.screenshot(path=shots / f"{path.stem}-{name}-{scheme}.png")
-            found += [f"{name}: the keyboard does not reach {one}" for one in _unreached(page)]
+            found += [f"{name}: the keyboard does not reach {one}" for one in page.evaluate(LEFT)]
         page.emulate_media(media="print", color_scheme="dark")
         page.set_viewport_size(SHEET)
         page.wait_for_timeout(FADE)
@@ -133,19 +130,3 @@ def _listen(page: Any, home: str) -> list[str]:
     page.on("pageerror", lambda problem: heard.append(f"page error: {problem}"))
     page.on("request", request)
     return heard
-
-
-def _unreached(page: Any) -> list[str]:
-    """What a mouse could click and Tab, pressed until it comes back to the start, does not reach."""
-    page.evaluate(START)
-    # What shows itself only while the page moves back to its top is met in a second turn.
-    for _ in range(2):
-        before = -1
-        while (seen := page.evaluate("reached.size")) > before:
-            before = seen
-            for _ in range(20):
-                page.keyboard.press("Tab")
-        if not (left := list(page.evaluate(LEFT))):
-            break
-    page.evaluate(START)
-    return left
