@@ -40,6 +40,7 @@ LEFT = """() => {
       && (one.tagName !== 'LABEL' || getComputedStyle(one).cursor === 'pointer' && !stops(one.control)
         && !stops(one.closest('form')?.elements[0])));
   document.activeElement.blur();
+  scrollTo(0, 0);
   return left.map(one => one.outerHTML.replace(/\\s+/g, ' ').slice(0, 90));
 }"""
 
@@ -93,6 +94,12 @@ def inspect(
         page.goto(address, wait_until="load")
         if scored and not page.evaluate(SCORED):
             found.append("no scorecard before the first figure")
+        page.emulate_media(media="print")
+        asked = {"path": shots / f"{path.stem}.pdf"} if shots else {}
+        sheets = len(re.findall(rb"/Type\s*/Page[^s]", page.pdf(format="A4", margin=MARGIN, **asked)))
+        if scored and sheets > MOST_SHEETS:
+            found.append(f"paper: {sheets} sheets")
+        page.emulate_media(media="screen")
         page.evaluate(UNFOLD)
         for name, (width, height) in SIZES.items():
             page.set_viewport_size({"width": width, "height": height})
@@ -107,9 +114,7 @@ def inspect(
         page.set_viewport_size(SHEET)
         page.wait_for_timeout(FADE)
         found += [f"paper: {fault}" for fault in page.evaluate(LOOK, True)]
-        printed = page.pdf(format="A4", margin=MARGIN, path=shots / f"{path.stem}.pdf" if shots else None)
-        sheets = len(re.findall(rb"/Type\s*/Page[^s]", printed))
-        return found if sheets <= MOST_SHEETS or not scored else [*found, f"paper: {sheets} sheets"]
+        return found
     finally:
         page.close()
 
