@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import chromium
@@ -14,7 +13,6 @@ from project import ROOT
 from leakbench.jobs.cli import main
 
 MKDOCS, SOURCES, BUILT = ROOT / ".site/bin/mkdocs", ROOT / "scratch/site", ROOT / "results/site"
-WIDTHS = (1280, 768, 390)
 # A page of each kind. All others are looked at by night.
 KINDS = ("index", "docs/exact-attacks", "docs/adding-networks", "manual/api", "manual/cli",
          "manual/config/attacks", "printed/fidel", "gallery/fidel", "entries/index")  # fmt: skip
@@ -47,38 +45,15 @@ def browser() -> Iterator[Any]:
         yield one
 
 
-def faults(browser: Any, path: Path) -> list[str]:
-    """Return what a page says, asks for elsewhere, shows too pale or too wide, in each size and scheme."""
-    page, found = browser.new_page(), []
-    page.on("console", lambda said: found.append(said.text) if said.type in ("error", "warning") else None)
-    page.on("pageerror", lambda problem: found.append(str(problem)))
-    page.on("request", lambda one: None if one.url.startswith(("file:", "data:")) else found.append(one.url))
-    page.goto(path.as_uri(), wait_until="load")
-    for width in WIDTHS:
-        page.set_viewport_size({"width": width, "height": 900})
-        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        found += [f"{width}: {wide} pixels too wide"] if wide > 0 else []
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            # The theme fades from one scheme into the other.
-            page.wait_for_timeout(150)
-            found += [f"{width}, {scheme}: pale text: {text}" for text in page.evaluate(chromium.CONTRAST)]
-    page.close()
-    return found
-
-
-def test_a_page_of_each_kind_is_quiet_readable_and_loads_nothing_from_elsewhere(
-    pages: list[str], browser: Any
-) -> None:
+@pytest.mark.parametrize("part", daily(["kinds", *range(8)], ["kinds"]))
+def test_chromium_finds_no_fault_in_any_page(part: str | int, pages: list[str], browser: Any) -> None:
+    """Those of the report and of an audit are looked at beside what makes them (chromium.inspect)."""
     assert set(KINDS) <= set(pages)
-    assert {name: bad for name in KINDS if (bad := faults(browser, BUILT / f"{name}.html"))} == {}
-
-
-@pytest.mark.parametrize("part", daily(range(8), []))
-def test_every_page_is_quiet_readable_and_loads_nothing_from_elsewhere(
-    part: int, pages: list[str], browser: Any
-) -> None:
-    assert {name: bad for name in pages[part::8] if (bad := faults(browser, BUILT / f"{name}.html"))} == {}
+    found = {
+        name: chromium.inspect(browser, BUILT / f"{name}.html", home=BUILT)
+        for name in (KINDS if part == "kinds" else pages[part::8])
+    }
+    assert {name: faults for name, faults in found.items() if faults} == {}
 
 
 def test_the_search_finds_a_page_from_a_disk(pages: list[str], browser: Any) -> None:

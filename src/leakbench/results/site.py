@@ -77,7 +77,7 @@ def write(root: Path, made: Mapping[str, str], pictures: Mapping[str, Path], int
     }
     assets = into / "pages/assets"
     assets.mkdir(parents=True)
-    for name in ("style.css", "iframe-worker.js"):
+    for name in ("style.css", "iframe-worker.js", "keyboard.js"):
         shutil.copyfile(root / "site" / name, assets / name)
     write_changed(into / "mkdocs.yml", yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 

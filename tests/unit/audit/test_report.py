@@ -174,7 +174,7 @@ def test_chromium_finds_no_fault(tmp_path: Path) -> None:
     with chromium.browser() as browser:
         for shown in (audited().shown(), {}):
             path.write_text(page(audited().to_dict(), shown))
-            assert chromium.inspect(browser, path, scored=False) == []
+            assert chromium.inspect(browser, path) == []
 
 
 def test_files_hold_the_same_numbers(tmp_path: Path) -> None:

@@ -48,24 +48,30 @@ def test_a_browser_shows_the_page_and_asks_for_nothing(
     )
     path = tmp_path / "a report.html"
     path.write_text(page(card, sections, FACTS))
-    assert chromium.inspect(browser, path) == []
+    assert chromium.inspect(browser, path, scored=True) == []
 
 
 # What is wrong with a page → what is said of it.
 BROKEN = {
-    "<img src='data:image/png;base64,AAAA' alt='lost'>": "picture not drawn: lost",
+    "<img src='data:image/png;base64,AAAA' alt='lost'>": "picture not drawn: IMG.: lost",
     "<div style='width:3000px'>wide</div>": "pixels wider than its window",
     "<script>throw new Error('oops')</script>": "oops",
     "<script>console.error('bad')</script>": "console error: bad",
     "<link rel='stylesheet' href='http://127.0.0.1:9/x.css'>": "asks for http://127.0.0.1:9/x.css",
-    "<figure>early</figure>": "a figure comes before the scorecard",
+    "<figure>early</figure>": "no scorecard before the first figure",
+    "<p>under</p><p style='margin-top:-2em'>over</p>": "text over text",
+    "<a href='#' tabindex='-1'>mouse</a>": "the keyboard does not reach <a",
+    "<style>@media print { p { color: #999 } }</style><p>faint</p>": "paper: pale text",
+    f"<pre style='overflow:auto'>{99 * 'long '}</pre>": "paper: cut off",
+    "<div style='background:red;height:9px'></div>": "paper: not printed",
+    20 * "<p style='height:99cm'>and</p>": "sheets",
 }
 
 
 def test_the_browser_check_sees_each_fault(tmp_path: Path, browser: Any) -> None:
     path, body = tmp_path / "page.html", "".join(BROKEN)
     path.write_text(f"<!doctype html><title>x</title><body>{body}<section id='scorecard'>card</section>")
-    found = chromium.inspect(browser, path)
+    found = chromium.inspect(browser, path, scored=True)
     assert [fault for fault in BROKEN.values() if not any(fault in each for each in found)] == []
 
 
