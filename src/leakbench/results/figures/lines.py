@@ -113,7 +113,7 @@ def lines(
     for each in entries:
         # A group of single points has no line.
         if points[points.index.get_level_values("hue") == each.get_label()].max() < JOINED:
-            each.set_linestyle("none")
+            each.set(linestyle="none", marker=markers.get(str(each.get_label())) or "o")
     entries += facet.keyed(dashes, markers, "linestyle", color=INK) + facet.compared(rows)
     if limit:
         entries.append(facet.entry("everything", color=MUTED, linestyle="-", linewidth=1))
@@ -129,7 +129,7 @@ def lines(
         for place, ((colour, dash), line) in enumerate(curves.items()):
             symbol = markers[dash] if dash in markers else markers.get(colour, "")
             above = list(curves.values())[place + 1 :]
-            wider = 2.2 * sum(_alike(line, other, own, x, "y" in log) for other in above)
+            wider = 2.2 * min(3, sum(_alike(line, other, own, x, "y" in log) for other in above))
             _curve(axes, line[x], line, palette[colour], symbol, dashes[dash], 1.4 + wider)
         facet.compare(axes, part, x, "mean", palette)
         if problems:
@@ -159,7 +159,7 @@ def _alike(line: pd.DataFrame, other: pd.DataFrame, rows: pd.DataFrame, x: str, 
     """Return whether a curve lies under another one of its panel's rows, so that only a wider one is seen."""
     both = line.merge(other, on=x)
     own = [np.log10(each) if log else each for each in (both["mean_x"], both["mean_y"], rows["mean"])]
-    return bool(len(both) == len(line) and (own[0] - own[1]).abs().max() <= 0.01 * np.ptp(own[2]))
+    return bool(len(both) == len(line) and (own[0] - own[1]).abs().max() <= 0.03 * np.ptp(own[2]))
 
 
 def _curve(

@@ -196,7 +196,7 @@ def counted(rows: pd.DataFrame, intervals: str = "bars and bands", medians: Sequ
     counts = own.groupby(own["unit"].mask(own["metric"].isin(OF), own["metric"].map(OF)), sort=False)
     text = "; ".join(f"n = {_counted(str(unit), part)} behind each point" for unit, part in counts)
     # Runs and models are networks themselves.
-    seeds = own.loc[own["unit"].isin(["image", "update"]), "seeds"].str.split().str.len()
+    seeds = own.loc[own["unit"].isin(["image", "update"]), "seeds"].map(lambda each: len(each.split()))
     text += ", on one network each" if seeds.max() == 1 else ""
     text += f" {steps}" if (steps := words.steps(own[own["baseline"] == ""])) else ""
     if "rounds" in own and own["rounds"].notna().any():
@@ -215,7 +215,7 @@ def counted(rows: pd.DataFrame, intervals: str = "bars and bands", medians: Sequ
 
 
 def _clustered(result: Result, over_updates: bool) -> pd.DataFrame:
-    """Return the rows of a table with how many updates each rests on, and Student's interval of their means."""
+    """Return the rows of a table with the updates that each rests on, and Student's interval of their means."""
     from scipy import stats
 
     trials = read_table(Path(result.trials or ""))[0]
