@@ -215,7 +215,7 @@ def counted(rows: pd.DataFrame, intervals: str = "bars and bands", medians: Sequ
 
 
 def _clustered(result: Result, over_updates: bool) -> pd.DataFrame:
-    """Return the rows of a table with the updates that each rests on, and Student's interval of their means."""
+    """Return the rows of a table with the updates of each, and Student's interval of their means."""
     from scipy import stats
 
     trials = read_table(Path(result.trials or ""))[0]
