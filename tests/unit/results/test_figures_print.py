@@ -102,7 +102,7 @@ def test_sentences_are_those_of_the_item() -> None:
 
 
 def texts_of(given: Result) -> str:
-    return " ".join(texts(drawn(given)))
+    return " ".join(" ".join(texts(drawn(given))).split())
 
 
 MARK = {"attack": "grnn", "metric": "ssim", "convention": "standard", "id": "a", "value": math.nan}
