@@ -98,7 +98,8 @@ def test_new_parts_of_every_kind_are_rows_of_the_matrix_within_the_budget(compos
     others = {path.stem for path in composed.path("config/defences").glob("*.yaml")} - {"none", "my-defence"}
     (product,) = EXPERIMENT["cells"]
     cells = {"federation": ["five"], "defence": ["all"], "attack": ["all"], "but": sorted(own | others)}
-    matrix = EXPERIMENT | {"cells": [product | cells], "metrics": ["pearson"], "figure": {"drawing": "heat"}}
+    drawing = {"drawing": "squares", "metrics": ["pearson"], "down": ["attack"], "across": ["defence"]}
+    matrix = EXPERIMENT | {"cells": [product | cells], "metrics": ["pearson"], "figure": drawing}
     matrix.pop("exhibit")
     composed.write("experiments/matrix", matrix)
     ran = composed.snakemake("results/quick/figures/matrix.png")

@@ -61,7 +61,7 @@ class Drawing(BaseModel):
     model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
     drawing: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
-    """The file in src/leakbench/results/figures/ that draws it, without its suffix: `lines`, `dots`, `heat`,
+    """The file in src/leakbench/results/figures/ that draws it, without its suffix: `lines`, `dots`,
     `squares`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: Parts of drawing."""
 
 

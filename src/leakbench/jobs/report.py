@@ -74,7 +74,7 @@ def report(
         known = [each.record.get("knows", {}) for each in kept]
         knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
         everywhere, threats = [*everywhere, every], threats | knows
-        if every["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
+        if every["defence"].nunique() > 1 and any(part.get("strongest") for part in shown["figure"]):
             maps += best_known(every, knows, shown["parts"])
         own = _of_record(longest, out.parent) if longest else _of_run(table.stem, scale, made)
         own |= {"table": costs[table.stem], "figure": figure.read_bytes(), "absent": facts["absent_cells"]}

@@ -200,7 +200,7 @@ class Kept:
         made = self.record
         told = f"recorded on {made['device']}, {made['date']}, commit {made['commit']}"
         if OTHER_UPDATE in set(self.rows["baseline"]) and made.get("partners", NEXT) == NEXT:
-            told += ", another update is the next one"
+            told += ", where the null of another update took the next one"
         if later := made.get("pictures"):
             told += f"; pictures of the same run repeated on {later['device']}, {later['date']}"
         return told

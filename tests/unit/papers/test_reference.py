@@ -199,7 +199,7 @@ def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
     assert (found.scale, found.table, len(found.rows)) == ("paper", kept, 2)
     assert found.said() == "recorded on the paper machine, 2026-01-01, commit abc"
     beside = replace(found, rows=found.rows.assign(baseline="other-update"))
-    assert beside.said() == f"{found.said()}, another update is the next one"
+    assert beside.said() == f"{found.said()}, where the null of another update took the next one"
     assert replace(beside, record=beside.record | {"partners": "drawn"}).said() == found.said()
     assert fuller(one, runs, "paper", pictured=False) is None
     assert fuller(more, runs, "quick", pictured=False) is None

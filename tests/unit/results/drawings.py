@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from invented import row
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
+from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -110,6 +110,8 @@ def _seen(axes: Axes) -> dict[str, Any]:
         "ylabel": axes.get_ylabel(), "left": [label.get_text() for label in axes.get_yticklabels()],
         "below": [label.get_text() for label in axes.get_xticklabels()],
         "cells": [text.get_text() for text in axes.texts],
+        "shades": [each for mesh in axes.collections if isinstance(mesh, QuadMesh)
+                   for each in np.ma.filled(mesh.get_array().astype(float), -1).round(4).tolist()],
         "bars": any(len(each.get_segments()) for each in axes.collections if hasattr(each, "get_segments")),
     }  # fmt: skip
 

@@ -29,7 +29,8 @@ def planned(scale: str = "paper") -> Plan:
 
 def metrics_of(figure: list[dict[str, Any]]) -> list[str]:
     """Return the metrics that a figure's drawings ask for."""
-    asked = (p.get("metrics", (p["metric"], "psnr") if p["drawing"] == "heat" else ()) for p in figure)
+    # A PSNR says that an attack reconstructs images.
+    asked = [*(part.get("metrics", ()) for part in figure), ["psnr"] * any("strongest" in p for p in figure)]
     return list(dict.fromkeys(itertools.chain(*asked)))
 
 

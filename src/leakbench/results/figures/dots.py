@@ -82,6 +82,8 @@ def dots(
     palette, markers = facet.colours(names, inked), dict(zip(names, facet.MARKERS, strict=False))
     lined = {str(block): list(part.unique()) for block, part in own.groupby("block", sort=False)["line"]}
     rows = rows.assign(shift=_shifts(own, rows, names))
+    # The last block that has a panel says what its axis is.
+    ends = dict(zip(rows[panels], rows["block"], strict=True))
     pitch = LINE + FURTHER * (own.groupby(["block", "line"])["hue"].nunique().max() - 1)
     heights = [pitch * len(lines) + HEADING for lines in lined.values()]
     entries = facet.keyed(palette, markers, "color") + facet.compared(rows)
@@ -93,7 +95,10 @@ def dots(
 
     def mark(axes: Axes, block: str, value: Any) -> None:
         part = rows[(rows["block"] == block) & (rows[panels] == value)]
-        lines, first, last = lined[block], value == shown[0], block == list(lined)[-1]
+        lines, first, last = lined[block], value == shown[0], block == ends[value]
+        if part.empty and not first:
+            axes.set_axis_off()
+            return
         classes = result.facts.get("classes", {}).get(part["dataset"].iloc[0] if len(part) else "")
         if chance and value in chance and classes:
             axes.axvline(chance[value] / classes, color=GREY, linestyle=":", linewidth=1.4)

@@ -151,15 +151,7 @@ def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str
             axes.scatter(across, up, color=palette[group], transform=at, clip_on=False, **look)
 
 
-def shaded(
-    axes: Axes, values: pd.DataFrame, title: str, down: Sequence[str], across: Sequence[str], **look: Any
-) -> None:
-    own: Any = {"cmap": "rocket_r", "vmin": 0, "linewidths": 0.6, "linecolor": "white"}
-    sns.heatmap(values, ax=axes, xticklabels=across, yticklabels=down, **own | look)
-    axes.set(xlabel="", ylabel="", title=title)
-    bare(axes)
-
-
 def bare(axes: Axes) -> None:
     axes.tick_params(length=0)
     axes.grid(visible=False)
+    axes.spines[:].set_visible(False)

@@ -110,6 +110,10 @@ def lines(
     if points.min() > MANY:
         markers = dict.fromkeys(markers, "")
     entries = facet.keyed(palette, markers, "color", linestyle="-")
+    for each in entries:
+        # A group of single points has no line.
+        if points[points.index.get_level_values("hue") == each.get_label()].max() < JOINED:
+            each.set(linestyle="none", marker=markers.get(str(each.get_label())) or "o")
     entries += facet.keyed(dashes, markers, "linestyle", color=INK) + facet.compared(rows)
     if limit:
         entries.append(facet.entry("everything", color=MUTED, linestyle="-", linewidth=1))
@@ -120,10 +124,13 @@ def lines(
     def mark(axes: Axes, number: int) -> None:
         part, metric = parts[number], shown[number]
         _limit(axes, part, x, (limit or {}).get(metric))
-        for group, line in part[part["baseline"].isin(baselines)].groupby(["hue", "style"], sort=False):
-            (colour, dash), line = map(str, group), line.sort_values(x, kind="stable")
+        own = part[part["baseline"].isin(baselines)].sort_values(x, kind="stable")
+        curves = {(str(a), str(b)): line for (a, b), line in own.groupby(["hue", "style"], sort=False)}
+        for place, ((colour, dash), line) in enumerate(curves.items()):
             symbol = markers[dash] if dash in markers else markers.get(colour, "")
-            _curve(axes, line[x], line, palette[colour], symbol, dashes[dash])
+            above = list(curves.values())[place + 1 :]
+            wider = 2.2 * min(3, sum(_alike(line, other, own, x, "y" in log) for other in above))
+            _curve(axes, line[x], line, palette[colour], symbol, dashes[dash], 1.4 + wider)
         facet.compare(axes, part, x, "mean", palette)
         if problems:
             _problems(axes, result, part)
@@ -143,16 +150,26 @@ def lines(
         numbered += own_row + [()] * (-len(own_row) % across if down else 0)
     place: Any = {"heights": [height] * math.ceil(len(numbered) / across), "across": across}
     below = facet.legend_height(entries)
-    note = counted(rows, bands, medians) + (" of the means of updates" if over_updates else "")
+    intervals = "bars and bands, of the means of updates" if over_updates else "bars and bands"
+    note = counted(rows, intervals if bands else "", medians)
     return facet.faceted(mark, numbered, note, below=below, entries=entries, **place)
 
 
-def _curve(axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any) -> None:
+def _alike(line: pd.DataFrame, other: pd.DataFrame, rows: pd.DataFrame, x: str, log: bool) -> bool:
+    """Return whether a curve lies under another one of its panel's rows, so that only a wider one is seen."""
+    both = line.merge(other, on=x)
+    own = [np.log10(each) if log else each for each in (both["mean_x"], both["mean_y"], rows["mean"])]
+    return bool(len(both) == len(line) and (own[0] - own[1]).abs().max() <= 0.03 * np.ptp(own[2]))
+
+
+def _curve(
+    axes: Axes, x: pd.Series, rows: pd.DataFrame, colour: Any, marker: str, dash: Any, width: float
+) -> None:
     """Join the points of one group; fewer than JOINED points stay dots."""
     joined = len(rows) >= JOINED and x.is_unique
     look: Any = {"markersize": 4.2, "markeredgewidth": 0.4, "markeredgecolor": "w", "clip_on": False}
-    look |= {"marker": marker if len(rows) <= MANY else "", "linestyle": dash, "zorder": 3}
-    axes.plot(x, rows["mean"], color=colour, linewidth=1.4 if joined else 0, **look)
+    look |= {"marker": marker if len(rows) <= MANY or not joined else "", "linestyle": dash, "zorder": 3}
+    axes.plot(x, rows["mean"], color=colour, linewidth=width if joined else 0, **look)
     ends = x, rows["ci_low"], rows["ci_high"]
     if joined:
         axes.fill_between(*ends, alpha=0.16, linewidth=0, color=colour)
@@ -205,5 +222,5 @@ def _scale_y(axes: Axes, rows: pd.DataFrame, log: bool) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
     elif facet.bounded(rows["metric"].iloc[0]):
         axes.set_ylim(-0.02, 1.04)
-    elif (rows["mean"] >= 0).all():
+    elif (rows["mean"] >= 0).all() and not rows["metric"].iloc[0].startswith("psnr"):
         axes.set_ylim(0, 1.08 * np.nanmax(rows[["mean", "ci_high"]].to_numpy(float)) or 1)

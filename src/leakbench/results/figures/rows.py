@@ -25,7 +25,23 @@ OUTCOMES = {"failure": "printed failure", "success": "printed success"}
 SAID = (PRINTED, *OUTCOMES.values())
 # The baseline of single trials.
 TRIAL = "run"
-MEASURED = {"mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "value", "id"}
+MEASURED = {
+    "mean",
+    "std",
+    "median",
+    "q25",
+    "q75",
+    "ci_low",
+    "ci_high",
+    "n",
+    "failure_rate",
+    "value",
+    "id",
+    "updates",
+}
+# Metric → what it is counted in, where a table says images of any private sample.
+OF = dict.fromkeys(("exact_sentence", "token_accuracy", "rouge_1", "rouge_2"), "sentence")
+OF |= dict.fromkeys(("exact_record", "feature_accuracy"), "record")
 # A point of a drawing and the ends of its bar.
 ENDS = ["mean", "ci_low", "ci_high"]
 Columns = Mapping[str, Mapping[str, Any]]
@@ -50,8 +66,7 @@ def chosen(
     DECIBELS. `medians`, `unmeasured` and `over_updates` mean what they mean for `lines`; where updates are
     few but alike, the interval of a share is wide.
     """
-    measured = _over_updates(result) if over_updates and result.trials else result.rows
-    parts = [measured, _printed(result, unmeasured)]
+    parts = [_clustered(result, over_updates) if result.trials else result.rows, _printed(result, unmeasured)]
     if TRIAL in baselines and result.trials:
         single = read_table(result.trials)[0]
         single = single[single["metric"].isin(list(metrics)) & single["baseline"].fillna("").eq("")]
@@ -110,7 +125,7 @@ def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | N
     listed: list[Any] = []
     for value in [value for key, value in how.items() if key not in ("by", "parameter")]:
         listed += value if isinstance(value, list) else [value]
-    listed += words.KEYS if column == "key" else list(result.parts(column))
+    listed += words.KEYS if column == "key" else ["none", *result.parts(column)]
     if numeric(there):
         return sorted(there)
     place = {value: number for number, value in reversed(list(enumerate(listed)))}
@@ -173,22 +188,23 @@ def missing(result: Result) -> str:
     return "; ".join([*([f"the data sets {sets} are not here"] if absent else []), *others])
 
 
-def counted(rows: pd.DataFrame, intervals: bool = True, medians: Sequence[str] = ()) -> str:
+def counted(rows: pd.DataFrame, intervals: str = "bars and bands", medians: Sequence[str] = ()) -> str:
     """Return the small print of a drawing: on how many values and steps its rows rest."""
     own = rows[rows["baseline"].isin(["", "snapshot"])]
     if own.empty:
         return "n = 0"
-    text = "; ".join(
-        f"n = {words.span(part['n'])} {unit}{'s' if part['n'].max() > 1 else ''} behind each point"
-        for unit, part in own.groupby("unit", sort=False)
-    )
+    counts = own.groupby(own["unit"].mask(own["metric"].isin(OF), own["metric"].map(OF)), sort=False)
+    text = "; ".join(f"n = {_counted(str(unit), part)} behind each point" for unit, part in counts)
+    # Runs and models are networks themselves.
+    seeds = own.loc[own["unit"].isin(["image", "update"]), "seeds"].map(lambda each: len(each.split()))
+    text += ", on one network each" if seeds.max() == 1 else ""
     text += f" {steps}" if (steps := words.steps(own[own["baseline"] == ""])) else ""
     if "rounds" in own and own["rounds"].notna().any():
         text += f" after {words.span(own['rounds'])} rounds over {words.span(own['images'])} images"
     if intervals:
         central = own["metric"].isin(list(medians))
         if own.loc[~central, "ci_low"].notna().any():
-            text += "; bars and bands: 95 % interval"
+            text += f"; {intervals}: 95 % interval"
         elif not central.all():
             text += "; too few values for an interval"
         if central.any():
@@ -198,17 +214,27 @@ def counted(rows: pd.DataFrame, intervals: bool = True, medians: Sequence[str] =
     return text + (f"; PSNR is cut at {DECIBELS:g} dB" if whole.any() else "")
 
 
-def _over_updates(result: Result) -> pd.DataFrame:
-    """Return the rows of a table, each with Student's interval of the means of its clusters of trials."""
+def _clustered(result: Result, over_updates: bool) -> pd.DataFrame:
+    """Return the rows of a table with the updates of each, and Student's interval of their means."""
     from scipy import stats
 
     trials = read_table(Path(result.trials or ""))[0]
     means = trials.groupby(["line", "cluster"])["value"].mean().groupby("line").agg(["sem", "size"])
-    half = means["sem"] * stats.t.ppf(0.975, means["size"] - 1)
-    rows = result.rows.copy()
-    known = half.reindex(range(len(rows))).to_numpy()
-    rows["ci_low"], rows["ci_high"] = rows["mean"] - known, rows["mean"] + known
-    return cut(rows)
+    means = means.reindex(range(len(result.rows))).set_axis(result.rows.index)
+    rows = result.rows.assign(updates=means["size"])
+    if over_updates:
+        half = means["sem"] * stats.t.ppf(0.975, means["size"] - 1)
+        rows = cut(rows.assign(ci_low=rows["mean"] - half, ci_high=rows["mean"] + half))
+    return rows
+
+
+def _counted(unit: str, rows: pd.DataFrame) -> str:
+    """Return how many values are behind some rows, and how many updates where each holds several."""
+    said = f"{words.span(rows['n'])} {unit}{'s' if rows['n'].max() > 1 else ''}"
+    updates = rows.get("updates", rows["n"])
+    if unit != "update" and (updates < rows["n"]).any():
+        said += f" of {words.span(updates)} update{'s' if updates.max() > 1 else ''}"
+    return said
 
 
 def _printed(result: Result, unmeasured: bool) -> pd.DataFrame:

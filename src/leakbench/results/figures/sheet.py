@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -56,10 +57,10 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
     claim = textwrap.wrap(("" if result.own else "Claim: ") + result.spec["shows"], 128)
     # A number stays in one line with its unit.
     small = [text.replace(" %", "\xa0%").replace("≥ ", "≥\xa0") for text in _small_print(result, bodies)]
-    foot = [line for text in small for line in textwrap.wrap(text, 172)]
+    foot = [line for text in small for line in textwrap.wrap(text, 154)]
     # Inches: lines of the title, of the claim and of the small print, each with its margins.
     top = 0.26 + 0.23 * len(title) + 0.165 * len(claim)
-    bottom = 0.2 + 0.125 * len(foot)
+    bottom = 0.2 + 0.139 * len(foot)
     heights = [top, *(body.height for body in bodies), bottom]
     with mpl.rc_context(LOOK):
         layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.05)
@@ -74,11 +75,16 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         # The rule is not snapped to pixels: between two pixels, rounding errors of the layout would choose.
         rule: Any = {"color": FAINT, "linewidth": 0.7, "snap": False}
         below.add_artist(Line2D([left, 1 - left], [1 - 0.05 / bottom] * 2, **rule))
-        look: Any = {"va": "top", "fontsize": 6.3, "color": MUTED, "linespacing": 1.35}
+        look: Any = {"va": "top", "fontsize": 7, "color": MUTED, "linespacing": 1.35}
         below.text(left, 1 - 0.12 / bottom, "\n".join(foot), **look)
         for body, place in zip(bodies, within, strict=True):
             body.paint(place)
         layout.execute(figure)
+        # The last bits of the solver depend on where its variables lie in memory, and would choose pixels.
+        for each in parts:
+            each.bbox_relative.set_points(np.round(each.bbox_relative.get_points(), 6))
+        for axes in figure.axes:
+            axes.set_position(np.round(axes.get_position().bounds, 6))
         # Everything has its place now. With a layout engine, `save` would compute all places once more.
         figure.set_layout_engine("none")
     return figure

@@ -26,8 +26,8 @@ from leakbench.results.figures.tile import (
 # Whether the drawing shows the pictures of an exhibit, so that a record without them does not serve.
 PICTURES = True
 
-# Inches: the sides that a tile may have.
-SMALLEST, LARGEST = 0.31, 0.8
+# Inches: the sides that a tile may have, and those of a figure with a single line.
+SMALLEST, LARGEST, ALONE = 0.31, 0.8, 1.3
 CONDITION = ("dataset", "victim", "defence")
 # Further columns, which are named where those of CONDITION do not distinguish all panels.
 FURTHER = ("local_samples", "checkpoint", "federation")
@@ -89,9 +89,10 @@ def side_by_side(
         groups.append((heading, drawn))
     shown = words.span(min(len(truth), count) for *_, truth in laid)
     steps = words.steps(result.rows[result.rows["baseline"] == ""])
-    note = f"n = {shown} images of each attack {steps}".rstrip()
+    note = f"n = {shown} image{'s' * (shown != '1')} of each attack {steps}".rstrip()
     note += f"; below each reconstruction: Pearson r; red frame: r ≥ {THRESHOLD}"
-    return tiled(groups, min(LARGEST, _side(ROOM - left, across, count)), note=note)
+    largest = ALONE if alone and not stacked and len(groups) == 1 else LARGEST
+    return tiled(groups, min(largest, _side(ROOM - left, across, count)), note=note)
 
 
 def _side(room: float, across: int, count: int) -> float:

@@ -25,8 +25,8 @@ ROOM, GAP, APART = WIDTH - 2 * MARGIN, 0.06, 0.15
 HEADING, NAME, LETTER, LABEL, LEGEND = 0.22, 0.13, 0.066, 0.19, 0.14
 # Letters of a name at the left, before it is folded.
 LETTERS = 26
-# In inches: the sides that a tile of a record's picture may have. Of more than MANY pairs they are SMALL.
-SMALL, SMALLEST, LARGEST, MANY = 0.56, 0.8, 1.6, 12
+# In inches: the side that a tile of a record's picture may have. More than MANY pairs stand in a grid.
+LARGEST, MANY = 1.6, 12
 
 
 @dataclass(frozen=True)
@@ -156,31 +156,46 @@ def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tu
 
 
 def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
-    """Draw the pairs that a record keeps: for each cell, a private image and its median reconstruction."""
+    """Draw the pairs that a record keeps: for each cell, a private image and its median reconstruction.
+
+    Many pairs stand in a grid, with networks and defences down, and data sets and attacks across.
+    """
     if not any(panel.about.get("rule") == "median" for panel in panels):
         return None
+    place = {(name, value): n for name in CELL for n, value in enumerate(result.parts(name))}
+    panels = sorted(panels, key=lambda panel: [place.get((n, panel.about[n]), -1) for n in CELL])
     columns = [name for name in CELL if name != "federation"]
     shared = [name for name in columns if len({panel.about[name] for panel in panels}) == 1]
-    order = {name: list(result.parts(name)) for name in CELL}
-    place = {(name, value): number for name, values in order.items() for number, value in enumerate(values)}
-    panels = sorted(panels, key=lambda panel: [place.get((n, panel.about[n]), -1) for n in CELL])
-    # Of many pairs, those of a data set stand below a heading of their own.
-    many = len(panels) > MANY
-    heads = [name for name in columns if name in shared or (many and name == "dataset")]
-    beside = [name for name in columns if name not in heads]
-    groups: dict[str, list[Strip]] = {}
+    grid = ("victim", "defence") if len(panels) > MANY else ()
+    heads = [name for name in columns if name in shared or name in grid[:1]]
+    beside = [name for name in grid[1:] if name not in heads]
+    above = [name for name in columns if name not in (*heads, *beside)]
+    found: dict[str, dict[str, dict[str, list[Tile | None]]]] = {}
     for panel in panels:
         score = float(panel.score[0])
-        pair = [Tile(panel.truth[0], "private"), Tile(panel.guess[0], pearson(score), score >= THRESHOLD)]
-        strip = Strip(named_cell(result, panel, beside), pair)
-        groups.setdefault(named_cell(result, panel, heads), []).append(strip)
-    side = (ROOM - APART * (len(panels) - 1)) / (2 * len(panels)) - GAP
+        guess = Tile(panel.guess[0], pearson(score), score >= THRESHOLD)
+        heading, line, name = (named_cell(result, panel, each) for each in (heads, beside, above))
+        found.setdefault(heading, {}).setdefault(line or "no defence" * bool(beside), {})[name] = [
+            Tile(panel.truth[0], "private"),
+            guess,
+        ]
+    # Panels come data set by data set, so that each group has its columns in this order.
+    ordered = [named_cell(result, panel, above) for panel in panels]
+    most, groups = 1, []
+    for heading, lines in found.items():
+        names = [name for name in dict.fromkeys(ordered) if any(name in line for line in lines.values())]
+        most = max(most, len(names))
+        strips = [
+            [Strip("" if number else name, line.get(name, [None, None])) for name in names]
+            for number, line in enumerate(lines.values())
+        ]
+        groups.append((heading, list(zip(lines, strips, strict=True))))
     note = (
         "a record keeps pictures of the strongest attacks alone; n = 1 image of each cell, the median of its "
         f"trials, so that cells have other images; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
     )
-    laid = [(heading, [("", strips)]) for heading, strips in groups.items()]
-    return tiled(laid, min(LARGEST, max(SMALL if many else SMALLEST, side)), note=note)
+    room = ROOM - left_of(line for _, lines in groups for line, _ in lines) - APART * (most - 1)
+    return tiled(groups, min(LARGEST, room / (2 * most) - GAP), note=note)
 
 
 def named_cell(result: Result, panel: Panel, columns: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ METRICS = {
     "membership_auc": "AUC of membership", "tpr_at_fpr_0": "TPR at FPR 0",
     "tpr_at_fpr_0_001": "TPR at FPR 0.1 %", "epsilon_low": "ε at least",
     "members_accepted": "members accepted", "false_acceptances": "others accepted",
-    "false_accepted": "accepted, but no private image", "agreement": "neurons and samples that agree (λ)",
+    "false_accepted": "accepted, but not private", "agreement": "neurons and samples that agree (λ)",
     "span_distance": "distance from the span", "tv_ratio": "total variation, ratio",
     "seconds": "seconds per update", "accuracy": "test accuracy", "test_loss": "test loss",
     "weight": "weight in aggregation", "apart": "share of the plane classified otherwise",
