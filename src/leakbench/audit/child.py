@@ -137,7 +137,6 @@ def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: floa
         printed = _printed(output, tell)
     if printed:
         tell(f"note: {what} printed {printed} lines, which are not shown")
-    tell(f"note: {what} and the audit used at most {peak[0]:.1f} GB of memory")
     if "problem" in said:
         problem: str = said["problem"]
         if known:
@@ -147,6 +146,7 @@ def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: floa
     found = said.get("result")
     if not isinstance(found, dict):
         raise UserError(f"{what}: {_FORGED}")
+    tell(f"note: {what} and the audit used at most {peak[0]:.1f} GB of memory")
     return found
 
 

@@ -99,7 +99,8 @@ def test_code_that_replaces_json_is_heard_and_no_line_of_it_commands_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert supervised("test_child:prints", [], say, "app.py:client", 60, 16) == {"found": 1}
-    assert capsys.readouterr().out == "3 × 3\nnote: \\x1b]0;owned\\x07\n"
+    said = "3 × 3\nnote: \\x1b]0;owned\\x07\nnote: app.py:client and the audit used at most "
+    assert capsys.readouterr().out.startswith(said)
 
 
 def chatters(tell: Tell, keep: Any) -> dict[str, Any]:
