@@ -73,7 +73,7 @@ def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> N
     assert slowest < SECONDS
     allowed = {"mutant.safetensors", "mutant.parquet", "mutant.json", "sound.safetensors", "seeds"}
     allowed |= {"kept.csv", "kept.json", "mutant.data", "mutant.idx", "mutant.png", "mutant.pickle"}
-    allowed |= {"mutant.csv", "mutant.yaml"}
+    allowed |= {"mutant.csv", "mutant.yaml", "mutant.exhibit.safetensors"}
     allowed |= {"attack.json", "guesses.safetensors", "scratch"}
     assert {path.name for path in folder.iterdir()} <= allowed
     assert [path.name for path in folder.parents[1].rglob("*") if path.is_file()] == [

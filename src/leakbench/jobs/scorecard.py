@@ -57,9 +57,10 @@ def scorecard(
     seeded: files below reference/, of raised seeds. Their trials are pooled with those of `recorded`.
     device: torch's name of the device on which the run computed attacks and studies.
     """
-    summary, described = summary_of(out), opened("scorecard", spec).plain()
+    summary = summary_of(out)
     if seeds in (out, summary):
         raise UserError(f"--seeds {seeds}: is also the place of another file of --out (name another)")
+    described = opened("scorecard", spec).plain()
     drawn = {path.stem: path for path in exhibits}
     beside = {name: read_facts(path) for name, path in drawn.items()}
     left_out = described["left_out"]

@@ -204,7 +204,7 @@ MALFORMED: list[tuple[Change, str]] = [
     # More than a machine's whole number.
     (
         say(local={"lr": 10**20, "batch_size": None, "epochs": 1}),
-        "local.lr is not a number above 0 and up to 100000",
+        "local.lr is not a number from 1e-30 to 100000",
     ),
     (
         say(local={"lr": 0.1, "batch_size": None, "optimizer": "adam"}),

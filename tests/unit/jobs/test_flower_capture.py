@@ -228,7 +228,7 @@ def test_a_reply_that_cannot_be_kept_is_a_failed_client(tmp_path: Path, state: S
     [
         ({"lcoal": {}}, "lcoal: is no key of it (did you mean 'local'?)"),
         ({"mode": "training"}, "mode is not train or eval"),
-        ({"local": {"lr": -1, "batch_size": None, "epochs": 1}}, "local.lr is not a number above 0"),
+        ({"local": {"lr": -1, "batch_size": None, "epochs": 1}}, "local.lr is not a number from 1e-30"),
         ({"knows": {"labels": True}}, "knows.'labels' is no field of the threat model"),
         ({"network": {"module": "fcnn"}}, "'parameters' is missing"),
     ],

@@ -57,7 +57,8 @@ def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> No
     table = record(tmp_path, "long")
     record(tmp_path, "long", "other")
     assert [path.name for path in files(tmp_path, "some")] == ["some.csv", "some.json"]
-    write_table(table.with_suffix(".parquet"), pd.DataFrame({"line": [0], "value": [20.0]}), {})
+    trials = pd.DataFrame({"line": [0], "cluster": "a", "trial": "a", "value": [20.0]})
+    write_table(table.with_suffix(".parquet"), trials, {})
     every = ["other.csv", "other.json", "some.csv", "some.json", "some.parquet"]
     assert [path.name for path in files(tmp_path, "*")] == every
     again(table)

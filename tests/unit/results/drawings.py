@@ -38,7 +38,10 @@ def titled(parts: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, A
         kind: [{"name": name, "parameters": {}} for name in titles] for kind, titles in TITLES.items()
     } | parts
     return {
-        kind: [{"title": TITLES[kind].get(each["name"], "")} | each for each in own]
+        kind: [
+            {"title": TITLES[kind].get(each["name"], ""), "summary": "", "parameters": {}} | each
+            for each in own
+        ]
         for kind, own in names.items()
     }
 

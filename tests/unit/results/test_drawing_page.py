@@ -139,7 +139,8 @@ def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(
     measured = {"the table": [cell()], "nothing": [cell(metric="other")], "a record": []}[drawn_of]
     files = _files(tmp_path, measured, result().spec, **facts)
     trials, papers = tmp_path / "t.parquet", Path(__file__).parents[3] / "papers"
-    write_table(trials, pd.DataFrame({"metric": ["psnr"]}), {})
+    kept = pd.DataFrame({"line": [0], "cluster": "a", "trial": "a", "metric": ["psnr"], "value": [20.0]})
+    write_table(trials, kept, {})
     out, executed = tmp_path / "out.png", tmp_path / "out.ipynb"
     recorded = _record(tmp_path, [cell()]) if drawn_of == "a record" else []
     figure(NOTEBOOKS[0], **files, out=out, executed=executed, trials=trials, papers=papers, recorded=recorded)

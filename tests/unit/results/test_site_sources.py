@@ -46,7 +46,7 @@ def test_pages_are_those_that_links_reach(root: Path) -> None:
     (into / "pages/old.md").write_text("of an earlier build")
     site.write(root, {"printed/work.md": "# Work\n"}, {}, into)
     found = {str(path.relative_to(into / "pages")) for path in into.glob("pages/**/*") if path.is_file()}
-    assets = {"assets/style.css", "assets/iframe-worker.js"}
+    assets = {"assets/style.css", "assets/iframe-worker.js", "assets/keyboard.js"}
     assert (
         found == {"README.md", "docs/README.md", "docs/guide.md", "docs/seen.png", "printed/work.md"} | assets
     )
