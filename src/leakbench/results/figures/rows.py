@@ -26,19 +26,8 @@ SAID = (PRINTED, *OUTCOMES.values())
 # The baseline of single trials.
 TRIAL = "run"
 MEASURED = {
-    "mean",
-    "std",
-    "median",
-    "q25",
-    "q75",
-    "ci_low",
-    "ci_high",
-    "n",
-    "failure_rate",
-    "value",
-    "id",
-    "updates",
-}
+    "mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "value", "id", "updates",
+}  # fmt: skip
 # Metric → what it is counted in, where a table says images of any private sample.
 OF = dict.fromkeys(("exact_sentence", "token_accuracy", "rouge_1", "rouge_2"), "sentence")
 OF |= dict.fromkeys(("exact_record", "feature_accuracy"), "record")
