@@ -139,7 +139,7 @@ def test_features_of_a_convolutional_network_are_told_apart() -> None:
     ("how", "changes", "says"),
     [
         ({}, {"candidates": None}, "needs candidates"),
-        ({}, {"local": LOCAL | {"optimiser": "adam"}}, "Adam scales each"),
+        ({}, {"kind": "model", "local": LOCAL | {"optimiser": "adam", "epochs": 2}}, "of Adam alone"),
         ({}, {"clients": [64]}, "needs fewer samples than the first"),
         ({"module": "cnn", "local": LOCAL}, {}, "features that stand still"),
         ({"module": "cnn"}, {"mode": "train"}, "statistics of its batch"),

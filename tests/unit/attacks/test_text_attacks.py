@@ -8,6 +8,7 @@ from observations import observe
 from text_observations import VOCABULARY, observe_text
 from torch import Tensor
 
+from leakbench.attacks.exact.adam import unscaled
 from leakbench.attacks.sentence_membership import sentence_membership
 from leakbench.attacks.sentences import sentences
 from leakbench.attacks.token_span import token_span
@@ -104,6 +105,32 @@ def test_the_span_names_no_token_of_adamw_but_ranks_them() -> None:
     result = token_span(seen, RNG)
     assert not found(result)
     assert ranks(result, true[:, :-1], mean=True)
+
+
+@pytest.mark.parametrize("more", [LORA, {"rank": 13}, LORA | {"down": False, "decay": 0.01}])
+def test_one_step_of_adamw_tells_the_gradient(more: dict[str, Any]) -> None:
+    """Its signs alone rank the sentence behind some of 200 others."""
+    settings = {"k": 1, "kind": "model", "optimiser": "adamw", "lr": 0.001, "candidates": 200}
+    seen, _ = observe_text(**settings | more)
+    member, *others = sentence_membership(seen, RNG).span_distance[0, 0].tolist()
+    assert member < 0.6 * min(others)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_a_gradient_follows_from_one_step_of_torchs_adamw(decay: float) -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(1000) * 10.0 ** -torch.arange(1000).remainder(6)
+    slope = torch.randn(1000) * 10.0 ** -torch.arange(1000).remainder(5)
+    own = torch.nn.Parameter(weight.clone())
+    own.grad = slope.clone()
+    torch.optim.AdamW([own], lr=0.01, weight_decay=decay).step()
+    found, error = unscaled(own.detach() - weight, weight, 0.01, decay)
+    off = (found - slope).abs() / error
+    # What rounding leaves open is known from below.
+    open_ = error > 0.3 * found.abs()
+    assert off[~open_].max() < 6
+    assert (slope.abs() > 0.3 * found.abs())[open_].all()
+    assert 300 < int((~open_).sum()) < 900
 
 
 def test_a_rank_below_the_number_of_tokens_leaves_no_span() -> None:

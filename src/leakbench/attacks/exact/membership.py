@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from leakbench.attacks.exact.adam import by_adam, by_error
 from leakbench.attacks.exact.first_layer import first_read
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
@@ -58,13 +59,8 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 
     Raises Unfit where features move during several local steps or depend on the batch, on dropout or on
     hidden parameters, where a layer has no more neurons and inputs than an update has samples, and where
-    clients train by Adam.
+    clients take several steps of Adam.
     """
-
-    if observation.local.get("optimiser") in ("adam", "adamw"):
-        raise Unfit(
-            f"attack: {attack} needs clients' plain gradient descent (Adam scales each weight by itself)"
-        )
 
     @cache
     def layer(origin: int) -> tuple[str, bool, Read]:
@@ -85,6 +81,9 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
         name, of_pixels, read = layer(origin)
         updates = observation.update(f"{name}.weight", number).double()
         for client, batch in enumerate(observation.clients):
+            if by_adam(observation) and len(local_steps(observation, batch)) > 1:
+                raise Unfit(f"attack: {attack} needs plain gradient descent, or one step of Adam alone, which "
+                            "scales each weight by itself")  # fmt: skip
             if min(updates.shape[1:]) <= batch:
                 raise Unfit(
                     f"attack: {attack} needs fewer samples than the first dense layer has neurons and inputs "
@@ -94,8 +93,10 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
                 raise Unfit(f"attack: {attack} needs features that stand still, and {name} reads what local "
                             "steps move")  # fmt: skip
             update = updates[client]
-            if observation.kind == "model" and observation.local.get("weight_decay"):
-                sent = observation.sent(f"{name}.weight", origin).double()
+            sent = observation.sent(f"{name}.weight", origin).double()
+            if by_adam(observation):
+                update = by_error(update, sent, observation)
+            elif observation.kind == "model" and observation.local.get("weight_decay"):
                 update = without_decay(update, sent, batch)
             yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0), update)
 

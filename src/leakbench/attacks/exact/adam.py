@@ -1,0 +1,48 @@
+"""The gradient behind one step of Adam."""
+
+import torch
+from torch import Tensor
+
+from leakbench.observations.observation import Observation
+
+# Torch's default, with which `federation.local` trains too.
+EPSILON = 1e-8
+# The root mean square of all roundings in a step (moments, root, sum, ratio, rate), in half units.
+ROUNDINGS = 2
+
+
+def unscaled(
+    update: Tensor, weight: Tensor, lr: float, decay: float = 0.0, epsilon: float = EPSILON
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient g of the first step of Adam or AdamW, and the error of each entry.
+
+    The step is −lr · g / (|g| + ε) at each weight. It is said to send signs alone, but single precision
+    resolves how far each ratio is from 1, which is ε / |g|. That is sharper the smaller g and the weight are:
+    of a weight of zero, such as the B of a new adapter, a g of 1e-3 is known to a hundredth.
+
+    update: new minus old weights, any shape.
+    weight: the weights that were sent, of the same shape.
+    lr: the client's learning rate.
+    decay: AdamW's weight decay.
+    epsilon: Adam's ε.
+    """
+    moved = -update.double() / lr - decay * weight.double()
+    ratio = moved.abs()
+    rounding = torch.finfo(torch.float32).eps / 2 * (weight.double().abs() / lr + ROUNDINGS)
+    left = (1 - ratio).clamp_min(0).maximum(rounding)
+    return moved.sign() * epsilon * ratio / left, epsilon * rounding / left.square()
+
+
+def by_adam(observation: Observation) -> bool:
+    """Return whether clients step by Adam from moments of zero, as they do in every round."""
+    return observation.kind == "model" and observation.local.get("optimiser") in ("adam", "adamw")
+
+
+def by_error(update: Tensor, weight: Tensor, observation: Observation) -> Tensor:
+    """Return the gradient behind a step of Adam [rows, inputs], each row in units of its error.
+
+    Rows of small gradients are known best, and the length of a row says nothing about the span of all rows.
+    """
+    local = observation.local
+    found, error = unscaled(update, weight, local["lr"], local.get("weight_decay", 0.0))
+    return found / error.square().mean(1, keepdim=True).sqrt()
