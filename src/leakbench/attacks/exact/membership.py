@@ -82,8 +82,8 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
         updates = observation.update(f"{name}.weight", number).double()
         for client, batch in enumerate(observation.clients):
             if by_adam(observation) and len(local_steps(observation, batch)) > 1:
-                raise Unfit(f"attack: {attack} needs plain gradient descent, or one step of Adam alone, which "
-                            "scales each weight by itself")  # fmt: skip
+                raise Unfit(f"attack: {attack} needs plain gradient descent, or one step of Adam alone, "
+                            "which scales each weight by itself")  # fmt: skip
             if min(updates.shape[1:]) <= batch:
                 raise Unfit(
                     f"attack: {attack} needs fewer samples than the first dense layer has neurons and inputs "
@@ -123,26 +123,21 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
     return matrix - (matrix @ seen.right.T) @ seen.right
 
 
-def distances(seen: Span | None, samples: Tensor) -> Tensor:
-    """Return the share of each sample outside the span, [n]; it is 1 without a span or without length."""
+def outside(seen: Span | None, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the share of each sample outside the span, [n], and which lie in it, bool [n].
+
+    The share is 1 without a span or without length. A member is a combination c of the update's rows, so
+    noise E puts at most ‖E‖ · ‖c‖ of it outside (to first order). A sample lies in the span if that explains
+    its share.
+    """
     length = samples.norm(dim=1)
     if seen is None:
-        return torch.ones_like(length)
-    outside = (samples - (samples @ seen.right.T) @ seen.right).norm(dim=1)
-    return torch.where(length == 0, 1.0, outside / length)
-
-
-def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
-    """Return which samples lie in the span, as far as its noise E can tell, bool [n].
-
-    A member is a combination c of the update's rows, so noise puts at most ‖E‖ · ‖c‖ of it outside (to first
-    order).
-    """
-    if seen is None:
-        return torch.zeros_like(distance, dtype=torch.bool)
-    combination = ((samples @ seen.right.T) / seen.values).norm(dim=1) / samples.norm(dim=1)
+        return torch.ones_like(length), torch.zeros_like(length, dtype=torch.bool)
+    along = samples @ seen.right.T
+    share = torch.where(length == 0, 1.0, (samples - along @ seen.right).norm(dim=1) / length)
+    combination = (along / seen.values).norm(dim=1) / length
     allowed = MARGIN * seen.noise * seen.values[0] * combination + LEAST
-    return distance <= allowed.clamp_max(MOST)
+    return share, share <= allowed.clamp_max(MOST)
 
 
 def certified(observation: Observation, found: Reconstruction) -> Reconstruction:
@@ -160,7 +155,7 @@ def certified(observation: Observation, found: Reconstruction) -> Reconstruction
             if not seen.of_pixels:
                 return found
             place = seen.round, seen.client
-            distance[place] = distances(seen.found, seen.read(found.images[place]))
+            distance[place] = outside(seen.found, seen.read(found.images[place]))[0]
     except Unfit:
         return found
     found.span_distance = torch.where(found.usable, distance, torch.nan)
