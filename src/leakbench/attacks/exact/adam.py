@@ -1,8 +1,11 @@
 """The gradient behind one step of Adam."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from leakbench.attacks.matching.received import local_steps
 from leakbench.observations.observation import Observation
 
 # Torch's default, with which `federation.local` trains too.
@@ -33,9 +36,24 @@ def unscaled(
     return moved.sign() * epsilon * ratio / left, epsilon * rounding / left.square()
 
 
-def by_adam(observation: Observation) -> bool:
-    """Return whether clients step by Adam from moments of zero, as they do in every round."""
-    return observation.kind == "model" and observation.local.get("optimiser") in ("adam", "adamw")
+def once_by_adam(observation: Observation) -> bool:
+    """Return whether every client takes one step of Adam, whose moments are zero in each round."""
+    if observation.kind == "gradient" or observation.local.get("optimiser") not in ("adam", "adamw"):
+        return False
+    return all(len(local_steps(observation, batch)) == 1 for batch in observation.clients)
+
+
+def stepped_back(observation: Observation) -> Observation:
+    """Return an observation of clients that take one step of Adam as one of gradients, others as they are."""
+    if not once_by_adam(observation):
+        return observation
+    lr, decay = observation.local["lr"], observation.local.get("weight_decay", 0.0)
+    origins, updates = observation.origin.tolist(), {}
+    for name in observation.updates:
+        moved = observation.update(name)
+        sent = torch.stack([observation.sent(name, each) for each in origins])[:, None]
+        updates[name] = unscaled(moved, sent.expand_as(moved), lr, decay)[0].float().numpy()
+    return replace(observation, updates=updates, kind="gradient")
 
 
 def by_error(update: Tensor, weight: Tensor, observation: Observation) -> Tensor:

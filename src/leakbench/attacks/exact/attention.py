@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.exact.adam import by_adam, by_error
+from leakbench.attacks.exact.adam import by_error, once_by_adam
 from leakbench.attacks.exact.membership import outside, without_decay
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
@@ -70,7 +70,7 @@ def heard(observation: Observation, attack: str) -> Iterator[Heard]:
             sent = partial(_sent, observation, model, number, client, batch * length)
             once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
             sends: list[Callable[[str], Tensor | None]] = [sent]
-            if once and by_adam(observation):
+            if once_by_adam(observation):
                 sends.append(partial(_unscaled, observation, model, number, client))
             tests = [
                 _test(block, f"blocks.{n}", sends, batch * length, once, f"attack: {attack}")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from leakbench.attacks.exact.adam import by_adam, by_error
+from leakbench.attacks.exact.adam import by_error, once_by_adam
 from leakbench.attacks.exact.first_layer import first_read
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
@@ -81,7 +81,8 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
         name, of_pixels, read = layer(origin)
         updates = observation.update(f"{name}.weight", number).double()
         for client, batch in enumerate(observation.clients):
-            if by_adam(observation) and len(local_steps(observation, batch)) > 1:
+            adam = observation.local.get("optimiser") in ("adam", "adamw")
+            if adam and not once_by_adam(observation):
                 raise Unfit(f"attack: {attack} needs plain gradient descent, or one step of Adam alone, "
                             "which scales each weight by itself")  # fmt: skip
             if min(updates.shape[1:]) <= batch:
@@ -94,7 +95,7 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
                             "steps move")  # fmt: skip
             update = updates[client]
             sent = observation.sent(f"{name}.weight", origin).double()
-            if by_adam(observation):
+            if adam:
                 update = by_error(update, sent, observation)
             elif observation.kind == "model" and observation.local.get("weight_decay"):
                 update = without_decay(update, sent, batch)
