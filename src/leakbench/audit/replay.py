@@ -16,7 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from leakbench.attacks.exact.adam import unscaled
+from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
 from leakbench.audit.network import (
     as_records,
@@ -392,10 +392,11 @@ class Watch(TorchFunctionMode):
             value = value - decay[n] * sent[n] if decay.get(n) else value
             scale = (1 / factor if factor else 1.0) if gradient else (lr / means[n] if means[n] else 1.0)
             update[n] = value if scale == 1 else value * scale
-        if inverted := not gradient and len(self.steps) == 1 and bool(self.scaled) and "steps" not in differs:
+        once = len(self.steps) == len(set(self.scaled.values())) == 1 and "steps" not in differs
+        if inverted := once and not gradient:
             differs["steps"] = f"one step of {name}, computed back to its gradient as far as rounding allows"
-            for n, epsilon in self.scaled.items():
-                update[n] = unscaled(update[n], sent[n], lr, epsilon=epsilon)[0].float()
+            (epsilon,) = set(self.scaled.values())
+            update |= gradients({n: update[n] for n in self.scaled}, sent, lr, epsilon=epsilon)
         odd = differs.keys() - {"steps", "unchecked", "outside", "computed"}
         odd -= {"weights"} if len(self.steps) == 1 else set()
         constant = all(len(set(self.rates[n])) == 1 for n in update)

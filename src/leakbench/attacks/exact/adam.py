@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from leakbench.attacks.matching.received import local_steps
+from leakbench.base.tensors import Tensors
 from leakbench.observations.observation import Observation
 
 # Torch's default, with which `federation.local` trains too.
@@ -31,7 +32,7 @@ def unscaled(
     """
     moved = -update.double() / lr - decay * weight.double()
     ratio = moved.abs()
-    rounding = torch.finfo(torch.float32).eps / 2 * (weight.double().abs() / lr + ROUNDINGS)
+    rounding = _rounding(weight, lr)
     left = (1 - ratio).clamp_min(0).maximum(rounding)
     return moved.sign() * epsilon * ratio / left, epsilon * rounding / left.square()
 
@@ -47,13 +48,28 @@ def stepped_back(observation: Observation) -> Observation:
     """Return an observation of clients that take one step of Adam as one of gradients, others as they are."""
     if not once_by_adam(observation):
         return observation
-    lr, decay = observation.local["lr"], observation.local.get("weight_decay", 0.0)
-    origins, updates = observation.origin.tolist(), {}
-    for name in observation.updates:
-        moved = observation.update(name)
-        sent = torch.stack([observation.sent(name, each) for each in origins])[:, None]
-        updates[name] = unscaled(moved, sent.expand_as(moved), lr, decay)[0].float().numpy()
-    return replace(observation, updates=updates, kind="gradient")
+    origins = observation.origin.tolist()
+    moved = {name: observation.update(name) for name in observation.updates}
+    sent = {name: torch.stack([observation.sent(name, each) for each in origins])[:, None] for name in moved}
+    found = gradients(moved, sent, observation.local["lr"], observation.local.get("weight_decay", 0.0))
+    return replace(observation, updates={n: v.numpy() for n, v in found.items()}, kind="gradient")
+
+
+def gradients(
+    moved: Tensors, sent: Tensors, lr: float, decay: float = 0.0, epsilon: float = EPSILON
+) -> Tensors:
+    """Return the gradients behind one step of Adam, name → float32; the arguments are those of `unscaled`.
+
+    A gradient beyond what rounding resolves has a sign and no size. So that it does not outweigh the others,
+    all are cut off at what is resolved of half of the weights.
+    """
+    found = {n: unscaled(v, sent[n].expand_as(v), lr, decay, epsilon)[0] for n, v in moved.items()}
+    most = epsilon / torch.cat([_rounding(sent[n], lr).flatten() for n in moved]).median()
+    return {name: value.clamp(-most, most).float() for name, value in found.items()}
+
+
+def _rounding(weight: Tensor, lr: float) -> Tensor:
+    return torch.finfo(torch.float32).eps / 2 * (weight.double().abs() / lr + ROUNDINGS)
 
 
 def by_error(update: Tensor, weight: Tensor, observation: Observation) -> Tensor:
