@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench.attacks import capable
+from leakbench.attacks.exact.adam import stepped_back
 from leakbench.attacks.exact.span import span
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import by_batch, first_dense, normalisation
@@ -71,6 +72,7 @@ def fidel(
 
     Raises Unfit where the first dense layer has no bias.
     """
+    observation = stepped_back(observation)
     model = observation.model()
     pixels = observation.pixels
     noise = torch.rand(2, *pixels, generator=torch.Generator().manual_seed(0))

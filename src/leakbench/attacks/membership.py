@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacks.exact.membership import Read, distances, spans, within
+from leakbench.attacks.exact.membership import Read, outside, spans
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -57,11 +57,10 @@ def membership(
             private[seen.round, seen.client] = away > FAR * 1.4826 * away.abs().median()
             distance[seen.round, seen.client] = 1 - answers
             continue
-        each = [distances(seen.found, sample) for sample in samples]
-        near = [within(seen.found, x, apart) for x, apart in zip(samples, each, strict=True)]
+        apart, inside = zip(*(outside(seen.found, sample) for sample in samples), strict=True)
         place = seen.round, seen.client
-        distance[place] = torch.stack(each).amin(0)
-        private[place] = torch.stack(near).any(0)
+        distance[place] = torch.stack(apart).amin(0)
+        private[place] = torch.stack(inside).any(0)
     return Reconstruction(torch.zeros(*lead, 0), private, target="candidates", span_distance=distance)
 
 

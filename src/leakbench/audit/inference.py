@@ -63,7 +63,7 @@ def _others_of(others: Tensor | None) -> Tensor:
 
 def _inside(found: Span | None, samples: Tensor) -> Tensor:
     """Return which samples [n, inputs] lie in a span, bool [n]."""
-    return membership.within(found, samples, membership.distances(found, samples))
+    return membership.outside(found, samples)[1]
 
 
 def _recognised(own: int, records: int, taken: int, others: int, by: str) -> str:

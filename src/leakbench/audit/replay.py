@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
 from leakbench.audit.network import (
     as_records,
@@ -93,6 +94,8 @@ class Watch(TorchFunctionMode):
         # The name of each optimiser → its settings. Parameter → its rate in each step.
         self.optimisers: dict[str, dict[str, float]] = {}
         self.rates: dict[str, list[float]] = {}
+        # Parameter → the epsilon of Adam, if the newest step is Adam's first.
+        self.scaled: dict[str, float] = {}
         # The parameters of other networks that are trained.
         self.outside: set[int] = set()
         self.trained: set[str] = set()
@@ -211,6 +214,7 @@ class Watch(TorchFunctionMode):
         weights, made = self.now
         with self._alone(), torch.no_grad():
             sent = dict(self.sent.named_parameters())
+            self.scaled = _first_of_adam(optimiser, own)
             # Groups of parameters may have rates of their own.
             rates = {n: self.rates[n][-1] for n in weights}
             most = max(rates.values()) or 1.0
@@ -221,6 +225,7 @@ class Watch(TorchFunctionMode):
             same = given.keys() == self.last[0].keys()
             grown, moves = (self.last[0] if same else {}), self.last[1]
             moves = {n: moves[n] / rates[n] for n in given} if moves and same else {}
+            along = {n: v / (v.abs() + self.scaled[n]) if n in self.scaled else v for n, v in given.items()}
             # Weights decay all together, or those of some tensors do.
             for fading in (set(made), {n for n, v in made.items() if decays(given[n], v, weights[n])}):
                 decaying = {n: v * (n in fading) for n, v in weights.items()}
@@ -233,7 +238,7 @@ class Watch(TorchFunctionMode):
                     break
             for moving in (set(made), {n for n, v in given.items() if decays(moved[n], v, weights[n])}):
                 decaying = {n: v * (n in moving) for n, v in weights.items()}
-                causes = {"gradient": given, "weights": decaying, "pull": away}
+                causes = {"gradient": along, "weights": decaying, "pull": away}
                 move, _left = fit(moved, causes | {"before": moves, "earlier": grown}, slack)
                 if move is not None:
                     break
@@ -387,12 +392,18 @@ class Watch(TorchFunctionMode):
             value = value - decay[n] * sent[n] if decay.get(n) else value
             scale = (1 / factor if factor else 1.0) if gradient else (lr / means[n] if means[n] else 1.0)
             update[n] = value if scale == 1 else value * scale
+        once = len(self.steps) == len(set(self.scaled.values())) == 1 and "steps" not in differs
+        if inverted := once and not gradient:
+            differs["steps"] = f"one step of {name}, computed back to its gradient as far as rounding allows"
+            (epsilon,) = set(self.scaled.values())
+            update |= gradients({n: update[n] for n in self.scaled}, sent, lr, epsilon=epsilon)
         odd = differs.keys() - {"steps", "unchecked", "outside", "computed"}
         odd -= {"weights"} if len(self.steps) == 1 else set()
         constant = all(len(set(self.rates[n])) == 1 for n in update)
         return Round(
             self.sent.float(), inputs[first], _targets(passes, first), update,
-            "gradient" if gradient else "model", lr * (factor or 1.0), max(1, len(inputs) // records),
+            "gradient" if gradient or inverted else "model", lr * (factor or 1.0),
+            max(1, len(inputs) // records),
             None if size >= records else size, f"{name} at {at}{told}",
             plain_loss=bool(factor) and not odd, plain_steps=name == "SGD" and not kept and constant,
             loss=loss, differs=differs, replayed=(sum(map(bool, self.steps)), len(self.steps)),
@@ -523,6 +534,20 @@ def _weights(own: dict[str, nn.Parameter]) -> Tensors:
     """Return copies of the weights, or none of a network that is too large to be computed again."""
     large = sum(p.numel() for p in own.values()) > LARGEST
     return {} if large else {n: p.detach().clone() for n, p in own.items()}
+
+
+def _first_of_adam(optimiser: torch.optim.Optimizer, own: dict[str, nn.Parameter]) -> dict[str, float]:
+    """Return parameter → epsilon, of Adam's first step if its gradient has no decay in it."""
+    return {
+        name: group["eps"]
+        for group in optimiser.param_groups
+        for name, p in own.items()
+        if type(optimiser) in (torch.optim.Adam, torch.optim.AdamW)
+        and any(p is each for each in group["params"])
+        and optimiser.state[p].get("step") == 1
+        and (group["decoupled_weight_decay"] or not group["weight_decay"])
+        and not group["maximize"]
+    }
 
 
 def _add(slopes: dict[int, Tensor], place: int, slope: Tensor) -> None:

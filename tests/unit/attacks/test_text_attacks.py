@@ -106,6 +106,15 @@ def test_the_span_names_no_token_of_adamw_but_ranks_them() -> None:
     assert ranks(result, true[:, :-1], mean=True)
 
 
+@pytest.mark.parametrize("more", [LORA, {"rank": 13}, LORA | {"down": False, "decay": 0.01}])
+def test_one_step_of_adamw_tells_the_gradient(more: dict[str, Any]) -> None:
+    """Its signs alone rank the sentence behind some of 200 others."""
+    settings = {"k": 1, "kind": "model", "optimiser": "adamw", "lr": 0.001, "candidates": 200}
+    seen, _ = observe_text(**settings | more)
+    member, *others = sentence_membership(seen, RNG).span_distance[0, 0].tolist()
+    assert member < 0.6 * min(others)
+
+
 def test_a_rank_below_the_number_of_tokens_leaves_no_span() -> None:
     seen, _ = observe_text(rank=12)
     with pytest.raises(Unfit, match="fewer tokens than dimensions"):

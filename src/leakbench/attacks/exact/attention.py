@@ -7,13 +7,15 @@ rows of A's span the vectors x themselves, and those of B's the images A x. A's 
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.exact.membership import distances, within, without_decay
+from leakbench.attacks.exact.adam import by_error, once_by_adam
+from leakbench.attacks.exact.membership import outside, without_decay
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
 from leakbench.base.errors import Unfit
@@ -37,12 +39,11 @@ class Test(NamedTuple):
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return how far vectors [n, width] are outside the span, [n], and whether noise explains it, [n]."""
         read = x if self.through is None else x @ self.through.T
-        apart = distances(self.found, read)
-        return apart, within(self.found, read, apart)
+        return outside(self.found, read)
 
 
 class Heard(NamedTuple):
-    """One update of a transformer: the network that was sent, in float64, and the test of each block.
+    """One update of a transformer: the network that was sent, in float64, and the tests of two blocks.
 
     still: whether the client took one step, so that the second block reads what the sent model gives.
     """
@@ -68,9 +69,12 @@ def heard(observation: Observation, attack: str) -> Iterator[Heard]:
         for client, batch in enumerate(observation.clients):
             sent = partial(_sent, observation, model, number, client, batch * length)
             once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
+            sends: list[Callable[[str], Tensor | None]] = [sent]
+            if once_by_adam(observation):
+                sends.append(partial(_unscaled, observation, model, number, client))
             tests = [
-                _test(block, f"blocks.{n}", sent, batch * length, once, f"attack: {attack}")
-                for n, block in enumerate(model.blocks)  # type: ignore[arg-type]
+                _test(block, f"blocks.{n}", sends, batch * length, once, f"attack: {attack}")
+                for n, block in enumerate(model.blocks[:2])  # type: ignore[index]
             ]
             plain = observation.local.get("optimiser", "sgd") == "sgd"
             yield Heard(number, client, model, tests, once and plain)
@@ -91,6 +95,15 @@ def _sent(
     return moved if moved.abs().max() > ROUNDED * weight.abs().max() else torch.zeros_like(moved)
 
 
+def _unscaled(
+    observation: Observation, model: nn.Module, number: int, client: int, name: str
+) -> Tensor | None:
+    """Return what one step of Adam tells of a gradient, or None if it is not sent."""
+    if name not in observation.updates:
+        return None
+    return by_error(observation.update(name, number)[client], model.get_parameter(name).detach(), observation)
+
+
 def embedding_of(model: nn.Module, attack: str) -> nn.Embedding:
     """Return a network's embedding of tokens. Raises Unfit where it has none."""
     found = next((layer for layer in model.modules() if isinstance(layer, nn.Embedding)), None)
@@ -100,15 +113,20 @@ def embedding_of(model: nn.Module, attack: str) -> nn.Embedding:
 
 
 def _test(
-    block: nn.Module, name: str, sent: Callable[[str], Tensor | None], tokens: int, once: bool, where: str
-) -> Test:
-    """Return the test of a block that read this number of `tokens`; an error begins with `where`."""
+    block: nn.Module, name: str, sends: list[Callable[[str], Tensor | None]], tokens: int, once: bool,
+    where: str,
+) -> Test:  # fmt: skip
+    """Return the test of a block that read this number of `tokens`; an error begins with `where`.
+
+    `sends` are ways to read the update of a parameter.
+    """
     weights = block.state_dict()
     # In one step from a B of zero A does not move: what A sends then is a defence's noise.
     moves = [layer for layer in LAYERS if not once or weights.get(f"{layer}.up", torch.ones(1)).any()]
     spans: list[tuple[float, Test]] = []
     most = 0
-    for last, layers in (("weight", LAYERS), ("down", moves), ("up", ("value",))):
+    kinds = ("weight", LAYERS), ("down", moves), ("up", ("value",))
+    for sent, (last, layers) in product(sends, kinds):
         own = [value for layer in layers if (value := sent(f"{name}.{layer}.{last}")) is not None]
         # The query of a first token changes nothing, so only the value adapter has read all tokens.
         if not any(value.any() for value in own) and (last != "up" or not own or spans):
@@ -120,8 +138,8 @@ def _test(
         found, through, error = span(rows, tokens, clear=1.0), None, 0.0
         if last == "up":
             through, moved = weights["value.down"], sent(f"{name}.value.down")
-            # What B reads moves with A, so its span is off by as much.
-            error = 0.0 if moved is None else float(moved.norm() / through.norm())
+            # In several steps what B reads moves with A, so its span is off by as much.
+            error = 0.0 if once or moved is None else float(moved.norm() / through.norm())
         # What no token read lies outside the span by this share. Noise moves the span itself.
         outside = (1 - tokens / rows.shape[1]) ** 0.5
         spans.append((max(error, found.noise) / outside if found else torch.inf, Test(found, through)))
@@ -129,5 +147,5 @@ def _test(
         raise Unfit(f"{where} needs fewer tokens than dimensions (an update has {tokens}, {name} {most})")
     if not spans:
         raise Unfit(f"{where} needs the update of a query, key or value, or of an adapter on the value")
-    # The matrix of an adapter that tells more is read.
+    # The way and the matrix of an adapter that tell more are read.
     return min(spans, key=itemgetter(0))[1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from leakbench.attacks.exact.adam import stepped_back
 from leakbench.attacks.matching.received import NOISE, as_gradient, local_steps, noise_images
 from leakbench.base.errors import Unfit
 from leakbench.networks.layers import Drawn, first_dense, normalisation
@@ -110,6 +111,7 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
     Raises Unfit for updates of several local steps, for batch norm behind the layer that uses the batch, and
     for a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
     """
+    observation = stepped_back(observation)
     for number, origin in enumerate(observation.origin.tolist()):
         model = observation.model(origin).double()
         mean, deviation = (value.double() for value in normalisation(model, observation.pixels[0]))

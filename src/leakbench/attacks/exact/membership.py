@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from leakbench.attacks.exact.adam import by_error, once_by_adam
 from leakbench.attacks.exact.first_layer import first_read
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
@@ -58,13 +59,8 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 
     Raises Unfit where features move during several local steps or depend on the batch, on dropout or on
     hidden parameters, where a layer has no more neurons and inputs than an update has samples, and where
-    clients train by Adam.
+    clients take several steps of Adam.
     """
-
-    if observation.local.get("optimiser") in ("adam", "adamw"):
-        raise Unfit(
-            f"attack: {attack} needs clients' plain gradient descent (Adam scales each weight by itself)"
-        )
 
     @cache
     def layer(origin: int) -> tuple[str, bool, Read]:
@@ -85,6 +81,10 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
         name, of_pixels, read = layer(origin)
         updates = observation.update(f"{name}.weight", number).double()
         for client, batch in enumerate(observation.clients):
+            adam = observation.local.get("optimiser") in ("adam", "adamw")
+            if adam and not once_by_adam(observation):
+                raise Unfit(f"attack: {attack} needs plain gradient descent, or one step of Adam alone, "
+                            "which scales each weight by itself")  # fmt: skip
             if min(updates.shape[1:]) <= batch:
                 raise Unfit(
                     f"attack: {attack} needs fewer samples than the first dense layer has neurons and inputs "
@@ -94,8 +94,10 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
                 raise Unfit(f"attack: {attack} needs features that stand still, and {name} reads what local "
                             "steps move")  # fmt: skip
             update = updates[client]
-            if observation.kind == "model" and observation.local.get("weight_decay"):
-                sent = observation.sent(f"{name}.weight", origin).double()
+            sent = observation.sent(f"{name}.weight", origin).double()
+            if adam:
+                update = by_error(update, sent, observation)
+            elif observation.kind == "model" and observation.local.get("weight_decay"):
                 update = without_decay(update, sent, batch)
             yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0), update)
 
@@ -122,26 +124,21 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
     return matrix - (matrix @ seen.right.T) @ seen.right
 
 
-def distances(seen: Span | None, samples: Tensor) -> Tensor:
-    """Return the share of each sample outside the span, [n]; it is 1 without a span or without length."""
+def outside(seen: Span | None, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the share of each sample outside the span, [n], and which lie in it, bool [n].
+
+    The share is 1 without a span or without length. A member is a combination c of the update's rows, so
+    noise E puts at most ‖E‖ · ‖c‖ of it outside (to first order). A sample lies in the span if that explains
+    its share.
+    """
     length = samples.norm(dim=1)
     if seen is None:
-        return torch.ones_like(length)
-    outside = (samples - (samples @ seen.right.T) @ seen.right).norm(dim=1)
-    return torch.where(length == 0, 1.0, outside / length)
-
-
-def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
-    """Return which samples lie in the span, as far as its noise E can tell, bool [n].
-
-    A member is a combination c of the update's rows, so noise puts at most ‖E‖ · ‖c‖ of it outside (to first
-    order).
-    """
-    if seen is None:
-        return torch.zeros_like(distance, dtype=torch.bool)
-    combination = ((samples @ seen.right.T) / seen.values).norm(dim=1) / samples.norm(dim=1)
+        return torch.ones_like(length), torch.zeros_like(length, dtype=torch.bool)
+    along = samples @ seen.right.T
+    share = torch.where(length == 0, 1.0, (samples - along @ seen.right).norm(dim=1) / length)
+    combination = (along / seen.values).norm(dim=1) / length
     allowed = MARGIN * seen.noise * seen.values[0] * combination + LEAST
-    return distance <= allowed.clamp_max(MOST)
+    return share, share <= allowed.clamp_max(MOST)
 
 
 def certified(observation: Observation, found: Reconstruction) -> Reconstruction:
@@ -159,7 +156,7 @@ def certified(observation: Observation, found: Reconstruction) -> Reconstruction
             if not seen.of_pixels:
                 return found
             place = seen.round, seen.client
-            distance[place] = distances(seen.found, seen.read(found.images[place]))
+            distance[place] = outside(seen.found, seen.read(found.images[place]))[0]
     except Unfit:
         return found
     found.span_distance = torch.where(found.usable, distance, torch.nan)

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from leakbench.attacks.exact.adam import stepped_back
 from leakbench.attacks.matching.engines.agreement import Engine, agrees
 from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
@@ -67,6 +68,7 @@ class Composition:
         restarts: int = 1,
     ) -> Reconstruction:
         """Reconstruct the images of each update from that update alone, all updates and restarts together."""
+        observation = stepped_back(observation)
         found = blank(observation, schedule)
         make = partial(self.optimiser, length)
         for plain in groups(observation, self.updates, restarts, rng):
