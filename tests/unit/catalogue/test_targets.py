@@ -23,6 +23,7 @@ STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
         ("results/paper/figure/dlg-lenet.png", "no rule makes 'figure' (did you mean 'figures'?)"),
         ("results/paper/figures/dlg-lenet.svg", "write results/paper/figures/dlg-lenet.png)"),
         ("results/paper/figures/dlg-lenett.png", "no experiment 'dlg-lenett' (did you mean 'dlg-lenet'?)"),
+        ("results/paper/tables/dlg-lenett.csv", "no experiment 'dlg-lenett' (did you mean 'dlg-lenet'?)"),
         ("results/paper/reprot.html", "did you mean 'report.html'?)"),
         ("reprot.html", "write results/paper/report.html)"),
         ("data/mnits.safetensors", "did you mean 'mnist.safetensors'?)"),
