@@ -253,8 +253,7 @@ class Watch(TorchFunctionMode):
         return bool(self.steps) or any(each.slopes for each in self.passes)
 
     def unstepped(self, returned: Any) -> bool:
-        """Take for a step the gradient that a client returns or leaves (FedSGD), or its step by hand."""
-        # Return whether it sends its gradient.
+        """Take a gradient (FedSGD) or a step by hand for a step; return whether a gradient is sent."""
         called = next((each.of for each in self.passes if each.slopes), None)
         if called is None or self.steps:
             return False
