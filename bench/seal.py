@@ -24,7 +24,7 @@ from leakbench.base.processes import blinding
 from leakbench.base.processes.process import OWNER, folder_of_the_run, prepare
 from leakbench.base.processes.warm import follow
 from leakbench.base.whole import replacing
-from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.workflow import Workflow
 from leakbench.jobs import warm_process
 from leakbench.jobs.cli import run
@@ -73,7 +73,7 @@ def commands(flow: Workflow, out: Path, most: float) -> dict[str, list[str]]:
     """
     found = {}
     for stem in sorted(cell.stem for cell in flow.plan.cells):
-        inputs = {"capture": [f"{flow.results}/captures/{capture_of(stem)}.safetensors"]}
+        inputs = {"capture": [f"{flow.results}/captures/{Cell.parse(stem).capture}.safetensors"]}
         inputs |= {"generator": flow.generator(stem), "labels": flow.oracle(stem)}
         record = Path(flow.results, "records/attack", f"{stem}.json")
         if not record.is_file() or json.loads(record.read_text())["seconds"] > most:

@@ -65,11 +65,3 @@ def test_another_workflow_makes_results_in_its_own_folder(other: Project, sound:
         assert not (sound / made).exists(), made
     again = other.snakemake("-n", "--rerun-triggers", "mtime", "input", "--", scores)
     assert "Nothing to be done" in again.text
-
-
-def test_a_wrong_setting_of_the_module_is_one_line(other: Project) -> None:
-    text = other.path("Snakefile").read_text()
-    other.path("Snakefile").write_text(text.replace('"scale": "quick"', '"scale": "quik"'))
-    ran = other.snakemake("-n")
-    assert ran.rc == 2
-    assert ran.text.splitlines()[-1].startswith("leakbench: --scale: scale 'quik'")

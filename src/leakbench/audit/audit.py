@@ -22,8 +22,9 @@ from leakbench.audit.network import reads, untrained
 from leakbench.audit.predictions import look, unmoved
 from leakbench.audit.recorded import Options, one, recorded
 from leakbench.audit.remedies import Change, remedies
-from leakbench.audit.replay import Round, watched
+from leakbench.audit.replay import Round, round_in
 from leakbench.audit.report import Audit
+from leakbench.audit.watch import watched
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import Observation
 
@@ -261,7 +262,7 @@ def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) 
         return of_client(own, options.budget, tell, show=options.show, defence=defence, keep=keep)
     if callable(returned) and not isinstance(returned, nn.Module):
         returned, watch = watched(returned)
-    return of_round(watch.read(returned), options.budget, tell, show=options.show, keep=keep)
+    return of_round(round_in(watch, returned), options.budget, tell, show=options.show, keep=keep)
 
 
 def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:

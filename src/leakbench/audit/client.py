@@ -28,7 +28,8 @@ from leakbench.audit.network import (
     untrained,
     wrapped,
 )
-from leakbench.audit.replay import Round, watched
+from leakbench.audit.replay import Round, round_in
+from leakbench.audit.watch import watched
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import LOSS, Observation
 
@@ -74,7 +75,7 @@ class Client:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             try:
                 _, watch = watched(train, targets)
-                played = watch.read(gradient=self.local_steps == 1)
+                played = round_in(watch, gradient=self.local_steps == 1)
             finally:
                 self.model.load_state_dict(start)
                 for parameter, each in zip(parameters, before, strict=True):

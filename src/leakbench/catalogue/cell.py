@@ -79,7 +79,3 @@ class Study:
     @property
     def stem(self) -> str:
         return f"{self.dataset}/{self.victim}/{self.training}/{self.defence}/{self.seed}"
-
-
-def capture_of(stem: str) -> str:
-    return Cell.parse(stem).capture

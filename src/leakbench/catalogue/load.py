@@ -122,15 +122,12 @@ def _known(room: str, module: str, where: str) -> None:
 @cache
 def files_of(config: Path, kind: str) -> list[Path]:
     """Return the YAML files of a kind by name: those of config/<kind>, or the experiments of all papers."""
+    folder, pattern = config / kind, "*.yaml"
     if kind == "experiments":
-        papers = config.parent / "papers"
-        if not papers.is_dir():
-            raise UserError(f"{papers}: no such folder (is this the root of a leakbench checkout?)")
-        return sorted(papers.glob("*/experiments/*.yaml"), key=lambda path: path.name)
-    folder = config / kind
+        folder, pattern = config.parent / "papers", "*/experiments/*.yaml"
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder (is this the root of a leakbench checkout?)")
-    return sorted(folder.glob("*.yaml"))
+    return sorted(folder.glob(pattern), key=lambda path: path.name)
 
 
 def _written(value: Spec, path: Path) -> Iterator[tuple[str, str, list[Spec]]]:

@@ -9,7 +9,7 @@ from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
 from leakbench.base.needs import BACKBONES
 from leakbench.base.numerics import numerics
-from leakbench.catalogue.cell import PICTURED, Cell, capture_of
+from leakbench.catalogue.cell import PICTURED, Cell
 from leakbench.catalogue.jobs import ScoreSpec, TableSpec
 from leakbench.catalogue.resolve import Plan
 from leakbench.catalogue.signature import declared_metrics
@@ -86,7 +86,7 @@ def _pictured(root: Path, run: str, cell: Cell) -> Files:
 
 
 def _captures(cells: list[str]) -> list[str]:
-    return list(dict.fromkeys(map(capture_of, cells)))
+    return list(dict.fromkeys(Cell.parse(cell).capture for cell in cells))
 
 
 def _attacks(asked: Plan, capture: str, stems: list[str]) -> Facts:

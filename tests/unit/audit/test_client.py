@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from leakbench.audit.client import client, view
-from leakbench.audit.replay import watched
+from leakbench.audit.replay import round_in
+from leakbench.audit.watch import watched
 from leakbench.base.errors import UserError
 
 
@@ -190,7 +191,7 @@ def test_training_of_ones_own_is_read_off_while_it_runs() -> None:
             network(torch.zeros(1, 25, 25))
 
     returned, watch = watched(train)
-    played = watch.read()
+    played = round_in(watch)
     assert returned is None
     assert torch.equal(played.inputs, inputs)
     assert torch.equal(played.targets, targets)
@@ -198,11 +199,11 @@ def test_training_of_ones_own_is_read_off_while_it_runs() -> None:
     for name, value in network.named_parameters():
         assert torch.allclose(before[name] + played.update[name], value, atol=1e-7)
     # Momentum is told.
-    played = step(lr=0.05, momentum=0.9)[1].read()
+    played = round_in(step(lr=0.05, momentum=0.9)[1])
     assert (played.plain_steps, played.optimiser) == (False, "SGD at rate 0.05, momentum 0.9")
     # Training that comes to nothing, and of nothing, is refused.
     for lr, says in ((float("nan"), "holds NaN or Inf"), (0.0, "rate is 0, not above")):
         with pytest.raises(UserError, match=says):
-            step(lr=lr)[1].read()
+            round_in(step(lr=lr)[1])
     with pytest.raises(UserError, match="neither returned"):
-        watched(lambda: None)[1].read()
+        round_in(watched(lambda: None)[1])

@@ -18,7 +18,8 @@ from leakbench.audit.findings import READ
 from leakbench.audit.inference import inferences
 from leakbench.audit.network import fixed, reason
 from leakbench.audit.predictions import look
-from leakbench.audit.replay import watched
+from leakbench.audit.replay import round_in
+from leakbench.audit.watch import watched
 from leakbench.base.errors import Unfit
 
 
@@ -201,7 +202,7 @@ def test_training_of_the_head_alone_sends_the_head(chosen: str) -> None:
         cross_entropy(network(inputs), targets).backward()
         optimiser.step()
 
-    played = watched(train)[1].read()
+    played = round_in(watched(train)[1])
     assert tuple(played.update) == LAST
     assert played.plain_loss
     assert set(view(played)[0].updates) == {f"network.{name}" for name in LAST}

@@ -15,7 +15,8 @@ from torch.nn import functional
 from leakbench.audit.attacks import attack
 from leakbench.audit.client import view
 from leakbench.audit.findings import READ, Found, combined
-from leakbench.audit.replay import Round, watched
+from leakbench.audit.replay import Round, round_in
+from leakbench.audit.watch import watched
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 # The mean cross-entropy, up to a factor.
@@ -128,7 +129,7 @@ def read(found: list[Found]) -> int:
 def test_an_audit_of_a_random_client_is_true(seeds: range) -> None:
     wrong = 0
     for client in map(Client, seeds):
-        played = watched(client.train)[1].read()
+        played = round_in(watched(client.train)[1])
         # The weighted mean of a single record is not weighted.
         alone = client.pieces * (client.loss == "weighted") == client.records
         assert played.least() or alone or client.known(), client

@@ -16,7 +16,8 @@ from leakbench.audit.client import view
 from leakbench.audit.findings import READ, RECOGNISABLE, combined
 from leakbench.audit.inference import inferences
 from leakbench.audit.predictions import look
-from leakbench.audit.replay import Round, watched
+from leakbench.audit.replay import Round, round_in
+from leakbench.audit.watch import watched
 
 RECORDS = 8
 
@@ -55,7 +56,7 @@ def trained(
             optimiser.step()
         after(network)
 
-    return watched(train)[1].read()
+    return round_in(watched(train)[1])
 
 
 def pulled(network: nn.Module, sent: list[Tensor]) -> Tensor:
@@ -217,7 +218,7 @@ def test_chance_and_modes_of_the_client_are_replayed_and_left_as_they_were() -> 
                 optimiser.step()
 
         if watches:
-            assert watched(train)[1].read().differs == {}
+            assert round_in(watched(train)[1]).differs == {}
         else:
             train()
         drawn.append([*network.state_dict().values(), torch.rand(3)])
@@ -289,7 +290,7 @@ def test_what_a_function_returns_is_what_was_sent(as_list: bool) -> None:
         return ([value.numpy() for value in noisy.values()], 8, {}) if as_list else noisy
 
     returned, watch = watched(train)
-    plain, played = watch.read(), watch.read(returned)
+    plain, played = round_in(watch), round_in(watch, returned)
     assert (set(plain.differs), set(played.differs)) == (set(), {"unknown"})
     for name, value in plain.update.items():
         assert torch.allclose(played.update[name], value + 1.0, atol=1e-5)
@@ -390,7 +391,7 @@ def test_whatever_a_client_sends_is_read(name: str, teaches: bool) -> None:
         return send(network, sent)
 
     returned, watch = watched(train)
-    played = watch.read(returned)
+    played = round_in(watch, returned)
     assert (played.loss.startswith(PLAIN), set(played.differs), played.least()) == (True, kinds, bool(kinds))
     assert kinds or attack("fidel", *view(played), 60).count(READ) == RECORDS
     assert (name == "no head") == ("2.weight" not in played.update)
@@ -405,7 +406,7 @@ def fitted(network: nn.Module, loss: Callable[[], Tensor]) -> Round:
         loss().backward()
         optimiser.step()
 
-    return watched(train)[1].read()
+    return round_in(watched(train)[1])
 
 
 def test_the_loss_of_each_head_is_told() -> None:
@@ -486,7 +487,7 @@ def test_ordinary_clients_are_replayed(kind: str) -> None:
             network[0].requires_grad_(True)  # type: ignore[index]
         optimiser.step(loss) if kind == "closure" else (loss(), optimiser.step())
 
-    played = watched(train)[1].read()
+    played = round_in(watched(train)[1])
     assert (played.loss, set(played.differs)) == (PLAIN, {"unchecked"} if kind == "closure" else set())
     assert played.least() == (kind == "closure")
     seen = view(played)

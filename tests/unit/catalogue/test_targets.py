@@ -1,4 +1,4 @@
-"""What a command asks for, and the one line that answers a mistake in it."""
+"""What a command asks for, and the one line that answers a mistake in it: settings and targets."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leakbench.base.errors import UserError
-from leakbench.catalogue.run import _OF_CELLS, _PAGES, _SHOWN
+from leakbench.catalogue.run import _OF_CELLS, _PAGES, _SHOWN, Settings, checked
 from leakbench.catalogue.workflow import Workflow
 
 ROOT = Path(__file__).parents[3]
@@ -23,6 +23,7 @@ STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
         ("results/paper/figure/dlg-lenet.png", "no rule makes 'figure' (did you mean 'figures'?)"),
         ("results/paper/figures/dlg-lenet.svg", "write results/paper/figures/dlg-lenet.png)"),
         ("results/paper/figures/dlg-lenett.png", "no experiment 'dlg-lenett' (did you mean 'dlg-lenet'?)"),
+        ("results/paper/tables/dlg-lenett.csv", "no experiment 'dlg-lenett' (did you mean 'dlg-lenet'?)"),
         ("results/paper/reprot.html", "did you mean 'report.html'?)"),
         ("reprot.html", "write results/paper/report.html)"),
         ("data/mnits.safetensors", "did you mean 'mnist.safetensors'?)"),
@@ -56,3 +57,37 @@ def test_the_files_that_targets_are_compared_with_are_those_of_the_rules() -> No
 def test_another_workflow_has_targets_of_its_own(root: Callable[..., Path], tmp_path: Path) -> None:
     outer = Workflow(root(), "quick", home=tmp_path / "outer")
     outer.check(["results/own/summary.csv", "data/own.safetensors", "results/quick/own/x.csv"])
+
+
+def test_every_setting_may_be_said_and_none_is_the_quick_scale_on_the_processor() -> None:
+    assert checked({}) == Settings(scale="quick", seed=None, device="cpu", confirm=False)
+    said = {"scale": "paper", "seed": 3, "only": "a-1,b", "device": "cuda:1", "confirm": "yes"}
+    assert checked(said) == Settings(scale="paper", seed=3, only="a-1,b", device="cuda:1", confirm=True)
+
+
+@pytest.mark.parametrize("key", ["only", "seed"])
+def test_a_setting_without_a_value_is_refused(key: str) -> None:
+    with pytest.raises(UserError, match=rf"^--config {key}: is given without a value \("):
+        checked({key: None})
+
+
+REFUSED: dict[str, list[object]] = {
+    "seed": ["x", -1, 1.5, True, "1", 2**53 + 1, 10**24], "device": ["gpu", "cuda:", 0],
+    "scale": [1, "../quick"], "confirm": ["maybe"], "only": ["", "a, b", "../a"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, each) for key, of in REFUSED.items() for each in of])
+def test_a_value_that_does_not_fit_is_refused_with_its_key(key: str, value: object) -> None:
+    mend = "write .*" if key == "device" else "see docs/workflow.md"
+    said = rf"^--config {key}: .*got {re.escape(repr(value))}.*\(({mend}|see docs/workflow.md)\)$"
+    with pytest.raises(UserError, match=said):
+        checked({key: value})
+
+
+def test_an_unknown_key_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"^--config scal: .* \(did you mean 'scale'\?\)$"):
+        checked({"scal": "paper"})
+    known = "confirm, device, only, scale, seed"
+    with pytest.raises(UserError, match=rf"^--config zzz: .* \(there are: {known}\)$"):
+        checked({"zzz": 1})

@@ -9,7 +9,7 @@ import torch
 from played import ROUNDS, captured, guessed
 
 from leakbench import attacks
-from leakbench.base.errors import Unfit, UserError
+from leakbench.base.errors import Unfit
 from leakbench.metrics.scoring.columns import add_distance
 from leakbench.metrics.scoring.membership import membership_rows
 from leakbench.observations.reading import read_observation
@@ -60,21 +60,6 @@ def test_who_knows_the_transforms_of_a_client_finds_its_members(tmp_path: Path) 
         found[adaptive] = rows[rows["baseline"] == ""]["tpr_at_fpr_0"]
     assert (found[True] == 1).all()
     assert (found[False] < 1).all()
-
-
-@pytest.mark.parametrize(
-    ("module", "parameters", "says"),
-    [
-        ("ats", {"policies": "3-77"}, "there is no transform 77"),
-        ("dgp", {"largest": 0.5, "smallest": 0.6}, "drop every coordinate"),
-    ],
-)
-def test_settings_that_do_not_fit_name_their_file(
-    tmp_path: Path, module: str, parameters: dict[str, object], says: str
-) -> None:
-    with pytest.raises(UserError, match=rf"spec\.json: defence\.parameters.*{says}"):
-        captured(tmp_path, None, defence={"module": module, "parameters": parameters})
-    assert not (tmp_path / "capture.safetensors").exists()
 
 
 def test_a_distance_that_is_no_number_counts_as_the_farthest(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from played import captured, guessed, rows_of
 
-from leakbench.base.errors import Unfit, UserError
+from leakbench.base.errors import UserError
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.baselines import CERTIFIED
 from leakbench.results.tables.attacked import aggregate
@@ -73,11 +73,3 @@ def test_the_proven_epsilon_is_below_the_certified_one(tmp_path: Path) -> None:
     own, bound = table.loc[("epsilon_low", "")], table.loc[("epsilon_low", CERTIFIED)]
     assert 1 < own["mean"] < bound["mean"]
     assert own["ci_low"] == own["mean"]
-
-
-def test_what_does_not_fit_is_one_line_that_names_the_spec_and_leaves_nothing(tmp_path: Path) -> None:
-    given = {"noise_multiplier": 1.0, "clip": 1.0, "noise": "central"}
-    with pytest.raises(UserError, match=r"spec\.json: defence\.parameters\.noise: central noise") as problem:
-        captured(tmp_path, None, defence={"module": "dp-sgd", "parameters": given}, update="model")
-    assert not isinstance(problem.value, Unfit)
-    assert not (tmp_path / "capture.safetensors").exists()

@@ -10,7 +10,7 @@ from played import captured, rows_of
 
 from leakbench import attacks
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
-from leakbench.base.errors import UserError
+from leakbench.base.errors import Unfit, UserError
 from leakbench.metrics.baselines import EXPECTED
 from leakbench.observations.observation import Observation
 from leakbench.observations.reading import read_observation
@@ -108,19 +108,27 @@ def test_each_client_gets_a_model_of_its_own_and_a_sum_keeps_them_apart(tmp_path
     assert truth["alarm_rows_alike/0"].tolist() == [1, 1, 1]
 
 
+def behind(module: str, **parameters: Any) -> dict[str, Any]:
+    return {"defence": {"module": module, "parameters": parameters}}
+
+
 @pytest.mark.parametrize(
     ("server", "more", "says"),
     [
-        (BINS | {"threat": "F", "auxiliary": None}, {}, "give the server auxiliary ones"),
-        (LOKI, {"clients": (2,) * 4, "network": NETWORK}, "needs 1 kernels for each of 4 clients"),
+        (BINS | {"threat": "F", "auxiliary": None}, {}, "malicious: .*give the server auxiliary ones"),
+        (LOKI, {"clients": (2,) * 4, "network": NETWORK}, "malicious: .*needs 1 kernels for each of 4"),
+        (None, behind("ats", policies="3-77"), r"defence\.parameters.*there is no transform 77"),
+        (None, behind("dgp", largest=0.5, smallest=0.6), r"defence\.parameters.*drop every coordinate"),
+        (None, behind("dp-sgd", noise_multiplier=1.0, clip=1.0, noise="central") | {"update": "model"},
+         r"defence\.parameters\.noise: central noise"),
     ],
-)
-def test_a_server_that_does_not_fit_is_one_line_with_the_file(
-    server: dict[str, Any], more: dict[str, Any], says: str, tmp_path: Path
+)  # fmt: skip
+def test_settings_that_do_not_fit_are_one_line_with_the_file(
+    server: dict[str, Any] | None, more: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=says) as refused:
+    with pytest.raises(UserError, match=f"^{tmp_path}/spec.json: {says}") as refused:
         play(tmp_path, server, **more)
-    assert str(refused.value).startswith(str(tmp_path / "spec.json"))
+    assert not isinstance(refused.value, Unfit)
     assert not (tmp_path / "capture.safetensors").exists()
 
 

@@ -1,0 +1,348 @@
+"""What a client's training function does, recorded while it runs; each step is computed again."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+from leakbench.audit.network import failing, leaves, precisions_in, uncompiled
+from leakbench.audit.steps import ROUNDING, SAME, Pass, Step, decays, dot, fit, loss
+from leakbench.base.tensors import Tensors
+
+# The ends of the names of torch's losses.
+LOSSES = ("_loss", "cross_entropy", "with_logits", "kl_div")
+# SECONDS: after this time no further step is computed again. LARGEST: the number of parameters above which no
+# step is, because six copies of the network would not fit into memory.
+SECONDS, LARGEST = 30.0, 30_000_000
+
+
+class Watch(TorchFunctionMode):
+    """Records a network's passes, losses and steps, and computes each step again before it is taken."""
+
+    def __init__(self, targets: Tensor | None = None) -> None:
+        super().__init__()
+        # The targets of each pass, if they are known.
+        self.targets = targets
+        self.depth, self.busy, self.spent = 0, False, 0.0
+        # The client's network, and a copy of it as it was sent; until a step shows which network that is,
+        # those that were called.
+        self.model: nn.Module | None = None
+        self.sent = nn.Module()
+        self.copies: dict[nn.Module, nn.Module] = {}
+        # The name of each optimiser → its settings. Parameter → its rate in each step.
+        self.optimisers: dict[str, dict[str, float]] = {}
+        self.rates: dict[str, list[float]] = {}
+        # Parameter → the epsilon of Adam, if the newest step is Adam's first.
+        self.scaled: dict[str, float] = {}
+        # The parameters of other networks that are trained.
+        self.outside: set[int] = set()
+        self.trained: set[str] = set()
+        self.passes: list[Pass] = []
+        self.batches: list[list[Pass]] = []
+        # Of each step: the loss in words with the factor of entropy; what it consists of, if that is known.
+        self.losses: list[tuple[str, float]] = []
+        self.steps: list[Step | None] = []
+        self.edited = False
+        self.precisions: set[str] = set()
+        # Of the step that is being taken: gradients; weights, and gradients computed again. Of the newest
+        # passes, those of parameters that no optimiser has moved yet.
+        self.given: Tensors = {}
+        self.still: tuple[Tensors, Tensors] = {}, {}
+        self.now: tuple[Tensors, Tensors] | None = None
+        # Of the step before: gradients, moves of the weights, and the weights after it.
+        self.last: tuple[Tensors, Tensors, Tensors] = {}, {}, {}
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        if self.passes and not self.busy and name.endswith(LOSSES):
+            named = dict(zip(("input", "target", "weight"), args, strict=False)) | kwargs
+            named.pop("input", None)
+            if isinstance(target := named.pop("target", None), Tensor) and torch.is_grad_enabled():
+                self.passes[-1].losses.append((function, target.detach().clone(), named))
+        return function(*args, **kwargs)
+
+    def before(self, module: nn.Module, inputs: Any) -> None:
+        """Note the batch that the outermost network reads."""
+        if torch.compiler.is_compiling():
+            return
+        self.depth += not self.busy
+        trains = torch.is_grad_enabled() and next(module.parameters(), None) is not None
+        if self.busy or self.depth > 1 or not trains:
+            return
+        if self.model is None and module not in self.copies:
+            # An older weight norm keeps a tensor that it computes anew in each pass.
+            for layer in module.modules():
+                own = [name for name, v in vars(layer).items() if isinstance(v, Tensor) and not v.is_leaf]
+                layer.__dict__ |= {name: getattr(layer, name).detach() for name in own}
+            with failing("the model cannot be copied"), self._alone():
+                self.copies[module] = deepcopy(uncompiled(module))
+        if self.model in (None, module):
+            modes = [layer.training for layer in uncompiled(module).modules()]
+            cast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+            buffers = _copied(dict(uncompiled(module).named_buffers()))
+            chance = torch.get_rng_state()
+            self.passes.append(Pass(module, _copied((inputs, {})), chance, modes, cast, buffers))
+
+    def after(self, module: nn.Module, inputs: Any, *rest: Any) -> None:
+        """Note what the network returned, and the slope of the loss there as soon as it is known."""
+        if torch.compiler.is_compiling():
+            return
+        self.depth -= not self.busy
+        # After a failure there is nothing but a None.
+        seen = self.model in (None, module) and len(rest) == 2 and torch.is_grad_enabled()
+        if self.busy or self.depth or not seen or not self.passes or self.passes[-1].of is not module:
+            return
+        (kwargs, output), one = rest, self.passes[-1]
+        one.inputs = one.inputs[0], _copied(kwargs)
+        for place, value in enumerate(leaves(output)):
+            one.outputs.append(value.detach())
+            if value.requires_grad:
+                value.register_hook(lambda slope, place=place, one=one: _add(one.slopes, place, slope))
+
+    def step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
+        """Compute the gradient of a step again."""
+        self.now, own = None, self._own(optimiser)
+        if not own:
+            return
+        kept = self.optimisers.setdefault(type(optimiser).__name__, {})
+        for group in optimiser.param_groups:
+            kept |= {key: group[key] for key in ("momentum", "weight_decay") if group.get(key)}
+            for name in [n for n, p in own.items() if any(p is each for each in group["params"])]:
+                self.rates.setdefault(name, []).append(float(group.get("lr", 1.0)))
+        self.trained |= {n for n, p in own.items() if p.grad is not None}
+        weights = _weights(own)
+        self.edited |= any(not torch.equal(weights[n], v) for n, v in self.last[2].items() if n in weights)
+        passes, self.passes = [each for each in self.passes if each.slopes], []
+        self.given = {n: p.grad.detach().to_dense().float() for n, p in own.items() if p.grad is not None}
+        # A second optimiser may step on the same passes.
+        again = not passes and bool(self.given) and self.given.keys() <= self.still[0].keys()
+        self.batches.append(passes)
+        self.losses.append(self.losses[-1] if again else ("not seen", 0.0))
+        with self._alone(), suppress(RuntimeError):
+            if passes:
+                self.losses[-1], self.still = self._losses(passes), ({}, {})
+            if passes and self.given and weights and self.spent <= SECONDS:
+                self.given = {n: slope.clone() for n, slope in self.given.items()}
+                named = uncompiled(self.model or self.sent).named_parameters()
+                every = _weights({n: p for n, p in named if p.grad is not None})
+                self.still, again = (every, self._again(passes, every)), bool(every)
+            if again:
+                weights, made = ({n: each.pop(n) for n in self.given} for each in self.still)
+                self.now = weights, made
+
+    def stepped(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
+        """Find out what the step that was taken consists of."""
+        own = self._own(optimiser)
+        if not own:
+            return
+        # A step with a closure of its own, such as that of LBFGS, makes passes while it is taken.
+        early = len(self.steps) == len(self.batches)
+        if early:
+            self.step(optimiser)
+        self.batches[-1] += [each for each in self.passes if each.slopes]
+        closed, self.passes, given = early or bool(self.passes), [], self.given
+        for each in self.batches[-1]:
+            each.outputs.clear()
+        after = _weights(own)
+        if self.now is None or closed:
+            self.steps.append(None)
+            self.last = given, {}, self.last[2] | after
+            return
+        weights, made = self.now
+        with self._alone(), torch.no_grad():
+            sent = dict(self.sent.named_parameters())
+            self.scaled = _first_of_adam(optimiser, own)
+            # Groups of parameters may have rates of their own.
+            rates = {n: self.rates[n][-1] for n in weights}
+            most = max(rates.values()) or 1.0
+            rates = {n: rate / most or 1.0 for n, rate in rates.items()}
+            moved = {n: (after[n] - v) / rates[n] for n, v in weights.items()}
+            away = {n: v - sent[n] for n, v in weights.items()}
+            slack = ROUNDING * dot(weights, weights) ** 0.5 / min(rates.values())
+            same = given.keys() == self.last[0].keys()
+            grown, moves = (self.last[0] if same else {}), self.last[1]
+            moves = {n: moves[n] / rates[n] for n in given} if moves and same else {}
+            along = {n: v / (v.abs() + self.scaled[n]) if n in self.scaled else v for n, v in given.items()}
+            # Weights decay all together, or those of some tensors do.
+            for fading in (set(made), {n for n, v in made.items() if decays(given[n], v, weights[n])}):
+                decaying = {n: v * (n in fading) for n, v in weights.items()}
+                causes = {"gradient": made, "weights": decaying, "pull": away}
+                gradient, rest = fit(given, causes, 0.0)
+                if grown and (gradient is None or gradient.get("pull", 0.0) < 0):
+                    fresh, left = fit({n: v - grown[n] for n, v in given.items()}, causes, 0.0)
+                    gradient, rest = (fresh | {"before": 1.0}, left) if fresh else (gradient, rest)
+                if gradient is not None:
+                    break
+            for moving in (set(made), {n for n, v in given.items() if decays(moved[n], v, weights[n])}):
+                decaying = {n: v * (n in moving) for n, v in weights.items()}
+                causes = {"gradient": along, "weights": decaying, "pull": away}
+                move, _left = fit(moved, causes | {"before": moves, "earlier": grown}, slack)
+                if move is not None:
+                    break
+            norm = dot(given, given) ** 0.5
+            self.steps.append(Step(gradient, move, rest, norm, (fading, moving), rates))
+        self.last = given, {n: after[n] - v for n, v in weights.items()}, self.last[2] | after
+
+    def _own(self, optimiser: torch.optim.Optimizer) -> dict[str, nn.Parameter]:
+        stepped = {id(p) for each in optimiser.param_groups for p in each["params"]}
+        if self.model is None:
+            # The first network that it trains is the client's. Others were called too, such as a teacher.
+            trains = (m for m in self.copies if any(id(p) in stepped for p in m.parameters()))
+            self.model = next(trains, None)
+            if self.model is not None:
+                self.sent, self.copies = self.copies[self.model], {}
+                self.passes = [each for each in self.passes if each.of is self.model]
+        if self.model is None or self.busy:
+            return {}
+        named = dict(uncompiled(self.model).named_parameters())
+        self.outside |= stepped - {id(p) for p in named.values()}
+        return {n: p for n, p in named.items() if id(p) in stepped and p.requires_grad}
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Record nothing in the block but its time, and leave the client's chance as it was."""
+        self.busy, begun = True, time.perf_counter()
+        try:
+            with torch.random.fork_rng(devices=[]), torch.enable_grad():
+                yield
+        finally:
+            self.busy = False
+            self.spent += time.perf_counter() - begun
+
+    def _again(self, passes: list[Pass], weights: Tensors) -> Tensors:
+        assert self.model is not None
+        model = deepcopy(self.sent)
+        model.load_state_dict(uncompiled(self.model).state_dict())
+        model.zero_grad()
+        for name, p in model.named_parameters():
+            p.requires_grad_(name in weights)
+        for one in passes:
+            for layer, training in zip(model.modules(), one.training, strict=True):
+                layer.training = training
+            torch.set_rng_state(one.chance)
+            model.load_state_dict(one.buffers, strict=False)
+            args, kwargs = _copied(one.inputs)
+            cast, dtype = one.autocast
+            with precisions_in(model, self.precisions), torch.autocast("cpu", dtype, cast):
+                outputs = leaves(model(*args, **kwargs))
+            # A network may return its own loss beside the scores, which are on the way to it.
+            places = sorted(one.slopes, key=lambda place: outputs[place].dim())
+            places = places[:1] if not outputs[places[0]].dim() else places
+            slopes = [one.slopes[place].to(outputs[place]) for place in places]
+            torch.autograd.backward([outputs[place] for place in places], slopes)
+        made = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        return {n: made[n].to_dense() if n in made else torch.zeros_like(v) for n, v in weights.items()}
+
+    def _losses(self, passes: list[Pass]) -> tuple[str, float]:
+        whole = sum(each.records() for each in passes)
+        found = [loss(one, self.targets) for one in passes]
+        shares = [share * whole / one.records() for (_, share), one in zip(found, passes, strict=True)]
+        words = " and ".join(sorted({word for word, _ in found}))
+        if max(shares) - min(shares) <= SAME * max(map(abs, shares)):
+            return words, shares[0]
+        return f"{words}, in shares of {min(shares):.3g} to {max(shares):.3g}", 0.0
+
+    def trains(self) -> bool:
+        """Return whether a step of an optimiser was seen, or at least a backward pass."""
+        return bool(self.steps) or any(each.slopes for each in self.passes)
+
+    def unstepped(self, returned: Any) -> bool:
+        """Take a gradient (FedSGD) or a step by hand for a step; return whether a gradient is sent."""
+        called = next((each.of for each in self.passes if each.slopes), None)
+        if called is None or self.steps:
+            return False
+        own, sent = (dict(uncompiled(m).named_parameters()) for m in (called, self.copies[called]))
+        after = {n: p.detach().clone() for n, p in own.items()}
+        moved = any(not torch.equal(sent[n], v) for n, v in after.items())
+        back = sent_back(returned, after)
+        optimiser = torch.optim.SGD(own.values(), lr=1.0)
+        with torch.no_grad():
+            for name, p in own.items():
+                p.copy_(sent[name])
+                if back is not None and not moved:
+                    p.grad = back[name].detach().to(p) if name in back else None
+        if all(p.grad is None for p in own.values()):
+            self._own(optimiser)
+            with self._alone():
+                made = self._again([each for each in self.passes if each.slopes], _weights(own))
+            for name, slope in made.items():
+                own[name].grad = slope
+        self.step(optimiser)
+        with torch.no_grad():
+            for name, p in own.items():
+                p.copy_(after[name] if moved else p - p.grad if p.grad is not None else p)
+        self.stepped(optimiser)
+        if moved and self.steps[-1] is not None:
+            # The rate is that of the step by hand, if it was one.
+            rate = -(self.steps[-1].move or {}).get("gradient", -1.0)
+            self.rates = {n: [rate] for n in self.rates}
+        return not moved
+
+
+def sent_back(returned: Any, state: Tensors) -> Tensors | None:
+    """Return the tensors that a function returns, as Flower's clients do, or None if it returns others."""
+    for each in (returned, *(returned[:1] if isinstance(returned, tuple | list) else ())):
+        values = each.values() if isinstance(each, dict) else each
+        values = values if isinstance(values, Iterable) else ()
+        with suppress(TypeError, RuntimeError, ValueError):
+            arrays = [torch.as_tensor(value).detach().cpu() for value in values]
+            if arrays and [v.shape for v in arrays] == [v.shape for v in state.values()]:
+                return dict(zip(state, arrays, strict=True))
+            # A part of the network may stay with the client, such as its head or its norms.
+            same = {n: v for n, v in state.items() if any(map(partial(torch.equal, v), arrays))}
+            if arrays and len(same) == len(arrays):
+                return same
+    return None
+
+
+def _copied(values: Any) -> Any:
+    return tree_map(lambda each: each.detach().clone() if isinstance(each, Tensor) else each, values)
+
+
+def _weights(own: dict[str, nn.Parameter]) -> Tensors:
+    """Return copies of the weights, or none of a network that is too large to be computed again."""
+    large = sum(p.numel() for p in own.values()) > LARGEST
+    return {} if large else {n: p.detach().clone() for n, p in own.items()}
+
+
+def _first_of_adam(optimiser: torch.optim.Optimizer, own: dict[str, nn.Parameter]) -> dict[str, float]:
+    """Return parameter → epsilon, of Adam's first step if its gradient has no decay in it."""
+    return {
+        name: group["eps"]
+        for group in optimiser.param_groups
+        for name, p in own.items()
+        if type(optimiser) in (torch.optim.Adam, torch.optim.AdamW)
+        and any(p is each for each in group["params"])
+        and optimiser.state[p].get("step") == 1
+        and (group["decoupled_weight_decay"] or not group["weight_decay"])
+        and not group["maximize"]
+    }
+
+
+def _add(slopes: dict[int, Tensor], place: int, slope: Tensor) -> None:
+    slopes[place] = slopes[place] + slope.detach() if place in slopes else slope.detach().clone()
+
+
+def watched(train: Callable[[], Any], targets: Tensor | None = None) -> tuple[Any, Watch]:
+    """Call somebody's function once, and return its result and what was seen of its training."""
+    # The first network that it calls is the client's, that network's inputs are the private records, and the
+    # targets of the losses are their labels.
+    watch = Watch(targets)
+    with (
+        watch,
+        register_module_forward_pre_hook(watch.before),
+        register_module_forward_hook(watch.after, with_kwargs=True, always_call=True),
+        register_optimizer_step_pre_hook(watch.step),
+        register_optimizer_step_post_hook(watch.stepped),
+    ):
+        return train(), watch
