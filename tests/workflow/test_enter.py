@@ -49,6 +49,43 @@ def test_an_entry_has_the_defence_and_its_numbers(entered: Project) -> None:
     assert not entered.path("config/defences/halve.yaml").exists()
 
 
+GREY = '''"""Guess mid-grey."""
+
+import torch
+
+from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
+
+
+def grey(observation: Observation, rng: torch.Generator) -> Reconstruction:
+    """Return one grey image for each update."""
+    places = (observation.rounds, len(observation.clients), 1)
+    grey = torch.full((*places, *observation.pixels), 0.5)
+    return Reconstruction(grey, torch.ones(places, dtype=torch.bool))
+'''
+
+
+def test_an_attack_stands_beside_the_best_recorded_one(entered: Project) -> None:
+    table = entered.path("reference/quick/leakbench-entries.csv")
+    table.parent.mkdir(parents=True)
+    table.write_text(
+        "dataset,victim,defence,attack,client,local_samples,baseline,metric,mean,ci_low,ci_high,n,failure_rate\n"
+        "tiny,tiny,none,fidel,0,1,,ssim,0.99,0.98,1,5,0\n"
+    )
+    entered.path("grey.py").write_text(GREY)
+    ran = entered.leakbench("enter", "grey.py", "--scale", "quick", "--cores", "2")
+    assert ran.stdout.splitlines() == ["entries/grey.json"], ran.text[-3000:]
+    entry = json.loads(entered.path("entries/grey.json").read_text())
+    assert (entry["kind"], {line["attack"] for line in entry["lines"]}) == ("attack", {"grey"})
+    assert "| fidel 0.990 (0.980 to 1.000) |" in entered.path("entries/README.md").read_text()
+    ran = entered.leakbench("enter", "grey.py", "--attacker", "halve.py", "--scale", "quick")
+    assert (ran.rc, ran.text) == (
+        2,
+        "leakbench enter: --attacker halve.py: grey.py is an attack itself (leave it out)\n",
+    )
+    entered.path("entries/grey.json").unlink()
+
+
 @pytest.mark.nightly
 def test_an_entry_that_is_run_again_gives_its_numbers_or_is_found_out(
     entered: Project, tmp_path: Path

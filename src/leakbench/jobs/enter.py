@@ -1,4 +1,5 @@
-"""enter: run the agreed attacks on a defence that is one file, and write what they found as an entry."""
+"""enter: run the agreed attacks on a defence that is one file, or such an attack on the agreed defences, and
+write what was read as an entry."""
 
 import ast
 import itertools
@@ -27,7 +28,17 @@ from leakbench.catalogue.load import find, load_kind
 from leakbench.jobs.new import checked_name
 from leakbench.jobs.record import outdated
 from leakbench.jobs.verify import DIFFERENT, MISSING, NEW, status
-from leakbench.papers.leaderboard import VERSION, Agreed, Entry, Line, agreeing, board, lines_of, read_entry
+from leakbench.papers.leaderboard import (
+    VERSION,
+    Agreed,
+    Entry,
+    Line,
+    agreeing,
+    board,
+    board_of_attacks,
+    lines_of,
+    read_entry,
+)
 from leakbench.papers.reference import read_record
 
 EXPERIMENT = "leakbench-entries"
@@ -45,27 +56,32 @@ The agreed attacks have no images of the same kind as the private ones. An attac
 GGL has, reads more behind noise and signs ([numbers](../papers/leakbench/found/leakbench-entries.md)).
 Numbers of different scales are not compared, for attacks that run longer may read more too.
 """
+ATTACKS = """# Leaderboard of attacks
+
+Each attack meets the victims and defences of the agreed attacks, whose best recorded one stands beside it. It
+reads more where its whole interval lies above the other's. Each cell is of one network.
+"""
 
 
 def enter(
     root: Path, file: Path | None = None, scale: str = "standard", attacker: Path | None = None,
     check: bool = False, cores: int = 1, recorded: bool = False,
 ) -> int:  # fmt: skip
-    """Write entries/<name>.json and the leaderboard, entries/README.md; return the exit code.
+    """Write entries/<name>.json and the leaderboards, entries/README.md; return the exit code.
 
     root: the checkout.
-    file: the defence, a Python file as below src/leakbench/defences/. A YAML file of the same stem beside it
-    may set its parameters. Without a file only the leaderboard is written.
+    file: a defence or an attack, a Python file as below src/leakbench/defences/ or src/leakbench/attacks/. An
+    attack's function takes `observation` first. A YAML file of the same stem beside it may set its
+    parameters. Without a file only the leaderboards are written.
     scale: the scale, which says how long the attacks run.
-    attacker: the file of an adaptive attacker, as below src/leakbench/attacks/adaptive/.
-    check: `file` is an entry, whose defence is run again. The exit code is 1 where a number differs from the
-    entry's.
+    attacker: the file of an adaptive attacker of a defence, as below src/leakbench/attacks/adaptive/.
+    check: `file` is an entry, which is run again. The exit code is 1 where a number differs from the entry's.
     cores: the number of cores that Snakemake may use.
     recorded: first write an entry of each of leakbench's own defences in the recorded table of that scale.
 
     Returns 2 where an entry beside the written one is not valid, which the leaderboard then lacks.
 
-    Raises UserError where a file is not a defence or the run fails.
+    Raises UserError where a file is neither a defence nor an attack, or the run fails.
     """
     find(root / "config", "scales", scale, "--scale")
     if file is None:
@@ -81,7 +97,9 @@ def enter(
     if check:
         return _checked(root, file, cores)
     if file.suffix != ".py":
-        raise UserError(f"{file}: is no Python file (name a defence's; --check runs an entry again)")
+        raise UserError(
+            f"{file}: is no Python file (name a defence's or an attack's; --check runs an entry again)"
+        )
     name = checked_name(file.stem.replace("_", "-"))
     given = file.with_suffix(".yaml")
     texts = _text(file), _text(given) if given.exists() else "", _text(attacker) if attacker else ""
@@ -101,6 +119,7 @@ def agreed(root: Path) -> Agreed:
     names = (itertools.product(*(cell[key] for key in CELL if key != "defence")) for cell in cells)
     return Agreed(
         digest({"cells": cells}), frozenset(itertools.chain(*names)),
+        frozenset(itertools.chain(*(cell["defence"] for cell in experiment["cells"]))),
         frozenset(name for name, attack in attacks.items() if attack.adaptive),
         frozenset(experiment["metrics"]),
         tuple(sorted(scales, key=lambda name: (-scales[name].order, name))),
@@ -118,18 +137,26 @@ def _text(file: Path) -> str:
         raise UserError(f"{file}: is no file of a defence: {why} (name a Python file)") from problem
 
 
-def _files(name: str) -> tuple[str, str, str]:
-    """Return the places in a checkout of a defence's file, its settings and its attacker."""
+def _files(name: str, kind: str = "defence") -> tuple[str, str, str]:
+    """Return the places in a checkout of an entry's file, its settings and a defence's attacker."""
     code, own = "src/leakbench", f"{stem(name)}.py"
-    return f"{code}/defences/{own}", f"config/defences/{name}.yaml", f"{code}/attacks/adaptive/{own}"
+    return f"{code}/{kind}s/{own}", f"config/{kind}s/{name}.yaml", f"{code}/attacks/adaptive/{own}"
+
+
+def _kind(source: str, name: str) -> str:
+    """Return whether a Python text is that of a defence or of an attack, which takes an observation."""
+    made = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    own = next(node for node in made if node.name == stem(name))
+    return "attack" if [each.arg for each in own.args.args[:1]] == ["observation"] else "defence"
 
 
 def _entry(
     today: Agreed, name: str, texts: Sequence[str], scale: str, rows: pd.DataFrame, **made: Any
 ) -> Entry:
-    """Return a defence's entry of `texts`, those of its three files, and of `rows` of the table."""
-    own: Any = rows[rows["defence"].isin(["none", name])]
+    """Return the entry of `texts`, those of its three files, and of `rows` of the table."""
     source, settings, attacker = texts
+    attacks = made.get("kind") == "attack"
+    own: Any = rows[rows["attack"] == name] if attacks else rows[rows["defence"].isin(["none", name])]
     return Entry(
         version=VERSION, name=name, summary=str(yaml_of(settings, name)["summary"]) or name, source=source,
         settings=settings, attacker=attacker, ensemble=today.digest, scale=scale,
@@ -138,26 +165,35 @@ def _entry(
 
 
 def _run(root: Path, name: str, texts: Sequence[str], scale: str, cores: int, given: Sequence[str]) -> Entry:
-    """Run the agreed cells in a copy that has the defence. `given` is what messages call its three files."""
+    """Run the agreed cells in a copy that has the entry. `given` is what messages call its three files."""
     source, settings, attacker = texts
     _check_source(source, name, given[0])
+    kind = _kind(source, name)
+    if attacker and kind == "attack":
+        raise UserError(f"--attacker {given[2]}: {given[0]} is an attack itself (leave it out)")
     if attacker:
         _check_source(attacker, name, given[2])
     if not settings:
         # The first paragraph of the file's docstring.
         words = (ast.get_docstring(ast.parse(source)) or name).partition("\n\n")[0].split()
         settings = f"summary: {json.dumps(' '.join(words), ensure_ascii=False)}\ntitle: {name}\n"
-    places, texts = _files(name), (source, settings, attacker)
+    places, texts = _files(name, kind), (source, settings, attacker)
     files = {place: text for place, text in zip(places, texts, strict=True) if text}
-    copy = _copied(root, name, files)
+    copy = _copied(root, name, files, kind)
     _snakemake(copy, name, scale, cores, dict(zip(places, given, strict=True)))
     results = copy / "results" / scale
     rows = _rows(results / f"tables/{EXPERIMENT}.csv")
     absent = read_facts(results / f"exhibits/{EXPERIMENT}.safetensors")["absent_cells"]
-    if name not in {*rows["defence"]}:
+    if name not in {*rows[kind]}:
         reasons = sorted({reason for cell, reason in absent.items() if f"/{name}/" in cell})
-        raise UserError(f"{name}: no attack has a number ({'; '.join(reasons) or 'no cell was run'})")
-    made = {"device": machine(), "commit": commit(root), "versions": versions(), "absent": absent}
+        raise UserError(f"{name}: no cell has a number ({'; '.join(reasons) or 'no cell was run'})")
+    made = {
+        "device": machine(),
+        "commit": commit(root),
+        "versions": versions(),
+        "absent": absent,
+        "kind": kind,
+    }
     entry = _entry(agreed(root), name, texts, scale, rows, **made)
     shutil.rmtree(copy)
     return entry
@@ -187,11 +223,11 @@ def _rows(table: Path) -> pd.DataFrame:
     return rows.fillna({"baseline": ""})
 
 
-def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
-    """Return a copy of the checkout with further files, whose agreed cells are those of a defence."""
+def _copied(root: Path, name: str, files: dict[str, str], kind: str = "defence") -> Path:
+    """Return a copy of the checkout with further files, whose agreed cells are those of an entry."""
     for place, text in files.items():
         if (root / place).exists() and (root / place).read_text("utf-8") != text:
-            raise UserError(f"{name}: leakbench has another defence of this name (rename the file)")
+            raise UserError(f"{name}: leakbench has another {kind} of this name (rename the file)")
     copy = root.resolve() / "scratch" / "enter" / name
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
@@ -207,7 +243,7 @@ def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
         write_text(copy / place, text)
     experiment = read_yaml(root / AGREED)
     for cell in experiment["cells"]:
-        cell["defence"] = ["none", name]
+        cell |= {"attack": [name]} if kind == "attack" else {"defence": ["none", name]}
     # JSON is valid YAML.
     write_text(copy / AGREED, to_json(experiment))
     for scale in (copy / "config/scales").glob("*.yaml"):
@@ -237,7 +273,7 @@ def _check_source(source: str, name: str, where: str) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise UserError(f"{where}: is no Python file: {problem} (mend the line)") from problem
     if not any(isinstance(node, ast.FunctionDef) and node.name == stem(name) for node in tree.body):
-        raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as the defence's file)")
+        raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as its file)")
 
 
 def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:
@@ -259,7 +295,7 @@ def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str
 
 
 def _checked(root: Path, file: Path, cores: int) -> int:
-    """Run an entry's defence again; print how many numbers agree, and return 1 where one differs."""
+    """Run an entry again; print how many numbers agree, and return 1 where one differs."""
     known = read_entry(file, agreed(root))
     given = [f"{file}: {key}" for key in ("source", "settings", "attacker")]
     texts = known.source, known.settings, known.attacker
@@ -283,6 +319,12 @@ def _write_board(root: Path) -> int:
         except UserError as problem:
             print(f"leakbench enter: {problem}", file=sys.stderr)
             refused = 2
-    text = board(entries, today.scales) or "No entry yet."
-    write_text(root / "entries" / "README.md", f"{HEAD}\n{text}\n")
+    defences, attacks = ([each for each in entries if each.kind == kind] for kind in ("defence", "attack"))
+    text = f"{HEAD}\n{board(defences, today.scales) or 'No entry yet.'}\n"
+    if attacks:
+        tables = {each.scale: root / "reference" / each.scale / f"{EXPERIMENT}.csv" for each in attacks}
+        rows: dict[str, Any] = {scale: _rows(table) for scale, table in tables.items() if table.is_file()}
+        known = {scale: lines_of(each.to_dict("records")) for scale, each in rows.items()}
+        text += f"\n{ATTACKS}\n{board_of_attacks(attacks, known)}\n"
+    write_text(root / "entries" / "README.md", text)
     return refused

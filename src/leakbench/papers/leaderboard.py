@@ -1,4 +1,4 @@
-"""Entries of the leaderboard: what agreed attacks read under one defence each, as JSON files in entries/."""
+"""Entries of the leaderboards: defences under agreed attacks and attacks on agreed defences, as JSON files."""
 
 import hashlib
 import html
@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -51,20 +51,21 @@ class Line(Strict):
 
 
 class Entry(Strict):
-    """An entered defence with the files that make it and what was measured of it."""
+    """An entered defence or attack with the files that make it and what was measured of it."""
 
     version: int  # of the form of entries
-    name: Annotated[str, Field(pattern=f"^{NAME}$")]  # the defence's name in the catalogue
+    kind: Literal["defence", "attack"] = Field("defence", exclude_if=lambda value: value == "defence")
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]  # its name in the catalogue
     summary: Text
     source: Text  # the text of its Python file
     settings: Text  # the text of its YAML
-    attacker: str  # the text of the file of its adaptive attacker, empty without one
+    attacker: str  # the text of the file of a defence's adaptive attacker, empty without one
     ensemble: str
     scale: Text
     device: Text
     commit: str
     versions: dict[str, str]  # library → its version in the run
-    lines: list[Line]  # the numbers of the defence, and those of `none` in the same run
+    lines: list[Line]  # the numbers of the attack; or of the defence, and those of `none` in the same run
     absent: dict[str, Text]  # cell → why it has no number
 
 
@@ -74,13 +75,14 @@ class Agreed:
 
     digest: str
     cells: frozenset[tuple[str, str, str, str]]  # data set, victim, federation and attack of each cell
+    defences: frozenset[str]  # what an entered attack meets, `none` among them
     adaptive: frozenset[str]  # the attacks that adapt to a defence
     metrics: frozenset[str]
     scales: tuple[str, ...]  # the scales of the catalogue, the longest run first
 
 
 def read_entry(path: Path, agreed: Agreed) -> Entry:
-    again = "enter the defence again: leakbench enter FILE.py"
+    again = "enter it again: leakbench enter FILE.py"
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise UserError(f"{path}: larger than {MOST_BYTES} bytes, which no entry is")
     try:
@@ -125,15 +127,17 @@ def _written(entry: Entry) -> bytes:
 
 def _beyond(entry: Entry, agreed: Agreed) -> str:
     """Return in words which line is of no agreed cell, is there twice or has an impossible value."""
-    cells = {(dataset, victim, attack) for dataset, victim, _, attack in agreed.cells}
+    own = entry.name if entry.kind == "attack" else None
+    cells = {(dataset, victim, own or attack) for dataset, victim, _, attack in agreed.cells}
+    defences = agreed.defences if own else {entry.name, "none"}
     seen = set()
     for line in entry.lines:
         place = line.place()
         what = ", ".join(map(str, place))
         if (line.dataset, line.victim, line.attack) not in cells or line.metric not in agreed.metrics:
             return f"{what}: is no agreed attack or metric"
-        if line.defence not in (entry.name, "none"):
-            return f"{what}: is of another defence than '{entry.name}' and 'none'"
+        if line.defence not in defences:
+            return f"{what}: is of another defence than {' and '.join(sorted(defences))}"
         if place in seen:
             return f"{what}: is there twice"
         seen.add(place)
@@ -146,6 +150,14 @@ def _beyond(entry: Entry, agreed: Agreed) -> str:
 
 def _lacking(entry: Entry, agreed: Agreed) -> str:
     """Return in words which victim or cell has neither a number that ranks nor a reason."""
+    if entry.kind == "attack":
+        for place in sorted({cell[:3] for cell in agreed.cells}):
+            for defence in sorted(agreed.defences):
+                stem = f"{'/'.join(place)}/{defence}/{entry.name}"
+                excused = any(cell.startswith(f"{stem}/") for cell in entry.absent)
+                if not excused and (*place[:2], entry.name) not in _ranked(entry, defence):
+                    return f"have no {RANKED_BY} of {stem}, and no reason is given"
+        return ""
     for defence in (entry.name, "none"):
         if {line[:2] for line in _ranked(entry, defence)} != {cell[:2] for cell in agreed.cells}:
             return f"must have {RANKED_BY} of '{entry.name}' and of 'none' on each victim"
@@ -194,12 +206,51 @@ def strongest(entry: Entry, defence: str) -> list[Line]:
 
 
 def board(entries: Sequence[Entry], scales: Sequence[str]) -> str:
-    """Return the leaderboard as a Markdown text.
+    """Return the leaderboard of defences as a Markdown text.
 
     The entries of each scale have a table of their own, because an attack that runs longer reads more.
     """
-    of_each = {scale: [entry for entry in entries if entry.scale == scale] for scale in scales}
+    of_each = {scale: [each for each in entries if each.scale == scale] for scale in scales}
     return "\n\n".join(f"## Scale {scale}\n\n{_table(of)}" for scale, of in of_each.items() if of)
+
+
+def board_of_attacks(entries: Sequence[Entry], known: Mapping[str, Sequence[Line]]) -> str:
+    """Return the leaderboard of attacks as a Markdown text: each beside the best known attack.
+
+    known: scale → the recorded lines of the agreed attacks at that scale.
+    """
+    titles = (
+        "attack", "scale", "data, victim", "defence", "SSIM", "95 % interval", "n", "best known attack",
+        "compared with it",
+    )  # fmt: skip
+    rows = ["| " + " | ".join(titles) + " |", "| --- " * len(titles) + "|"]
+    for entry in entries:
+        for line in sorted(entry.lines, key=Line.place):
+            if line.metric != RANKED_BY:
+                continue
+            others = [each for each in known.get(entry.scale, ()) if _cell_of(each) == _cell_of(line)]
+            best = max(others, key=lambda other: other.mean, default=None)
+            cells = (
+                _described(entry), entry.scale, f"{line.dataset}, {line.victim}", line.defence,
+                f"{line.mean:.3f}", _interval(line), str(line.n),
+                f"{best.attack} {best.mean:.3f} ({_interval(best)})" if best else "none is recorded",
+                _compared(line, best),
+            )  # fmt: skip
+            rows.append(f"| [{entry.name}]({entry.name}.json): " + " | ".join(map(_cell, cells)) + " |")
+    return "\n".join(rows)
+
+
+def _cell_of(line: Line) -> tuple[str | int, ...]:
+    return line.dataset, line.victim, line.defence, line.client, line.local_samples, line.metric
+
+
+def _compared(line: Line, best: Line | None) -> str:
+    """Return in words whether an attack reads more than the best known one, as far as both intervals tell."""
+    bounds = (line.ci_low, line.ci_high, best.ci_low, best.ci_high) if best else (None,)
+    if best is None or any(bound is None for bound in bounds):
+        return "nothing"
+    low, high, least, most = (bound or 0.0 for bound in bounds)
+    return "reads more" if low > most else "reads less" if high < least else "no difference is shown"
 
 
 def _table(entries: Sequence[Entry]) -> str:
