@@ -1,4 +1,4 @@
-"""Entries of the leaderboards: defences under agreed attacks and attacks on agreed defences, as JSON files."""
+"""Entries of the leaderboards: defences under agreed attacks, attacks on agreed defences, as JSON files."""
 
 import hashlib
 import html
