@@ -82,6 +82,10 @@ paper => {
       if (size && shade && style.printColorAdjust !== 'exact' && element.checkVisibility()) {
         fault('not printed', element, element.outerHTML.slice(0, 60));
       }
+      const said = element.matches('td, tbody th') && element.checkVisibility() ? element.innerText.trim() : '';
+      if (said.split(/\s+/).length > 12 && element.clientWidth < 10 * parseFloat(style.fontSize)) {
+        fault('narrow column', element, said.slice(0, 40));
+      }
       if (cut > 1 && getComputedStyle(element).overflowX !== 'visible' && element.checkVisibility()) {
         fault('cut off', element, `${cut} pixels of ${element.innerText.trim().slice(0, 40)}`);
       }

@@ -57,6 +57,15 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in made, target
 
 
+def test_no_reader_gets_more_words_than_are_meant() -> None:
+    """What is generated does not count."""
+    made = {"findings.md", "figures.md"}
+    pages = [path for path in (ROOT / "docs").glob("*.md") if path.name not in made]
+    count = [len(re.findall(r"\S*\w\S*", path.read_text(encoding="utf-8"))) for path in pages]
+    assert sum(count) <= 35_000
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1_200
+
+
 def blocks(page: str, opening: str) -> list[str]:
     """Return the indented blocks of a guide whose first line begins with `opening`, dedented."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
