@@ -147,19 +147,6 @@ def test_refusal_of_a_generator(
     check(case, complaint("--root", str(moved)))
 
 
-def test_unknown_scale(complaint: Callable[..., str]) -> None:
-    line = complaint("--scale", "quik")
-    assert line.startswith("--scale: scale 'quik'")
-    assert line.endswith("(did you mean 'quick'?)")
-
-
-def test_a_folder_that_is_no_checkout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--root", str(tmp_path)]) == 2
-    line = capsys.readouterr().err
-    assert str(tmp_path / "config") in line
-    assert line.endswith("(plan works on a checkout: run it there, or name the checkout by --root)\n")
-
-
 @pytest.mark.parametrize("name", ["x<script>y", "{x}", "a b", "it's", "-x", "ü"])
 def test_the_name_of_a_file_is_checked(name: str, catalogue: Path, complaint: Callable[..., str]) -> None:
     (catalogue / f"papers/leakbench/experiments/{name}.yaml").write_text(

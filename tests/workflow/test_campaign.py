@@ -2,7 +2,6 @@
 
 import shutil
 
-import pytest
 from project import Project
 
 
@@ -26,18 +25,3 @@ def test_a_campaign_that_is_stopped_goes_on_to_the_same_table(copied: Project) -
     assert "campaign: tiny is recorded" in campaign(copied, 5)
     assert table.read_bytes() == copied.path("reference/quick/tiny.csv").read_bytes() == before
     assert campaign(copied, 5, "tiny") == "campaign: 0 experiments of scale quick have no valid record\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["--minutes", "0.1"], "--minutes 0.1 is too short (give more than 0.33)"),
-        (["--scale", "quick", "--only", "tinny"], "--only: no experiment 'tinny' (did you mean 'tiny'?)"),
-        (["--scale", "quikc"], "--scale: scale 'quikc' is not in config/scales"),
-    ],
-)
-def test_a_campaign_refuses_in_one_line(finished: Project, arguments: list[str], why: str) -> None:
-    ran = finished.leakbench("campaign", *arguments)
-    assert ran.rc == 2
-    assert why in ran.stderr
-    assert len(ran.stderr.splitlines()) == 1

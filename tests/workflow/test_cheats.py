@@ -183,37 +183,6 @@ def cheating(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Pro
     return project
 
 
-@pytest.mark.nightly
-def test_who_says_nan_or_nothing_where_it_is_unsure_gains_nothing(copied: Project) -> None:
-    """From the attack to the verdict: nothing is a failure, and NaN or a round left out gives no number."""
-    says = ("nothing", "nan", "made", "out")
-    added(copied, "unsure", 8, *({"name": f"unsure-{word}", "parameters": {"says": word}} for word in says))
-    read = {"experiment": "unsure", "metric": "pearson"}
-    claims = [
-        {"id": f"new.unsure-{word}", "item": "table-1", "claim": "x", "read": read, "threshold": 0.9,
-         "success": True, "quantity": f"at(attack='unsure-{word}')"}
-        for word in says
-    ]  # fmt: skip
-    copied.work("new", "id,source,table,attack,metric,value\n", read | {"attack": "fidel"}, claims)
-    ran = copied.snakemake(f"{QUICK}/scorecard.csv")
-    assert ran.rc == 0, ran.text[-3000:]
-    table = lines(copied, "unsure")
-    nothing, honest = (table.xs(name) for name in ("unsure-nothing", "fidel"))
-    for metric in ("pearson", "mse", "psnr"):
-        # An attack cannot have fewer trials.
-        assert nothing.loc[("", metric), "n"] == honest.loc[("", metric), "n"] == 8
-        assert nothing.loc[("", metric), "failure_rate"] == pytest.approx(7 / 8)
-    assert nothing.loc[("", "pearson"), "mean"] < 0.2 < 0.5 < honest.loc[("", "pearson"), "mean"]
-    card = pd.read_csv(copied.path(f"{QUICK}/scorecard.csv"), keep_default_na=False).set_index("id")
-    assert card.loc["new.unsure-nothing", "verdict"] in ("differs", "inconclusive")
-    # What cannot be scored has no number at all, and the reason stands where the number would.
-    nan, left_out = "images hold NaN or Inf", "(1, 1) rounds and clients of (8, 1)"
-    for word, reason in (("nan", nan), ("made", nan), ("out", left_out)):
-        assert f"unsure-{word}" not in set(table.index.get_level_values("attack"))
-        assert card.loc[f"new.unsure-{word}", "verdict"] == "not-run"
-        assert reason in card.loc[f"new.unsure-{word}", "reason"]
-
-
 def judged(project: Project) -> tuple[pd.Series, pd.Series]:
     """Return what the two-faced cheat reached beside the baselines, and the verdict on its claim."""
     table = lines(project, "two-faced").xs("two-faced").xs("pearson", level="metric")["mean"]

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import yaml
 from nightly import daily
+from project import ROOT
 
 from leakbench.jobs.cli import main
 
 TABLE = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
-# What stands for words that are too long.
-LONG = {"LONG": 300 * "a", "DIGITS": 5000 * "9"}
+# What stands for words that are too long, and for this checkout.
+LONG = {"LONG": 300 * "a", "DIGITS": 5000 * "9", "ROOT": str(ROOT)}
 
 
 def written(word: str) -> str:

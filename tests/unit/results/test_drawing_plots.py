@@ -8,18 +8,13 @@ import pytest
 import yaml
 from drawings import axes_of, drawn, of_case, panel, result, seen, texts
 from matplotlib.image import AxesImage
+from specs import at
 
 from leakbench.results.figures.facet import colours
 from leakbench.results.figures.sheet import MARGIN, WIDTH, draw
 from leakbench.results.figures.tile import REVEALED, displayable, pearson
 
 CASES = yaml.safe_load(Path(__file__).with_name("drawings.yaml").read_text())
-
-
-def at(value: Any, keys: str) -> Any:
-    for key in keys.split("."):
-        value = value[int(key) if isinstance(value, list) else key]
-    return value
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["shows"]))
