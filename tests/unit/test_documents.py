@@ -116,7 +116,8 @@ def test_the_experiment_of_the_tutorial_runs_with_and_without_its_defence(
 ) -> None:
     (tmp_path / "config").symlink_to(ROOT / "config")
     shutil.copytree(ROOT / "papers", tmp_path / "papers")
-    own = tmp_path / "papers/leakbench/experiments/first-leak.yaml"
+    own = tmp_path / "papers/own/experiments/first-leak.yaml"
+    own.parent.mkdir(parents=True)
     shutil.copy(ROOT / "docs/first-leak.yaml", own)
     (change,) = re.findall(r"sed -i '(.*)' ", (ROOT / "docs/first-leak.md").read_text(encoding="utf-8"))
     if defence != "none":

@@ -146,7 +146,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Project:
     root = bare_project(tmp_path_factory.mktemp("checkout"), experiments=True)
     for name in ("data", "docs"):
         shutil.copytree(ROOT / name, root / name)
-    shutil.copy(ROOT / "docs/first-leak.yaml", root / "papers/leakbench/experiments")
+    (root / "papers/own/experiments").mkdir(parents=True)
+    shutil.copy(ROOT / "docs/first-leak.yaml", root / "papers/own/experiments")
     shutil.copy(ROOT / "CITATION.cff", root)
     audit, observation = ((ROOT / f"docs/{page}.md").read_text() for page in ("audit", "observation"))
     own = textwrap.dedent(re.findall(r"(?:^ {8}.*\n|^\n(?= {8}))+", audit, re.MULTILINE)[1])
