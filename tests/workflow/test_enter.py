@@ -123,17 +123,3 @@ def test_a_file_that_is_no_defence_is_one_line(
     assert printed.err.count("\n") == 1
     assert [path.name for path in entered.path("entries").glob("*.json")] == ["halve.json"]
     assert entered.path("entries/halve.json").read_bytes() == before
-
-
-def test_the_leaderboard_leaves_out_what_is_altered(
-    entered: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = entered.path("entries/halve.json")
-    before = path.read_bytes()
-    try:
-        path.write_bytes(before.replace(b"Send half", b"Send none"))
-        assert main(["enter", "--root", str(entered.root)]) == 2
-        assert capsys.readouterr().err.startswith("leakbench enter: ")
-        assert "halve" not in entered.path("entries/README.md").read_text()
-    finally:
-        path.write_bytes(before)

@@ -1,18 +1,14 @@
 """Jobs that are killed, terminated or fail: what they leave, and what the next run makes of it."""
 
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
-import pandas as pd
 import pytest
 from nightly import daily
 from project import CELL, Project
-
-from leakbench.base.artefacts import read_table
 
 
 def until(condition: Callable[[], object], job: subprocess.Popen[str]) -> None:
@@ -71,66 +67,6 @@ def test_a_killed_job_leaves_nothing_that_the_next_run_does_not_clear(copied: Pr
     assert ran.rc == 0, ran.text
     assert copied.leftovers() == []
     assert capture.read_bytes() == whole
-
-
-def scored(project: Project) -> pd.DataFrame:
-    """Return the cell's scores without what a clock tells."""
-    rows, _ = read_table(project.path(f"results/quick/scores/{CELL}/0.parquet"))
-    return rows.drop(columns="seconds")
-
-
-def whole_run(project: Project) -> subprocess.Popen[str]:
-    return start(project, sys.executable, "-m", "snakemake", "--cores", "2")
-
-
-@pytest.mark.nightly
-def test_a_second_run_is_refused_and_a_killed_one_leaves_nothing_but_its_locks(copied: Project) -> None:
-    """Kill -9 of Snakemake: its jobs end, `--unlock` opens its locks, and the bytes are the same."""
-    capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
-    whole, scores = capture.read_bytes(), scored(copied)
-    capture.unlink()
-    play = copied.path("src/leakbench/federation/play.py")
-    text = play.read_text()
-    dawdle(copied)
-    first = whole_run(copied)
-    until(copied.path("waiting").exists, first)
-    (part,) = copied.leftovers()
-    second = copied.snakemake()
-    assert second.rc == 1
-    assert "no other Snakemake process is trying to create the same files" in second.text
-    assert "Traceback" not in second.text
-    # Nor does a look at another plan change the specs that the first goes by.
-    scale = copied.path("config/scales/quick.yaml")
-    settings = scale.read_text()
-    scale.write_text(re.sub("null_rounds: [0-9]+", "null_rounds: 7", settings))
-    specs = {path: path.read_bytes() for path in copied.path("results/quick/specs").rglob("*.json")}
-    other = copied.snakemake("-n")
-    assert other.rc == 2
-    assert "results/quick/specs: a run with other settings goes on here" in other.text
-    assert {path: path.read_bytes() for path in copied.path("results/quick/specs").rglob("*.json")} == specs
-    scale.write_text(settings)
-    assert first.poll() is None
-    assert part.exists()
-
-    assert list(copied.path(".snakemake/locks").glob("*.lock"))
-    first.kill()
-    first.communicate()
-    # The job's own end, by SIGTERM, removes what it was writing.
-    end = time.monotonic() + 30
-    while part.exists():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    play.write_text(text)
-    locked = copied.snakemake()
-    assert locked.rc == 1
-    assert "--unlock" in locked.text
-    assert copied.snakemake("--unlock").rc == 0
-    # The code is as it was, so the report asks for nothing. A capture that is asked for has the same bytes.
-    third = copied.snakemake("results/quick/report.html", f"results/quick/captures/{CELL}/0.safetensors")
-    assert third.rc == 0, third.text[-3000:]
-    assert capture.read_bytes() == whole
-    pd.testing.assert_frame_equal(scored(copied), scores)
-    assert copied.leftovers() == []
 
 
 def test_a_failing_job_fails_the_run_and_leaves_no_output(copied: Project) -> None:

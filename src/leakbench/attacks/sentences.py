@@ -12,8 +12,8 @@ from leakbench.observations.reconstruction import Reconstruction
 
 # As many beginnings are kept as the update has sentences, times this.
 KEPT = 4
-# As many beginnings go through a block at once.
-AT_ONCE = 512
+# As many beginnings with a next token go through a block at once.
+AT_ONCE = 4096
 
 
 @capable(rounds_at_once=1)
@@ -55,11 +55,15 @@ def _grown(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
     begun, apart = torch.zeros(1, 0, dtype=torch.int64), torch.zeros(1, dtype=torch.float64)
     for at in range(length):
         may_be = every[one.tests[0](first.norm1(one.model.at(every, at)))[1]]
+        if not len(may_be) or not len(begun):
+            return begun.new_zeros(0, length), apart[:0]
+        read, new = one.model.embedded(begun), one.model.at(may_be, at)
         longer = torch.cat([begun.repeat_interleave(len(may_be), 0), may_be.repeat(len(begun))[:, None]], 1)
-        if not len(longer):
-            return longer.new_zeros(0, length), apart[:0]
-        reads = [second.norm1(first(one.model.embedded(part), at)[:, 0]) for part in longer.split(AT_ONCE)]
-        outside, inside = one.tests[1](torch.cat(reads))
+        tests = [
+            one.tests[1](second.norm1(first.after(part, new)).flatten(0, 1))
+            for part in read.split(max(1, AT_ONCE // len(may_be)))
+        ]
+        outside, inside = (torch.cat(each) for each in zip(*tests, strict=True))
         apart = torch.maximum(apart.repeat_interleave(len(may_be)), outside)[inside]
         order = apart.argsort()[: KEPT * count]
         begun, apart = longer[inside][order], apart[order]

@@ -137,7 +137,7 @@ def _beyond(entry: Entry, agreed: Agreed) -> str:
         if (line.dataset, line.victim, line.attack) not in cells or line.metric not in agreed.metrics:
             return f"{what}: is no agreed attack or metric"
         if line.defence not in defences:
-            return f"{what}: is of another defence than {' and '.join(sorted(defences))}"
+            return f"{what}: is of another defence than {' and '.join(map(repr, sorted(defences)))}"
         if place in seen:
             return f"{what}: is there twice"
         seen.add(place)

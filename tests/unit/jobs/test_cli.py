@@ -152,6 +152,16 @@ def test_success_is_0_and_fixes_the_threads(monkeypatch: pytest.MonkeyPatch) -> 
     assert set(seen.values()) == {"3"}
 
 
+def test_a_job_of_a_run_ends_with_the_runs_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `end_with` does is in tests/unit/base/test_warm_ends.py."""
+    owners: list[int] = []
+    monkeypatch.setattr(cli, "owner_of_the_run", lambda: 7)
+    monkeypatch.setattr(cli, "end_with", owners.append)
+    monkeypatch.setattr(cli, "_run", lambda _: 0)
+    assert cli.run(["plan"]) == 0
+    assert owners == [7]
+
+
 def test_a_terminated_command_ends_as_an_exception() -> None:
     """So that what it was writing is removed (tests/workflow/test_killed.py shows that)."""
     script = (

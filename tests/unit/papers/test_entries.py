@@ -18,8 +18,8 @@ TABLE = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text())
 
 ATTACKS = ("fidel", "invg", "invg-adapted")
 AGREED = Agreed(
-    "a" * 64, frozenset(("mnist", "dense", "one", attack) for attack in ATTACKS), frozenset(["invg-adapted"]),
-    frozenset(["ssim", "identified"]), ("standard", "smoke"),
+    "a" * 64, frozenset(("mnist", "dense", "one", attack) for attack in ATTACKS), frozenset(["none", "sign"]),
+    frozenset(["invg-adapted"]), frozenset(["ssim", "identified"]), ("standard", "smoke"),
 )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_an_altered_number_is_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "halve.json"
     saved(path, made())
     path.write_text(path.read_text().replace("0.95", "0.05"))
-    with pytest.raises(Altered, match=r"halve\.json: .* as written \(enter the defence again"):
+    with pytest.raises(Altered, match=r"halve\.json: .* as written \(enter it again"):
         read_entry(path, AGREED)
 
 

@@ -40,19 +40,34 @@ class Block(nn.Module):
         self.key, self.mix = nn.Linear(width, width), nn.Linear(width, width)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """Return [n, length - start, width] of x [n, length, width], for the places from `start` on."""
+    def forward(self, x: Tensor) -> Tensor:
         n, length, width = x.shape
-        read = self.norm1(x)
-        q, k, v = (
-            layer(each).view(n, -1, self.heads, width // self.heads).transpose(1, 2)
-            for layer, each in ((self.query, read[:, start:]), (self.key, read), (self.value, read))
-        )
+        q, k, v = (each.transpose(1, 2) for each in self._read(x))
         # Written out, because a vmapped gradient has no rule for torch's fused attention.
         scores = q @ k.transpose(2, 3) / (width // self.heads) ** 0.5
-        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)[start:]
+        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         seen = scores.masked_fill(later, -torch.inf).softmax(3) @ v
-        x = x[:, start:] + self.mix(seen.transpose(1, 2).reshape(n, length - start, width))
+        return self._behind(x, seen.transpose(1, 2).reshape(n, length, width))
+
+    def after(self, begun: Tensor, x: Tensor) -> Tensor:
+        """Return what becomes of x [m, width] behind each of `begun` [n, places, width], [n, m, width]."""
+        places, width = begun.shape[1:]
+        _, keys, values = self._read(begun)
+        q, k, v = self._read(x)
+        before = torch.einsum("mhs,nphs->nmhp", q, keys)
+        own = (q * k).sum(2).expand(len(begun), -1, -1)
+        share = (torch.cat([before, own[..., None]], 3) / (width // self.heads) ** 0.5).softmax(3)
+        seen = torch.einsum("nmhp,nphs->nmhs", share[..., :places], values) + share[..., places:] * v
+        return self._behind(x, seen.flatten(2))
+
+    def _read(self, x: Tensor) -> list[Tensor]:
+        """Return query, key and value of x [..., width], each [..., heads, width / heads]."""
+        read = self.norm1(x)
+        return [layer(read).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value)]
+
+    def _behind(self, x: Tensor, seen: Tensor) -> Tensor:
+        """Return what the rest of the block makes of what attention has seen."""
+        x = x + self.mix(seen)
         wide: Tensor = self.wide(self.norm2(x))
         out: Tensor = x + self.narrow(nn.functional.gelu(wide))
         return out
