@@ -83,7 +83,7 @@ paper => {
         fault('not printed', element, element.outerHTML.slice(0, 60));
       }
       const said = element.matches('td, tbody th') && element.checkVisibility() ? element.innerText.trim() : '';
-      if (said.split(/\s+/).length > 12 && element.clientWidth < 10 * parseFloat(style.fontSize)) {
+      if (said.split(/\s+/).length > 12 && element.clientWidth < 8.5 * parseFloat(style.fontSize)) {
         fault('narrow column', element, said.slice(0, 40));
       }
       if (cut > 1 && getComputedStyle(element).overflowX !== 'visible' && element.checkVisibility()) {
