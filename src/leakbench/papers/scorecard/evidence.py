@@ -348,8 +348,8 @@ class Evidence:
         for line in places[[name == OTHER_UPDATE for name in names]]:
             theirs = lines.trials(int(line))
             if trials and theirs and (both := trials.values.keys() & theirs.values.keys()):
-                own = ({key: each.values[key] for key in both} for each in (trials, theirs))
-                gain, low, high, pairs = paired(*own, trials.clusters)
+                own, other = ({key: each.values[key] for key in both} for each in (trials, theirs))
+                gain, low, high, pairs = paired(own, other, trials.clusters)
                 worst = gain if pairs < DECIDING else low if sign > 0 else high
                 if not sign * worst > tolerance_of(metric, mean)[0]:
                     return False, known
