@@ -10,6 +10,8 @@ import apps
 import pytest
 from nightly import daily
 
+from leakbench.jobs.audit import BESIDE
+
 
 def audit(folder: Path, code: str, *more: str) -> subprocess.CompletedProcess[str]:
     """Run the command on a user's file."""
@@ -105,3 +107,25 @@ def test_the_light_half_of_the_command_needs_no_workflow() -> None:
         "assert not found, found\nassert callable(leakbench.audit)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+FORGED = {"patches": (1, 8), "says": (3, 0), "ends": (2, None), "looks": (1, 8)}
+
+
+@pytest.mark.parametrize("how", daily(FORGED, ["patches", "says"]))
+def test_no_report_is_forged_without_saying_whose_code_ran(how: str, tmp_path: Path) -> None:
+    """A client that is data is measured by a process that runs none of its code; the report names others."""
+    code = (Path(__file__).parents[1] / "cheats/forger.py").read_text()
+    done = audit(tmp_path, f"{code}\nclient = {how}\n", "--fail-if", "exposed > 0", "--apart")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert of_us(tmp_path) == []
+    rc, exposed = FORGED[how]
+    assert done.returncode == rc, done.stdout + done.stderr
+    if how == "ends":
+        assert not (tmp_path / "out").exists()
+        return
+    texts = {path.suffix: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert json.loads(texts[".json"])["exposed"] == exposed
+    beside = [BESIDE.replace("'", "&#39;") in text or BESIDE in text for text in texts.values()]
+    assert beside == [how != "patches"] * 3
+    assert (BESIDE[1:] in done.stdout) is (how != "patches")

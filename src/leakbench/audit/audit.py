@@ -17,6 +17,7 @@ from leakbench.audit.child import Json, Tell, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
 from leakbench.audit.findings import affected, in_all, merged, pictures
+from leakbench.audit.handed import hand_over, taken
 from leakbench.audit.inference import inferences, of_tokens
 from leakbench.audit.network import reads, untrained
 from leakbench.audit.predictions import look, unmoved
@@ -240,17 +241,20 @@ def audited(name: str, options: Json, tell: Tell, keep: Callable[[Any], None]) -
     def sofar(found: Audit) -> None:
         keep(told(found))
 
-    if given.demo:
-        return told(_of_code(demo, given, tell, sofar))
-    if ":" not in name:
+    if given.handed and Path(given.handed).exists():
+        torch.manual_seed(0)
+        return told(of_client(taken(Path(given.handed)), given.budget, tell, show=given.show, keep=sofar))
+    if not given.demo and ":" not in name:
         return told(of_recorded(Path(name), given, tell, sofar))
-    made = loaded(name)
+    made = demo if given.demo else loaded(name)
     if not callable(made):
         raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
-    return told(_of_code(made, given, tell, sofar))
+    found = _of_code(made, given, tell, sofar)
+    return told(found) if found else {}
 
 
-def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) -> Audit:
+def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) -> Audit | None:
+    """Return the audit of what somebody's function makes or does, or None where it was handed over."""
     torch.manual_seed(0)
     returned, watch = watched(make)
     defence = loaded(options.defence) if options.defence else None
@@ -259,6 +263,8 @@ def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) 
     # records and metrics.
     if several and (isinstance(returned[0], nn.Module) or not watch.trains()):
         own = client(returned, options.batch, options.local_steps, options.lr)
+        if options.handed and defence is None and hand_over(own, Path(options.handed)):
+            return None
         return of_client(own, options.budget, tell, show=options.show, defence=defence, keep=keep)
     if callable(returned) and not isinstance(returned, nn.Module):
         returned, watch = watched(returned)

@@ -146,7 +146,8 @@ def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: floa
     found = said.get("result")
     if not isinstance(found, dict):
         raise UserError(f"{what}: {_FORGED}")
-    tell(f"note: {what} and the audit used at most {peak[0]:.1f} GB of memory")
+    if found:
+        tell(f"note: {what} and the audit used at most {peak[0]:.1f} GB of memory")
     return found
 
 

@@ -50,6 +50,8 @@ class Options:
     repeats: bool = False
     # The file of weights that a client sent back, if the target is the one that it was sent.
     returned: str | None = None
+    # The file that gets the client, if it is data alone, or that has it.
+    handed: str = ""
 
 
 def recorded(path: Path, options: Options, tell: Tell) -> tuple[Observation, list[str]]:

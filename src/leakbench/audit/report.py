@@ -84,7 +84,10 @@ def sarif(audit: Json) -> Json:
             "properties": {key: found[key] for key in ("attacker", "proven", "seconds")},
         })  # fmt: skip
     driver = {"name": "leakbench audit", "version": audit["version"], "rules": rules}
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+    notes = [{"level": "note", "message": {"text": each}} for each in audit["assumptions"]]
+    ran = {"executionSuccessful": True, "toolExecutionNotifications": notes}
+    run = {"tool": {"driver": driver}, "invocations": [ran], "results": results}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 @contextmanager

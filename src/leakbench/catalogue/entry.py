@@ -71,6 +71,9 @@ class Salt(Strict):
     """The file config/salt.yaml: the end of the names of the clients' random streams (docs/security.md)."""
 
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32,}$")]
+    # Behind each defence clients hold samples of their own, so that nothing is gained from what an attack saw
+    # behind another one.
+    apart: bool = Field(False, exclude_if=lambda value: not value)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Sized:
     config: Path
     scale: Scale
     file: str
-    salt: str  # the salt of the clients' random streams
+    salt: Salt
     seed: int = 0  # what all seeds are raised by
     sizes: Sizes = field(default_factory=Sizes)  # what the scale's budget pays for
     only: frozenset[str] = frozenset()  # the experiments that run; empty if all run
@@ -172,8 +175,7 @@ def sized(config: Path, name: str) -> Sized:
         if not fnmatch.filter(experiments, pattern.partition("/")[0]):
             raise UserError(f"{file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
     salt = config / "salt.yaml"
-    drawn = validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md")
-    return Sized(config, scale, file, drawn.salt)
+    return Sized(config, scale, file, validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md"))
 
 
 def run_name(scale: str, seed: int | None) -> str:

@@ -88,7 +88,7 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
     out[cell.path("capture")] = {
         "federation": entries["federation"], "federation_name": cell.federation,
         "defence": entries["defence"], "victim": network, "dataset": images, "seed": cell.seed,
-        "salt": at.salt,
+        **at.salt.model_dump(),
         **({"malicious": entries["malicious"]} if cheats else {}),
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}

@@ -196,6 +196,11 @@ class CaptureSpec(Job, Salt):
     victim: Named
     malicious: Cheat | None = None
 
+    def names(self) -> tuple[str | int, ...]:
+        """Return the names from which the clients' chance is drawn."""
+        own = [self.defence.model_dump_json()] if self.apart else []
+        return self.dataset.name, self.federation_name, self.seed, self.salt, *own
+
     @model_validator(mode="after")
     def _cheated(self) -> "CaptureSpec":
         if self.malicious and self.federation.server != "frozen":

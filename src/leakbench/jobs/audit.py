@@ -4,9 +4,13 @@ import operator
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from jinja2 import TemplateError
 
 from leakbench.audit.child import amount, is_rate, say, seconds_of, split, supervised
 from leakbench.audit.report import probe, write
@@ -20,6 +24,8 @@ DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = 32, 1, "30s"
 DECLARED = {"clients": (1.0, 1e12), "rounds": (1.0, 1e12), "prior": (0.0, 1.0)}
 BUDGET = "2m"
 FINDING, UNMEASURED = 1, 3
+# Of a training function, of a network or loss that is no data, and of a defence.
+BESIDE = "Measured beside the client's own code, which could have changed what is written here."
 
 _GIGABYTES = {"m": 1 / 1024, "g": 1.0}
 
@@ -43,6 +49,7 @@ def audit(
     show: bool = False, model: str | None = None, repeats: bool = False, defence: str | None = None,
     fail_if: list[str] | None = None, clients: float | None = None, rounds: float | None = None,
     prior: float | None = None, allow_unmeasured: bool = False, returned: str | None = None,
+    apart: bool = False,
 ) -> int:  # fmt: skip
     """Audit a client's code, recorded rounds or a capture, and write the report.
 
@@ -66,6 +73,7 @@ def audit(
 
     returned: the file of weights that a client sent back, if the target is the file that it was sent.
     allow_unmeasured: exit with 0 even if `fail_if` is given and no attack gave a result.
+    apart: exit with 3 if `fail_if` is given and the client was measured beside its own code.
 
     Returns 0, or 1 if a condition of `fail_if` holds, or 3 if there is one and no attack gave a result.
     """
@@ -104,29 +112,51 @@ def audit(
         raise UserError(f"{returned}: no such file (of weights that a client sent back)")
     probe(out)
     what = name if ":" in name else str(Path(name))
-    found = supervised("leakbench.audit.audit:audited", [name, options], say, what, seconds + BESIDES, limit)
+    with TemporaryDirectory() as place:
+        handed = Path(place) / "client"
+        asked = "leakbench.audit.audit:audited", [name, options | {"handed": "" if demo else str(handed)}]
+        found = supervised(*asked, say, what, seconds + BESIDES, limit)
+        alone = demo or (":" not in name and model is None) or (not found and handed.is_file())
+        if not found and alone:
+            # No code of the client runs in the process that measures what was handed over. Modules that the
+            # code left where it was called are not found.
+            sys.path[:] = [each for each in sys.path if each not in ("", os.getcwd())]
+            found = supervised(*asked, say, what, seconds + BESIDES, limit)
     given = {
         "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
         "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,
-        "allow-unmeasured": allow_unmeasured,
+        "allow-unmeasured": allow_unmeasured, "apart": apart,
     }  # fmt: skip
     files = [name, *([returned] if returned else [])]
-    found["audit"]["command"] = _command(files, given, conditions)
-    if ended := found.get("ended"):
-        found["audit"]["least"] = True
-        cut = f"The audit was cut short: {ended}. What is missing was not tried."
-        found["audit"]["assumptions"].insert(0, cut)
-        path = write(out, found["audit"], found["shown"])
+    try:
+        value = found["audit"]
+        value["command"] = _command(files, given, conditions)
+        if not alone:
+            value["assumptions"].insert(0, BESIDE)
+        if ended := found.get("ended"):
+            value["least"] = True
+            cut = f"The audit was cut short: {ended}. What is missing was not tried."
+            value["assumptions"].insert(0, cut)
+        path = write(out, value, found["shown"])
+        failed = [condition for condition in conditions if met(condition, value)]
+        least, ran = value["least"], value["ran"]
+    except (LookupError, TypeError, ValueError, AttributeError, TemplateError) as problem:
+        # A process in which the client's code ran may have said anything.
+        raise UserError(f"{what}: its process returned no report ({type(problem).__name__})") from problem
+    if ended:
         raise UserError(f"{what}: {ended}; {path} has what was known until then")
-    say(f"report: {write(out, found['audit'], found['shown'])}")
-    failed = [condition for condition in conditions if met(condition, found["audit"])]
+    say(f"report: {path}")
     for condition in failed:
         say(f"fails: {condition}")
+    if not alone:
+        say(f"{'fails' if apart and conditions else 'note'}: {BESIDE[0].lower()}{BESIDE[1:]}")
     if failed or not conditions:
         return FINDING if failed else 0
-    if found["audit"]["least"]:
+    if least:
         say("note: each number is a lower bound, and more may be found (see the report's assumptions)")
-    if found["audit"]["ran"] or allow_unmeasured:
+    if apart and not alone:
+        return UNMEASURED
+    if ran or allow_unmeasured:
         return 0
     say("fails: no attack gave a result, so no condition was measured (--allow-unmeasured)")
     return UNMEASURED

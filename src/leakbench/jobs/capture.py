@@ -182,7 +182,7 @@ def capture(
         if reason:
             return pass_on(reason, outputs)
         arrays, _ = open_tensors(data)
-        names = (image.name, spec.federation_name, spec.seed, spec.salt)
+        names = spec.names()
         images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
         labels = np.array(arrays[f"{split}/labels"])
         hidden = private_samples(federation, labels, names)

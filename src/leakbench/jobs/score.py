@@ -87,8 +87,7 @@ def _drawn(
     """Return whether a truth holds the samples that its spec draws; clients may be seen together."""
     federation = spec.plain()["federation"]
     labels = np.array(arrays[f"{federation['private']['split']}/labels"])
-    names = (spec.dataset.name, spec.federation_name, spec.seed, spec.salt)
-    clients = iter(private_samples(federation, labels, names).images)
+    clients = iter(private_samples(federation, labels, spec.names()).images)
     for client in range(len(facts["clients"])):
         images, told = (np.array(secret[f"{name}/{client}"]) for name in ("images", "labels"))
         rest = images

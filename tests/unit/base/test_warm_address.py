@@ -36,6 +36,12 @@ def test_an_environment_that_no_path_can_name_is_refused(monkeypatch: pytest.Mon
         warm.lead(True)
 
 
+def test_a_checkout_that_the_locale_cannot_write_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getcwd", lambda: "/\udcc3\udcbc")
+    with pytest.raises(UserError, match=r"^/\\udcc3\\udcbc: this locale cannot write the path"):
+        warm.lead(True)
+
+
 def inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process stand where the run's clients stand."""
     monkeypatch.setenv(OWNER, str(run.owner.pid))

@@ -117,7 +117,7 @@ def lines(
             "ci_high": high, "n": len(values), "failure_rate": 0.0, "seeds": str(seed), "scale": "quick",
         }  # fmt: skip
         rows.append(row | more)
-        if (row | more)["baseline"] in ("", "snapshot"):
+        if (row | more)["baseline"] in ("", "snapshot", "other-update"):
             for trial, value in enumerate(values):
                 update = f"{seed}/{trial}"
                 named = {"cluster": update, "trial": f"{update}/0/{trial}"}

@@ -32,6 +32,10 @@ def lead(main: bool) -> None:
     programs = str(Path(sys.executable).parent)
     if os.pathsep in programs:
         raise UserError(f"{programs}: a path with '{os.pathsep}' holds no program (move the environment)")
+    # Surrogates stand for bytes of a path that the locale has no letters for.
+    here = os.getcwd()
+    if any("\ud800" <= each <= "\udfff" for each in here):
+        raise UserError(f"{ascii(here)[1:-1]}: this locale cannot write the path (set LC_ALL=C.UTF-8)")
     os.environ["PATH"] = os.pathsep.join([programs, os.environ["PATH"]])
     os.environ[OWNER] = str(os.getpid()) if main else ""
 

@@ -16,7 +16,7 @@ import pandas as pd
 from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
-from leakbench.metrics.interval import FEWEST, of_networks
+from leakbench.metrics.interval import FEWEST, of_networks, paired
 from leakbench.papers.printed import as_text
 from leakbench.papers.scorecard.quantity import (
     NAN,
@@ -29,6 +29,7 @@ from leakbench.papers.scorecard.quantity import (
 )
 from leakbench.papers.verdicts.schedule import Schedule, schedule_of, settled
 from leakbench.papers.verdicts.tolerances import tolerance_of
+from leakbench.papers.verdicts.verdict import FEWEST as DECIDING
 from leakbench.papers.verdicts.verdict import SHORTEST
 from leakbench.papers.work import Paper, published_for
 
@@ -347,8 +348,10 @@ class Evidence:
         for line in places[[name == OTHER_UPDATE for name in names]]:
             theirs = lines.trials(int(line))
             if trials and theirs and (both := trials.values.keys() & theirs.values.keys()):
-                gain = sum(trials.values[key] - theirs.values[key] for key in both) / len(both)
-                if sign * gain <= tolerance_of(metric, mean)[0]:
+                own, other = ({key: each.values[key] for key in both} for each in (trials, theirs))
+                gain, low, high, pairs = paired(own, other, trials.clusters)
+                worst = gain if pairs < DECIDING else low if sign > 0 else high
+                if not sign * worst > tolerance_of(metric, mean)[0]:
                     return False, known
         return sign * mean > max(sign * value for value in beaten), known
 
