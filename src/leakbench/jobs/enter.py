@@ -323,7 +323,7 @@ def _write_board(root: Path) -> int:
     text = f"{HEAD}\n{board(defences, today.scales) or 'No entry yet.'}\n"
     if attacks:
         tables = {each.scale: root / "reference" / each.scale / f"{EXPERIMENT}.csv" for each in attacks}
-        rows: dict[str, Any] = {scale: _rows(table) for scale, table in tables.items() if table.is_file()}
+        rows: Any = {scale: _rows(table) for scale, table in tables.items() if table.is_file()}
         known = {scale: lines_of(each.to_dict("records")) for scale, each in rows.items()}
         text += f"\n{ATTACKS}\n{board_of_attacks(attacks, known)}\n"
     write_text(root / "entries" / "README.md", text)
