@@ -17,7 +17,7 @@ from leakbench.jobs.figure import figure, fullest
 from leakbench.papers.reference import EXHIBIT, TEXT, kept_digests, tables
 from leakbench.results.figures import page
 from leakbench.results.figures.result import Result, read_result
-from leakbench.results.figures.words import TOP
+from leakbench.results.figures.words import BOTTOM, FOOT, TOP
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
 PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"iterations": 2000}}]}
@@ -146,7 +146,9 @@ def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(
     figure(NOTEBOOKS[0], **files, out=out, executed=executed, trials=trials, papers=papers, recorded=recorded)
     empty, text = drawn_of == "nothing", executed.read_text()
     assert out.read_bytes()[:4] == (b"" if empty else b"\x89PNG")
-    assert empty or 0 < int(Image.open(out).info[TOP]) < Image.open(out).height / 2
+    told = {} if empty else Image.open(out).info
+    assert empty or 0 < int(told[TOP]) < Image.open(out).height / 2
+    assert empty or (int(told[BOTTOM]) > 0 and told[FOOT].startswith("Scale "))
     assert ("image/png" in text) is not empty
     outputs = str([cell.get("outputs") for cell in nbformat.reads(text, 4).cells])
     assert ("measures nothing that could be drawn" in outputs) is empty

@@ -15,7 +15,7 @@ from pages import FACTS, read, rows_of, visible
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from leakbench.results.figures.words import TOP
+from leakbench.results.figures.words import BOTTOM, FOOT, TOP
 from leakbench.results.report import Section, page
 from leakbench.results.report.card import groups, lines
 from leakbench.results.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
@@ -129,13 +129,15 @@ def test_verdicts_stand_under_the_title_and_reasons_behind_the_results(
     assert places == sorted(places)
 
 
-def test_a_picture_lacks_the_title_and_the_claim_that_the_page_has() -> None:
+def test_a_picture_lacks_the_title_and_the_small_print_that_the_page_has() -> None:
     file, head = io.BytesIO(), PngInfo()
-    head.add_text(TOP, "30")
+    for key, value in ((TOP, "30"), (BOTTOM, "10"), (FOOT, "Scale standard · n ≥ 5\nThreat model: none")):
+        head.add_text(key, value)
     Image.new("RGB", (200, 90)).save(file, "PNG", pnginfo=head)
     shown = picture(file.getvalue())
     assert shown is not None
-    assert (shown["width"], shown["height"]) == (200, 60)
+    assert (shown["width"], shown["height"]) == (200, 50)
+    assert str(shown["foot"]).splitlines() == ["Scale standard · n ≥ 5", "Threat model: none"]
 
 
 def test_the_result_table_has_nulls_beside_the_attack_and_only_columns_that_vary(

@@ -17,7 +17,7 @@ from leakbench.base.parts import part
 from leakbench.results.figures import words
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import missing, too_short
-from leakbench.results.figures.words import TOP
+from leakbench.results.figures.words import BOTTOM, FOOT, TOP
 
 WIDTH, MARGIN, DPI = 9.0, 0.3, 170
 INK, MUTED, FAINT, GREY = "#1b1f24", "#59636e", "#d5dae0", "#8c959f"
@@ -77,6 +77,7 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         below.add_artist(Line2D([left, 1 - left], [1 - 0.05 / bottom] * 2, **rule))
         look: Any = {"va": "top", "fontsize": 7, "color": MUTED, "linespacing": 1.35}
         below.text(left, 1 - 0.12 / bottom, "\n".join(foot), **look)
+        below.set_label("\n".join(small))
         for body, place in zip(bodies, within, strict=True):
             body.paint(place)
         layout.execute(figure)
@@ -96,8 +97,10 @@ def save(figure: Figure | None, out: str) -> None:
         Path(out).write_bytes(b"")
         return
     with mpl.rc_context(LOOK):
-        top = str(int(figure.subfigs[0].bbox.height))
-        figure.savefig(Path(out), format="png", metadata={"Software": None, TOP: top})
+        # What a page that has title, claim and small print as text leaves out of the picture.
+        above, below = figure.subfigs[0], figure.subfigs[-1]
+        own = {TOP: str(int(above.bbox.height)), BOTTOM: str(int(below.bbox.height)), FOOT: below.get_label()}
+        figure.savefig(Path(out), format="png", metadata={"Software": None, **own})
 
 
 def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-# The name under which a figure's PNG keeps the height of its title and claim, in pixels.
-TOP = "Top"
+# The names under which a figure's PNG keeps the heights of title and claim and of its small print, in pixels,
+# and this print.
+TOP, BOTTOM, FOOT = "Top", "Bottom", "Foot"
 KEYS = {"own": "own key", "other": "another client's key", "random": "random key"}
 METRICS = {
     "psnr": "PSNR (dB)", "ssim": "SSIM", "lpips_alex": "LPIPS (AlexNet)", "lpips_vgg": "LPIPS (VGG)",

@@ -11,7 +11,7 @@ import pandas as pd
 from PIL import Image
 
 from leakbench.base.cellname import CELL, of_lines
-from leakbench.results.figures.words import TOP
+from leakbench.results.figures.words import BOTTOM, FOOT, TOP
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # The largest width of a picture on the page, in pixels.
@@ -50,14 +50,15 @@ def picture(data: bytes) -> dict[str, str | int] | None:
     if not data.startswith(SIGNATURE):
         raise ValueError("a figure of the report is not a PNG")
     with Image.open(io.BytesIO(data)) as image:
-        # The page has title and claim itself, as text.
-        top = int(image.info.get(TOP, 0))
-        small = image.convert("RGB").crop((0, top, image.width, image.height))
+        # The page has title, claim and small print itself, as text.
+        top, bottom = (int(image.info.get(key, 0)) for key in (TOP, BOTTOM))
+        foot = image.info.get(FOOT, "")
+        small = image.convert("RGB").crop((0, top, image.width, image.height - bottom))
     small.thumbnail((WIDE, small.height))
     # An AVIF has half the bytes of a WebP that looks the same. With one thread, every machine writes the same
     # bytes. Halved colours would smear small text.
     written = _written(small, "avif", quality=23, speed=8, max_threads=1, subsampling="4:4:4")
-    return {"address": written, "width": small.width, "height": small.height}
+    return {"address": written, "width": small.width, "height": small.height, "foot": foot}
 
 
 def _written(image: Image.Image, kind: str, **how: Any) -> str:
