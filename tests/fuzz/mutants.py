@@ -238,7 +238,8 @@ def _recorded(path: Path) -> None:
     kept[0].said()
 
 
-AGREED = Agreed("a", frozenset({("d", "v", "f", "fidel")}), frozenset(), frozenset({"ssim"}), ("quick",))
+CELLS, NONE = frozenset({("d", "v", "f", "fidel")}), frozenset({"none"})
+AGREED = Agreed("a", CELLS, NONE, frozenset(), frozenset({"ssim"}), ("quick",))
 
 
 def entered(path: Path) -> None:

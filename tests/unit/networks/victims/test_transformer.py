@@ -1,5 +1,7 @@
 """The transformer sees no later token, and clients train its adapters alone."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -33,9 +35,11 @@ def test_a_token_changes_no_earlier_prediction() -> None:
     assert not torch.allclose(one[:, :, 4], two[:, :, 4])
 
 
-def test_a_block_from_a_place_on_is_the_block() -> None:
-    block, x = built().blocks[0], torch.randn(2, 5, 16)  # type: ignore[index]
-    assert torch.allclose(block(x, 3), block(x)[:, 3:], atol=1e-6)
+def test_a_token_after_a_beginning_is_that_of_the_whole_sentence() -> None:
+    block, begun, x = built().blocks[0], torch.randn(2, 4, 16), torch.randn(3, 16)  # type: ignore[index]
+    found = block.after(begun, x)
+    for n, m in itertools.product(range(2), range(3)):
+        assert torch.allclose(found[n, m], block(torch.cat([begun[n], x[m, None]])[None])[0, -1], atol=1e-6)
 
 
 def test_every_token_number_is_stored_exactly() -> None:
