@@ -85,7 +85,7 @@ class Watch(TorchFunctionMode):
                 own = [name for name, v in vars(layer).items() if isinstance(v, Tensor) and not v.is_leaf]
                 layer.__dict__ |= {name: getattr(layer, name).detach() for name in own}
             with failing("the model cannot be copied"), self._alone():
-                self.copies[module] = deepcopy(uncompiled(module))
+                self.copies[module] = _unhooked(deepcopy(uncompiled(module)))
         if self.model in (None, module):
             modes = [layer.training for layer in uncompiled(module).modules()]
             cast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
@@ -327,6 +327,16 @@ def _first_of_adam(optimiser: torch.optim.Optimizer, own: dict[str, nn.Parameter
         and (group["decoupled_weight_decay"] or not group["weight_decay"])
         and not group["maximize"]
     }
+
+
+def _unhooked(network: nn.Module) -> nn.Module:
+    """Return a copied network without Opacus' hooks, which count passes on parameters that a copy has not."""
+    for layer in network.modules():
+        for hooks in (layer._forward_hooks, layer._backward_hooks):
+            own = {key: getattr(hook, "func", hook) for key, hook in hooks.items()}
+            for key in [key for key, hook in own.items() if f"{hook.__module__}".startswith("opacus.")]:
+                del hooks[key]
+    return network
 
 
 def _add(slopes: dict[int, Tensor], place: int, slope: Tensor) -> None:

@@ -409,6 +409,15 @@ def fitted(network: nn.Module, loss: Callable[[], Tensor]) -> Round:
     return round_in(watched(train)[1])
 
 
+def test_a_network_that_opacus_wraps_is_audited() -> None:
+    from opacus import GradSampleModule
+
+    network, (inputs, targets) = GradSampleModule(wide()), data()
+    played = fitted(network, lambda: cross_entropy(network(inputs), targets))
+    assert (played.least(), played.differs, played.loss) == (False, {}, PLAIN)
+    assert attack("fidel", *view(played), 60).count(READ) == RECORDS
+
+
 def test_the_loss_of_each_head_is_told() -> None:
     """The first head's loss alone would leave out what the second head's gradient gives away."""
     network, (inputs, targets) = returning(lambda z: {"class": z[:, :2], "age": z[:, 2:]}), data()
