@@ -99,14 +99,17 @@ def loaded(text: str) -> Any:
     return getattr(module, name)
 
 
-def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: float, memory: float) -> Json:
+def supervised(
+    work: str, given: list[Any], tell: Tell, what: str, seconds: float, memory: float,
+    path: list[str] | None = None,
+) -> Json:  # fmt: skip
     """Run a function, whose lines go to `tell`, in a process of its own and return its result.
 
     `work` is MODULE:NAME; the function takes `given`, values for JSON, a function that tells a line, and one
     that keeps a result so far, and returns values for JSON. The limit `memory` is in gigabytes, of the
-    process and all that it starts. No process that this one starts outlives the call. If a run ends early,
-    the result is the last one that was kept, with the reason as `ended`. Raises UserError, in one line that
-    begins with `what`, if there is none.
+    process and all that it starts, and `path` is where it finds modules, by default as this process. No
+    process that this one starts outlives the call. If a run ends early, the result is the last one that was
+    kept, with the reason as `ended`. Raises UserError, in one line that begins with `what`, if there is none.
     """
     # Processes whose parent ended become children of this process, so none is lost.
     with suppress(AttributeError):
@@ -114,7 +117,7 @@ def supervised(work: str, given: list[Any], tell: Tell, what: str, seconds: floa
     ours, known, peak = set(_children(os.getpid())), Json(), [0.0]
     # The mark stands before each message. Anything else that the code writes into the pipe is no message.
     mark = secrets.token_hex(16)
-    start = f"import sys; sys.path = {sys.path!r}; from leakbench.audit.child import run; run()"
+    start = f"import sys; sys.path = {path or sys.path!r}; from leakbench.audit.child import run; run()"
     with (
         tempfile.TemporaryFile() as output,
         subprocess.Popen([sys.executable, "-uPc", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

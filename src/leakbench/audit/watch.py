@@ -115,10 +115,16 @@ class Watch(TorchFunctionMode):
         if not own:
             return
         kept = self.optimisers.setdefault(type(optimiser).__name__, {})
+        self.scaled, adam = {}, type(optimiser) in (torch.optim.Adam, torch.optim.AdamW)
         for group in optimiser.param_groups:
             kept |= {key: group[key] for key in ("momentum", "weight_decay") if group.get(key)}
+            # Decay that is in Adam's gradient would be scaled with it.
+            plain = adam and not group["maximize"]
+            plain = plain and (group["decoupled_weight_decay"] or not group["weight_decay"])
             for name in [n for n, p in own.items() if any(p is each for each in group["params"])]:
                 self.rates.setdefault(name, []).append(float(group.get("lr", 1.0)))
+                if plain and own[name].grad is not None and not optimiser.state.get(own[name]):
+                    self.scaled[name] = group["eps"]
         self.trained |= {n for n, p in own.items() if p.grad is not None}
         weights = _weights(own)
         self.edited |= any(not torch.equal(weights[n], v) for n, v in self.last[2].items() if n in weights)
@@ -161,7 +167,6 @@ class Watch(TorchFunctionMode):
         weights, made = self.now
         with self._alone(), torch.no_grad():
             sent = dict(self.sent.named_parameters())
-            self.scaled = _first_of_adam(optimiser, own)
             # Groups of parameters may have rates of their own.
             rates = {n: self.rates[n][-1] for n in weights}
             most = max(rates.values()) or 1.0
@@ -313,20 +318,6 @@ def _weights(own: dict[str, nn.Parameter]) -> Tensors:
     """Return copies of the weights, or none of a network that is too large to be computed again."""
     large = sum(p.numel() for p in own.values()) > LARGEST
     return {} if large else {n: p.detach().clone() for n, p in own.items()}
-
-
-def _first_of_adam(optimiser: torch.optim.Optimizer, own: dict[str, nn.Parameter]) -> dict[str, float]:
-    """Return parameter → epsilon, of Adam's first step if its gradient has no decay in it."""
-    return {
-        name: group["eps"]
-        for group in optimiser.param_groups
-        for name, p in own.items()
-        if type(optimiser) in (torch.optim.Adam, torch.optim.AdamW)
-        and any(p is each for each in group["params"])
-        and optimiser.state[p].get("step") == 1
-        and (group["decoupled_weight_decay"] or not group["weight_decay"])
-        and not group["maximize"]
-    }
 
 
 def _unhooked(network: nn.Module) -> nn.Module:

@@ -120,8 +120,8 @@ def audit(
         if not found and alone:
             # No code of the client runs in the process that measures what was handed over. Modules that the
             # code left where it was called are not found.
-            sys.path[:] = [each for each in sys.path if each not in ("", os.getcwd())]
-            found = supervised(*asked, say, what, seconds + BESIDES, limit)
+            modules = [each for each in sys.path if each not in ("", os.getcwd())]
+            found = supervised(*asked, say, what, seconds + BESIDES, limit, modules)
     given = {
         "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
         "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,

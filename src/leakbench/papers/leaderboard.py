@@ -125,11 +125,17 @@ def _written(entry: Entry) -> bytes:
     return text(hashlib.sha256(text(UNSEALED)).hexdigest())
 
 
+def _expected(entry: Entry, agreed: Agreed) -> tuple[set[tuple[str, str, str, str]], set[str]]:
+    """Return the cells that an entry must have, without their defence, and the defences."""
+    if entry.kind == "attack":
+        return {(*cell[:3], entry.name) for cell in agreed.cells}, {*agreed.defences}
+    return {*agreed.cells}, {entry.name, "none"}
+
+
 def _beyond(entry: Entry, agreed: Agreed) -> str:
     """Return in words which line is of no agreed cell, is there twice or has an impossible value."""
-    own = entry.name if entry.kind == "attack" else None
-    cells = {(dataset, victim, own or attack) for dataset, victim, _, attack in agreed.cells}
-    defences = agreed.defences if own else {entry.name, "none"}
+    places, defences = _expected(entry, agreed)
+    cells = {(dataset, victim, attack) for dataset, victim, _, attack in places}
     seen = set()
     for line in entry.lines:
         place = line.place()
@@ -150,18 +156,13 @@ def _beyond(entry: Entry, agreed: Agreed) -> str:
 
 def _lacking(entry: Entry, agreed: Agreed) -> str:
     """Return in words which victim or cell has neither a number that ranks nor a reason."""
-    if entry.kind == "attack":
-        for place in sorted({cell[:3] for cell in agreed.cells}):
-            for defence in sorted(agreed.defences):
-                stem = f"{'/'.join(place)}/{defence}/{entry.name}"
-                excused = any(cell.startswith(f"{stem}/") for cell in entry.absent)
-                if not excused and (*place[:2], entry.name) not in _ranked(entry, defence):
-                    return f"have no {RANKED_BY} of {stem}, and no reason is given"
-        return ""
-    for defence in (entry.name, "none"):
-        if {line[:2] for line in _ranked(entry, defence)} != {cell[:2] for cell in agreed.cells}:
+    places, defences = _expected(entry, agreed)
+    victims = {cell[:2] for cell in places}
+    for defence in sorted(defences):
+        ranked = {line[:2] for line in _ranked(entry, defence)}
+        if entry.kind == "defence" and ranked != victims:
             return f"must have {RANKED_BY} of '{entry.name}' and of 'none' on each victim"
-        for dataset, victim, federation, attack in sorted(agreed.cells):
+        for dataset, victim, federation, attack in sorted(places):
             # Without a defence there is nothing to adapt to.
             idle = defence == "none" and attack in agreed.adaptive
             stem = f"{dataset}/{victim}/{federation}/{defence}/{attack}"

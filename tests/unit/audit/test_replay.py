@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss, nll_loss, one_hot
 from torch.utils.checkpoint import checkpoint
 
+from leakbench.attacks.exact.membership import spans
 from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client, of_round
 from leakbench.audit.client import view
@@ -453,7 +454,9 @@ def test_one_step_of_adam_is_computed_back(by: str, epsilon: float) -> None:
     """A server that knows epsilon computes the gradient, which gives records away."""
     played = trained(by=getattr(torch.optim, by), eps=epsilon, lr=0.01)
     assert (played.least(), set(played.differs), played.kind) == (True, {"steps"}, "gradient")
-    levels = attack("fidel", *view(played), 60).levels
+    observation, truth = view(played)
+    assert next(spans(observation, "membership")).found is not None
+    levels = attack("fidel", observation, truth, 60).levels
     assert all(level >= (READ if epsilon == 1e-3 else RECOGNISABLE) for level in levels)
 
 

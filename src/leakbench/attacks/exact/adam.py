@@ -37,11 +37,14 @@ def unscaled(
     return moved.sign() * epsilon * ratio / left, epsilon * rounding / left.square()
 
 
+def by_adam(observation: Observation) -> bool:
+    """Return whether clients send what steps of Adam leave, whose moments are zero in each round."""
+    return observation.kind == "model" and observation.local.get("optimiser") in ("adam", "adamw")
+
+
 def once_by_adam(observation: Observation) -> bool:
-    """Return whether every client takes one step of Adam, whose moments are zero in each round."""
-    if observation.kind == "gradient" or observation.local.get("optimiser") not in ("adam", "adamw"):
-        return False
-    return all(len(local_steps(observation, batch)) == 1 for batch in observation.clients)
+    """Return whether every client takes one step of Adam."""
+    return by_adam(observation) and all(len(local_steps(observation, n)) == 1 for n in observation.clients)
 
 
 def stepped_back(observation: Observation) -> Observation:

@@ -141,8 +141,8 @@ def _test(
             # In several steps what B reads moves with A, so its span is off by as much.
             error = 0.0 if once or moved is None else float(moved.norm() / through.norm())
         # What no token read lies outside the span by this share. Noise moves the span itself.
-        outside = (1 - tokens / rows.shape[1]) ** 0.5
-        spans.append((max(error, found.noise) / outside if found else torch.inf, Test(found, through)))
+        share = (1 - tokens / rows.shape[1]) ** 0.5
+        spans.append((max(error, found.noise) / share if found else torch.inf, Test(found, through)))
     if not spans and most:
         raise Unfit(f"{where} needs fewer tokens than dimensions (an update has {tokens}, {name} {most})")
     if not spans:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from leakbench.attacks.exact.adam import by_error, once_by_adam
+from leakbench.attacks.exact.adam import by_adam, by_error, once_by_adam
 from leakbench.attacks.exact.first_layer import first_read
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
@@ -61,6 +61,10 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
     hidden parameters, where a layer has no more neurons and inputs than an update has samples, and where
     clients take several steps of Adam.
     """
+    adam = once_by_adam(observation)
+    if by_adam(observation) and not adam:
+        raise Unfit(f"attack: {attack} needs plain gradient descent, or one step of Adam alone, which scales "
+                    "each weight by itself")  # fmt: skip
 
     @cache
     def layer(origin: int) -> tuple[str, bool, Read]:
@@ -81,10 +85,6 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
         name, of_pixels, read = layer(origin)
         updates = observation.update(f"{name}.weight", number).double()
         for client, batch in enumerate(observation.clients):
-            adam = observation.local.get("optimiser") in ("adam", "adamw")
-            if adam and not once_by_adam(observation):
-                raise Unfit(f"attack: {attack} needs plain gradient descent, or one step of Adam alone, "
-                            "which scales each weight by itself")  # fmt: skip
             if min(updates.shape[1:]) <= batch:
                 raise Unfit(
                     f"attack: {attack} needs fewer samples than the first dense layer has neurons and inputs "
@@ -94,11 +94,9 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
                 raise Unfit(f"attack: {attack} needs features that stand still, and {name} reads what local "
                             "steps move")  # fmt: skip
             update = updates[client]
-            sent = observation.sent(f"{name}.weight", origin).double()
-            if adam:
-                update = by_error(update, sent, observation)
-            elif observation.kind == "model" and observation.local.get("weight_decay"):
-                update = without_decay(update, sent, batch)
+            if adam or (observation.kind == "model" and observation.local.get("weight_decay")):
+                sent = observation.sent(f"{name}.weight", origin).double()
+                update = by_error(update, sent, observation) if adam else without_decay(update, sent, batch)
             yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0), update)
 
 
