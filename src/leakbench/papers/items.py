@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from leakbench.papers.join import OUTCOMES, read
-from leakbench.papers.marks import places
-from leakbench.papers.work import Work
+from leakbench.papers.marks import part_of, places, shows
+from leakbench.papers.work import Claim, Work
 
 HEAD = """\
 # Figures and tables of the core works
@@ -19,7 +19,7 @@ the work prints `numbers` or `words`; a picture is judged by the sentence about 
 rows of the scorecard are measured in recorded tables, of all rows of the item. Settings are compared by the
 scorecard of a run. The fourth has our figures and what they are: `images`, `dots`, `curves` or a `map` of
 squares. The fifth says what of the print stands in them: how many of the measured numbers and outcomes, or
-the sentences. The last says why rows are not measured, or why there is no figure.
+the sentences. The last says why rows are not measured.
 `snakemake --cores 2 results/quick/figures/NAME.png` draws experiment NAME, from its longest record.
 """
 COLUMNS = ("item", "printed", "measured", "ours", "print in ours", "why not, mostly")
@@ -46,7 +46,8 @@ def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn]
         asked, read_from = [each for each in experiments if each.work == work.name], _read_from(work)
         parts += [f"## {work.paper.title}", "", f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
         for item in sorted(set(own["item"]), key=natural):
-            parts.append(_line(item, own[own["item"] == item], asked, read_from))
+            claims = [claim for claim in work.claims.claims if claim.item == item]
+            parts.append(_line(item, own[own["item"] == item], asked, read_from, claims))
         parts.append("")
     return "\n".join(parts)
 
@@ -64,7 +65,7 @@ def _read_from(work: Work) -> dict[str, list[tuple[str, str]]]:
 
 def _line(
     item: str, rows: pd.DataFrame, experiments: Iterable[Drawn],
-    read_from: Mapping[str, Sequence[tuple[str, str]]],
+    read_from: Mapping[str, Sequence[tuple[str, str]]], claims: Sequence[Claim],
 ) -> str:  # fmt: skip
     measured = rows.loc[(rows["class"] != "setting") & (rows["verdict"] != "not-run"), "id"]
 
@@ -74,19 +75,18 @@ def _line(
 
     # An item has its own experiment and variants, such as table-3.6 and table-3.6-batch64, and may stand in
     # the figure of another item.
-    ours = [each for each in experiments if f"{each.item}-".startswith(f"{item}-") or beside(each)]
+    worded = [each for each in experiments if any(shows(claim, each.item, each.name) for claim in claims)]
+    ours = [each for each in experiments if part_of(each.item, item) or beside(each) or each in worded]
     kinds = [", ".join(dict.fromkeys(CALLED.get(kind, kind) for kind in each.kinds)) for each in ours]
     named = ", ".join(f"`{each.name}` ({of})" for each, of in zip(ours, kinds, strict=True))
     printed = "numbers" if (rows["metric"] != "claim").any() else "words"
     numbers = len(set().union(*(beside(each) for each in ours)))
     drawn = [f"{numbers} number{'s' * (numbers > 1)}"] if numbers else []
-    drawn += ["words"] if ours and (rows["metric"] == "claim").any() else []
+    drawn += ["words"] if worded else []
     rows = rows[rows["class"] != "setting"]
     missing = rows.loc[rows["verdict"] == "not-run", "reason"]
     why = missing.mode()[0].replace("|", "·") if len(missing) else ""
     count = f"{len(measured)} of {len(rows)}" if len(rows) else "settings"
     # Whether an experiment has no record at all or none of this part does not matter here.
     why = "not recorded" if why.startswith("no results of") else why
-    if len(measured) and not ours:
-        why = why or "no figure: judged by the numbers of other experiments"
     return f"| {item} | {printed} | {count} | {named} | {', '.join(drawn)} | {why} |"
