@@ -3,7 +3,7 @@
 import ast
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ from pydantic import BaseModel
 from leakbench.base.digest import write_changed
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
+from leakbench.catalogue import costs
+from leakbench.catalogue.budget import counted
 from leakbench.catalogue.load import RULES, file_of, load_kind
+from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import KINDS, Experiment, Part
 from leakbench.catalogue.signature import definition, module_file, parameters_model, parsed, part_names
 from leakbench.jobs.docstrings import Row, arguments, listed, table, without
@@ -119,8 +122,20 @@ def of_records(records: Records) -> dict[str, str]:
     ]  # fmt: skip
     return {
         "docs/findings.md": findings(records.root / FINDINGS, records.works, records.scales),
-        "docs/figures.md": items.page(core, records.card, drawn),
+        "docs/figures.md": items.page(core, records.card, drawn, _hours(records.root)),
     }
+
+
+def _hours(root: Path) -> Callable[[Sequence[str]], float]:
+    """Return what tells the core-hours of some experiments at the published sizes, shared jobs once."""
+    found = plan(root, "paper")
+    works = costs.works(found.specs, counted(root / "config"))
+
+    def hours(names: Sequence[str]) -> float:
+        specs = set().union(*(found.run_for(name) for name in names)) & works.keys()
+        return sum(works[spec].seconds() for spec in specs) / 3600
+
+    return hours
 
 
 def _shown(name: str, experiment: Experiment) -> dict[str, set[str]]:

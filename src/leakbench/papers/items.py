@@ -2,30 +2,46 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import pandas as pd
 
 from leakbench.papers.join import OUTCOMES, read
-from leakbench.papers.marks import places
-from leakbench.papers.work import Work
+from leakbench.papers.marks import OF_FIGURES, part_of, places, shows
+from leakbench.papers.work import Claim, Work
 
 HEAD = """\
 # Figures and tables of the core works
 
 This page is generated. It lists what each work prints, in the work's order. The second column says whether
 the work prints `numbers` or `words`; a picture is judged by the sentence about it. The third has how many
-rows of the scorecard are measured in recorded tables, of all rows of the item. Settings are compared by the
-scorecard of a run. The fourth has our figures and what they are: `images`, `dots`, `curves` or a `map` of
-squares. The fifth says what of the print stands in them: how many of the measured numbers and outcomes, or
-the sentences. The last says why rows are not measured, or why there is no figure.
+rows of the scorecard are measured in recorded tables, of all rows of the item, and the fourth their verdicts.
+Settings are compared by the scorecard of a run. The fifth has our figures and what they are: `images`,
+`dots`, `curves` or a `map` of squares. The sixth says what of the print stands in them: how many of the
+measured numbers and outcomes, or the sentences. The next says why rows are not measured, and the last how
+many core-hours the item's experiments take at the published sizes, by the cost model.
 `snakemake --cores 2 results/quick/figures/NAME.png` draws experiment NAME, from its longest record.
 """
-COLUMNS = ("item", "printed", "measured", "ours", "print in ours", "why not, mostly")
+COLUMNS = (
+    "item",
+    "printed",
+    "measured",
+    "verdicts",
+    "ours",
+    "print in ours",
+    "why not, mostly",
+    "core-hours",
+)
+# The words of the scorecard for what is measured, in its order.
+WORDS = ("reproduced", "direction", "differs", "inconclusive")
+# What stands in no figure or table of a work.
+TEXT = "text"
 # The name of a drawing → what it is called here, where that is another word.
 CALLED = {"grid": "images", "side-by-side": "images", "lines": "curves", "squares": "map"}
 KEY = re.compile(r"\d+|\D+")
+Hours = Callable[[Sequence[str]], float]
 
 
 class Drawn(NamedTuple):
@@ -38,15 +54,20 @@ class Drawn(NamedTuple):
     shows: Mapping[str, Set[str]]  # experiment → the metrics of its recorded table that are drawn
 
 
-def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn]) -> str:
-    """Return the page of some works, by a scorecard with all of their rows and every experiment."""
+def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn], hours: Hours) -> str:
+    """Return the page of some works, by a scorecard with all of their rows and every experiment.
+
+    hours: what some experiments take together at the published sizes, in core-hours.
+    """
     parts = [HEAD]
     for work in works:
-        own = card[(card["work"] == work.name) & card["item"].str.match(r"(fig|table)-")]
+        own = card[card["work"] == work.name]
+        own = own.assign(item=own["item"].where(own["item"].str.match(OF_FIGURES), TEXT))
         asked, read_from = [each for each in experiments if each.work == work.name], _read_from(work)
         parts += [f"## {work.paper.title}", "", f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
         for item in sorted(set(own["item"]), key=natural):
-            parts.append(_line(item, own[own["item"] == item], asked, read_from))
+            claims = [claim for claim in work.claims.claims if claim.item == item]
+            parts.append(_line(item, own[own["item"] == item], asked, read_from, claims, hours))
         parts.append("")
     return "\n".join(parts)
 
@@ -64,7 +85,8 @@ def _read_from(work: Work) -> dict[str, list[tuple[str, str]]]:
 
 def _line(
     item: str, rows: pd.DataFrame, experiments: Iterable[Drawn],
-    read_from: Mapping[str, Sequence[tuple[str, str]]],
+    read_from: Mapping[str, Sequence[tuple[str, str]]], claims: Sequence[Claim],
+    hours: Hours,
 ) -> str:  # fmt: skip
     measured = rows.loc[(rows["class"] != "setting") & (rows["verdict"] != "not-run"), "id"]
 
@@ -74,19 +96,22 @@ def _line(
 
     # An item has its own experiment and variants, such as table-3.6 and table-3.6-batch64, and may stand in
     # the figure of another item.
-    ours = [each for each in experiments if f"{each.item}-".startswith(f"{item}-") or beside(each)]
+    worded = [each for each in experiments if any(shows(claim, each.item, each.name) for claim in claims)]
+    ours = [each for each in experiments if part_of(each.item, item) or beside(each) or each in worded]
     kinds = [", ".join(dict.fromkeys(CALLED.get(kind, kind) for kind in each.kinds)) for each in ours]
     named = ", ".join(f"`{each.name}` ({of})" for each, of in zip(ours, kinds, strict=True))
     printed = "numbers" if (rows["metric"] != "claim").any() else "words"
     numbers = len(set().union(*(beside(each) for each in ours)))
     drawn = [f"{numbers} number{'s' * (numbers > 1)}"] if numbers else []
-    drawn += ["words"] if ours and (rows["metric"] == "claim").any() else []
+    drawn += ["words"] if worded else []
     rows = rows[rows["class"] != "setting"]
     missing = rows.loc[rows["verdict"] == "not-run", "reason"]
     why = missing.mode()[0].replace("|", "·") if len(missing) else ""
     count = f"{len(measured)} of {len(rows)}" if len(rows) else "settings"
     # Whether an experiment has no record at all or none of this part does not matter here.
     why = "not recorded" if why.startswith("no results of") else why
-    if len(measured) and not ours:
-        why = why or "no figure: judged by the numbers of other experiments"
-    return f"| {item} | {printed} | {count} | {named} | {', '.join(drawn)} | {why} |"
+    said = Counter(rows["verdict"])
+    words = ", ".join(f"{said[word]} {word}" for word in WORDS if said[word])
+    of_item = [each.name for each in experiments if part_of(each.item, item)]
+    cost = f"{math.ceil(hours(of_item)):,}" if of_item else ""
+    return f"| {' | '.join((item, printed, count, words, named, ', '.join(drawn), why, cost))} |"

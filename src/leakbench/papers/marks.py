@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from leakbench.papers.join import OUTCOMES, Reading, read
-from leakbench.papers.work import Work
+from leakbench.papers.work import Claim, Work
 
 OF_FIGURES = re.compile(r"(fig|table)-")
 COLUMNS = ("experiment", "id", "value", "word", "says", "convention", "metric")
@@ -50,13 +50,27 @@ def places(reading: Reading) -> Iterator[Mapping[str, Any]]:
 
 
 def sentences(works: Sequence[Work], work: str, item: str, experiment: str) -> pd.DataFrame:
-    """Return one line for each sentence that a work prints of an experiment's figure or table.
-
-    An item such as table-3.6-batch64 is a part of table-3.6.
-    """
+    """Return one line for each sentence that a work prints and an experiment's figure shows."""
     claims = [each for own in works if own.name == work for each in own.claims.claims]
-    said = [each for each in claims if OF_FIGURES.match(item) and f"{item}-".startswith(f"{each.item}-")]
     return framed(
-        {"experiment": experiment, "id": each.id, "value": math.nan, "says": each.claim.rstrip(".")}
-        for each in said
-    )
+        {
+            "experiment": experiment, "id": each.id, "value": math.nan,
+            "says": each.claim.rstrip(".")
+            + ("" if part_of(item, each.item) else f" ({each.item.replace('-', ' ')})"),
+        }
+        for each in claims if shows(each, item, experiment)
+    )  # fmt: skip
+
+
+def shows(claim: Claim, item: str, experiment: str) -> bool:
+    """Return whether the figure of an experiment about an item shows what a claim says.
+
+    The claim is about the same figure or table of the work, or is judged by the experiment's numbers.
+    """
+    own = part_of(item, claim.item) or claim.read.get("experiment") == experiment
+    return bool(own and OF_FIGURES.match(claim.item))
+
+
+def part_of(item: str, whole: str) -> bool:
+    """Return whether an item is another or a part of it, as table-3.6-batch64 is of table-3.6."""
+    return f"{item}-".startswith(f"{whole}-")

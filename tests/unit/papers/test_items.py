@@ -16,11 +16,11 @@ ROWS = [
 ]
 
 
-def lines(shows: Mapping[str, set[str]]) -> list[str]:
+def lines(shows: Mapping[str, set[str]], *others: items.Drawn) -> list[str]:
     columns = ["id", "item", "metric", "verdict", "reason"]
     card = pd.DataFrame(ROWS, columns=columns).assign(work="grnn", **{"class": "result"})
     own = items.Drawn("grnn", "table-3.4", "thesis-table-3-4", ["squares", "dots", "dots"], shows)
-    page = items.page([works()["grnn"]], card, [own])
+    page = items.page([works()["grnn"]], card, [own, *others], lambda names: 1.2 * len(names))
     return [line for line in page.splitlines() if line.startswith("| table")]
 
 
@@ -29,8 +29,12 @@ def lines(shows: Mapping[str, set[str]]) -> list[str]:
 )
 def test_an_item_counts_the_measured_numbers_that_its_figures_draw(drawn: set[str], told: str) -> None:
     first, _ = lines({"thesis-table-3-4": drawn})
-    assert first == f"| table-3.4 | numbers | 2 of 3 | `thesis-table-3-4` (map, dots) | {told} | too long |"
+    words = "1 reproduced, 1 differs"
+    ours = "`thesis-table-3-4` (map, dots)"
+    assert first == f"| table-3.4 | numbers | 2 of 3 | {words} | {ours} | {told} | too long | 2 |"
 
 
-def test_an_item_without_a_figure_says_why() -> None:
-    assert lines({})[1].endswith("|  |  | no figure: judged by the numbers of other experiments |")
+def test_a_sentence_stands_in_the_figure_of_the_experiment_that_decides_it() -> None:
+    assert lines({})[1] == "| table-3.7 | words | 1 of 1 | 1 reproduced |  |  |  |  |"
+    judged = items.Drawn("grnn", "table-3.6-batch256", "thesis-table-3-6-batch256", ["dots"], {})
+    assert lines({}, judged)[1].endswith("| `thesis-table-3-6-batch256` (dots) | words |  |  |")

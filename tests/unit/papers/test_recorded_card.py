@@ -103,7 +103,8 @@ def test_every_headline_holds_with_each_seed_of_everything_but_one() -> None:
     rows = by_seed(own_work(), standard)
     found = held(seeds(rows))
     headlines = set(rows.loc[rows["headline"] != "", "id"])
-    assert len(headlines) >= 8
+    # How often locks close is a share over seeds, and the wrapped PSNR is measured with one seed.
+    assert len(headlines) >= 6
     less = {key: found[key] for key in headlines if found[key][11] != found[key][16]}
     assert less == {"leakbench.expectation.spear-128": "holds with 4 of 5 seeds"}
 
