@@ -9,7 +9,7 @@ from pydantic import Field
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
-from leakbench.catalogue.cell import Spec
+from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.load import find, load_kind, validate
 from leakbench.catalogue.schema import Scale
 
@@ -71,8 +71,7 @@ class Salt(Strict):
     """The file config/salt.yaml: the end of the names of the clients' random streams (docs/security.md)."""
 
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32,}$")]
-    # Behind each defence clients hold samples of their own, so that nothing is gained from what an attack saw
-    # behind another one.
+    # Whether clients hold samples of their own behind each defence.
     apart: bool = Field(False, exclude_if=lambda value: not value)
 
 
@@ -122,6 +121,14 @@ class Sized:
             validate(kind, "", f"{self.file}: caps.{kind}: raise the cap of '{name}'", value)
         return {key: part for key, part in value.items() if key not in FOR_PEOPLE}
 
+    def salted(self, cell: Cell) -> Spec:
+        """Return the salt of a cell's capture, and whether its clients hold samples of their own."""
+        place = cell.capture.rpartition("/")[0]
+        control = cell.defence != "none" and any(
+            fnmatch.fnmatchcase(place, each) for each in self.scale.apart
+        )
+        return self.salt.model_copy(update={"apart": self.salt.apart or control}).model_dump()
+
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or <experiment>/<stem> of a cell or study, or ""."""
         experiment = name.partition("/")[0]
@@ -143,7 +150,8 @@ def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
 
     A star may stand for several parts; then only the last part's kind is known.
     """
-    above = ["datasets", "victims", "federations", "defences"] if kind == "attacks" else ["datasets"]
+    of_cells = ["datasets", "victims", "federations", "defences", "attacks"]
+    above = of_cells[: of_cells.index(kind)] if kind in of_cells[3:] else ["datasets"]
     kinds, globs = [*above, kind], pattern.split("/")
     named = zip(kinds, globs, strict=True) if len(globs) == len(kinds) else [(kind, globs[-1])]
     return [(of, glob) for of, glob in named if glob != "*"]
@@ -156,24 +164,18 @@ def sized(config: Path, name: str) -> Sized:
     for kind in ("victims", "generators", "trainings"):
         if (config / kind).is_dir():
             load_kind(config, kind)
-    for kind, globs in scale.caps.items():
-        if kind not in SIZED:
-            raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, SIZED)})")
-        for pattern in globs:
-            for of, part in _parts(kind, pattern):
-                if not fnmatch.filter(load_kind(config, of), part):
-                    raise UserError(
-                        f"{file}: caps.{kind}: '{pattern}' matches no {of[:-1]} (drop or mend it)"
-                    )
-    experiments = load_kind(config, "experiments")
+    if unknown := next((kind for kind in scale.caps if kind not in SIZED), ""):
+        raise UserError(f"{file}: caps.{unknown}: no such kind ({suggest(unknown, SIZED)})")
+    globs = [(f"caps.{kind}", kind, pattern) for kind, caps in scale.caps.items() for pattern in caps]
+    for key, kind, pattern in [*globs, *(("apart", "defences", each) for each in scale.apart)]:
+        for of, part in _parts(kind, pattern):
+            if not fnmatch.filter(load_kind(config, of), part):
+                raise UserError(f"{file}: {key}: '{pattern}' matches no {of[:-1]} (drop or mend it)")
     for name in scale.budget.first if scale.budget else ():
-        if name not in experiments:
-            raise UserError(f"{file}: budget.first: no experiment '{name}' ({suggest(name, experiments)})")
+        find(config, "experiments", name, f"{file}: budget.first")
     for pattern, why in scale.left_out.items():
         if not why.strip():
             raise UserError(f"{file}: left_out: '{pattern}' has no reason (say why, in words for tables)")
-        if not fnmatch.filter(experiments, pattern.partition("/")[0]):
-            raise UserError(f"{file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
     salt = config / "salt.yaml"
     return Sized(config, scale, file, validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md"))
 

@@ -254,11 +254,12 @@ def _check_left_out(at: Sized, experiments: Mapping[str, Experiment]) -> None:
     """Raise UserError for a pattern of a scale that matches no cell and no study of the catalogue."""
     for pattern in at.scale.left_out:
         of, slash, _ = pattern.partition("/")
-        asking = fnmatch.filter(experiments, of) if slash else ()
+        asking = fnmatch.filter(experiments, of)
         files = {name: str(file_of(at.config, "experiments", name)) for name in asking}
         jobs = (f"{n}/{job.stem}" for n in asking for job in _jobs(experiments[n], at.config, files[n]))
-        if slash and not any(fnmatch.fnmatchcase(job, pattern) for job in jobs):
-            raise UserError(f"{at.file}: left_out: '{pattern}' matches no cell (drop or mend it)")
+        if not asking or (slash and not any(fnmatch.fnmatchcase(job, pattern) for job in jobs)):
+            what = "cell" if asking else "experiment"
+            raise UserError(f"{at.file}: left_out: '{pattern}' matches no {what} (drop or mend it)")
 
 
 def _check_client(client: int, cells: Sequence[Cell], out: Plan, where: str) -> None:
