@@ -124,9 +124,7 @@ class Sized:
     def salted(self, cell: Cell) -> Spec:
         """Return the salt of a cell's capture, and whether its clients hold samples of their own."""
         place = cell.capture.rpartition("/")[0]
-        control = cell.defence != "none" and any(
-            fnmatch.fnmatchcase(place, each) for each in self.scale.apart
-        )
+        control = any(fnmatch.filter([place], each) for each in self.scale.apart) and cell.defence != "none"
         return self.salt.model_copy(update={"apart": self.salt.apart or control}).model_dump()
 
     def left_out(self, name: str) -> str:
@@ -150,8 +148,7 @@ def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
 
     A star may stand for several parts; then only the last part's kind is known.
     """
-    of_cells = ["datasets", "victims", "federations", "defences", "attacks"]
-    above = of_cells[: of_cells.index(kind)] if kind in of_cells[3:] else ["datasets"]
+    above = ["datasets", "victims", "federations", "defences"] if kind == "attacks" else ["datasets"]
     kinds, globs = [*above, kind], pattern.split("/")
     named = zip(kinds, globs, strict=True) if len(globs) == len(kinds) else [(kind, globs[-1])]
     return [(of, glob) for of, glob in named if glob != "*"]
@@ -164,13 +161,12 @@ def sized(config: Path, name: str) -> Sized:
     for kind in ("victims", "generators", "trainings"):
         if (config / kind).is_dir():
             load_kind(config, kind)
-    if unknown := next((kind for kind in scale.caps if kind not in SIZED), ""):
-        raise UserError(f"{file}: caps.{unknown}: no such kind ({suggest(unknown, SIZED)})")
-    globs = [(f"caps.{kind}", kind, pattern) for kind, caps in scale.caps.items() for pattern in caps]
-    for key, kind, pattern in [*globs, *(("apart", "defences", each) for each in scale.apart)]:
-        for of, part in _parts(kind, pattern):
+    for kind, caps in scale.caps.items():
+        if kind not in SIZED:
+            raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, SIZED)})")
+        for pattern, (of, part) in ((each, found) for each in caps for found in _parts(kind, each)):
             if not fnmatch.filter(load_kind(config, of), part):
-                raise UserError(f"{file}: {key}: '{pattern}' matches no {of[:-1]} (drop or mend it)")
+                raise UserError(f"{file}: caps.{kind}: '{pattern}' matches no {of[:-1]} (drop or mend it)")
     for name in scale.budget.first if scale.budget else ():
         find(config, "experiments", name, f"{file}: budget.first")
     for pattern, why in scale.left_out.items():
