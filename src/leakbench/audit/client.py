@@ -29,7 +29,7 @@ from leakbench.audit.network import (
     wrapped,
 )
 from leakbench.audit.replay import Round, round_in
-from leakbench.audit.watch import watched
+from leakbench.audit.watch import LARGEST, watched
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import LOSS, Observation
 
@@ -80,6 +80,9 @@ class Client:
                 self.model.load_state_dict(start)
                 for parameter, each in zip(parameters, before, strict=True):
                     parameter.grad = each
+        if sum(p.numel() for p in parameters) > LARGEST and {p.dtype for p in parameters} == {torch.float32}:
+            # The memory need not hold the copy that was sent as well.
+            played = replace(played, model=self.model)
         return replace(
             played, inputs=inputs.float() if inputs.is_floating_point() else inputs, targets=targets,
             steps=self.local_steps, batch_size=None,

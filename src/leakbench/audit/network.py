@@ -36,6 +36,8 @@ def one_line(problem: BaseException) -> str:
 
 def reason(problem: Exception) -> str:
     """Return why something gave no result, in one line."""
+    if isinstance(problem, MemoryError) or "allocate memory" in str(problem):
+        return "it needs more memory than is left (raise --memory)"
     if isinstance(problem, UserError):
         return _ADVICE.sub("", str(problem).removeprefix("attack: "))
     if isinstance(problem, KeyError) and (tensor := _TENSOR.fullmatch(str(problem.args[0]))):
