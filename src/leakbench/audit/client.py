@@ -145,7 +145,7 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:
     """Return inputs and targets of a batch. Raises UserError for a batch that cannot be audited."""
-    splits = "(put the model into a module that takes one tensor and splits it)"
+    splits = "(put the model into a module that takes one tensor [records, …] and splits it into them)"
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         size = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
         raise UserError(

@@ -139,8 +139,8 @@ def _inputs(watch: Watch, passes: list[Pass]) -> Tensor:
         found.append([v for v in tree_leaves((args, own, mask if hides else None)) if isinstance(v, Tensor)])
     if any(len(each) > 1 for each in found):
         raise UserError(
-            "the model takes several inputs: such models are not audited (put it into a module that "
-            "takes one tensor of numbers, and fix or split off the others there)"
+            "the model takes several inputs: such models are not audited (put it into a module that takes "
+            "one tensor [records, …] and splits it into them)"
         )
     sizes = {tuple(each[0].shape[1:]) for each in found}
     if len(sizes) > 1:
