@@ -104,7 +104,20 @@ def same(one: Tensors, other: Tensors) -> bool:
     return dot(apart, apart) <= ROUNDING**2 * dot(other, other)
 
 
-def decays(moved: Tensor, made: Tensor, weights: Tensor) -> bool:
+def explained(
+    target: Tensors, gradient: Tensors, causes: dict[str, Tensors], slack: float = 0.0
+) -> tuple[dict[str, float] | None, float, set[str]]:
+    """Return what `fit` does of a gradient and causes; and the tensors that have the first of these."""
+    name, own = next(iter(causes.items()))
+    for some in (set(own), {n for n, v in own.items() if _decays(target[n], gradient[n], v)}):
+        part = {name: {n: v * (n in some) for n, v in own.items()}}
+        found, rest = fit(target, {"gradient": gradient} | causes | part, slack)
+        if found is not None:
+            break
+    return found, rest, some
+
+
+def _decays(moved: Tensor, made: Tensor, weights: Tensor) -> bool:
     """Return whether a tensor moves by a share of itself, or of its signs, beside its gradient."""
     moved, made, weights = (each.flatten().double() for each in (moved, made, weights))
     basis = made / made.norm() if made.any() else made

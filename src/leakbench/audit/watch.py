@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from leakbench.audit.network import failing, leaves, precisions_in, uncompiled
-from leakbench.audit.steps import ROUNDING, SAME, Pass, Step, decays, dot, fit, loss, same
+from leakbench.audit.steps import ROUNDING, SAME, Pass, Step, dot, explained, fit, loss, same
 from leakbench.base.tensors import Tensors
 
 # The ends of the names of torch's losses.
@@ -145,8 +145,7 @@ class Watch(TorchFunctionMode):
         self.batches.append(passes)
         self.losses.append(self.losses[-1] if again else ("not seen", 0.0))
         with self._alone(), suppress(RuntimeError):
-            if passes:
-                self.still = {}, {}
+            self.still = ({}, {}) if passes else self.still
             if passes and self.given and weights and self.spent <= SECONDS:
                 self.given = {n: slope.clone() for n, slope in self.given.items()}
                 named = uncompiled(self.model or self.sent).named_parameters()
@@ -157,8 +156,7 @@ class Watch(TorchFunctionMode):
                 weights, made = ({n: each.pop(n) for n in self.given} for each in self.still)
                 self.now = weights, made
         with self._alone(), suppress(RuntimeError):
-            if passes:
-                self.losses[-1] = self._losses(self.batches[-1])
+            self.losses[-1] = self._losses(self.batches[-1]) if passes else self.losses[-1]
 
     def stepped(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
         """Find out what the step that was taken consists of."""
@@ -194,26 +192,18 @@ class Watch(TorchFunctionMode):
             grown, moves = (self.last[0] if alike else {}), self.last[1]
             moves = {n: moves[n] / rates[n] for n in given} if moves and alike else {}
             along = {n: v / (v.abs() + self.scaled[n]) if n in self.scaled else v for n, v in given.items()}
-            # Weights decay all together, or those of some tensors do.
-            for fading in (set(made), {n for n, v in made.items() if decays(given[n], v, weights[n])}):
-                decaying = {n: v * (n in fading) for n, v in weights.items()}
-                causes = {"gradient": made, "weights": decaying, "pull": away}
-                gradient, rest = fit(given, causes, 0.0)
-                if grown and (gradient is None or gradient.get("pull", 0.0) < 0):
-                    fresh, left = fit({n: v - grown[n] for n, v in given.items()}, causes, 0.0)
-                    gradient, rest = (fresh | {"before": 1.0}, left) if fresh else (gradient, rest)
-                if gradient is not None:
-                    break
+            causes = {"weights": weights, "pull": away}
+            gradient, rest, fading = explained(given, made, causes)
+            if grown and (gradient is None or gradient.get("pull", 0.0) < 0):
+                fresh, left, some = explained({n: v - grown[n] for n, v in given.items()}, made, causes)
+                if fresh:
+                    gradient, rest, fading = fresh | {"before": 1.0}, left, some
             if gradient is None:
                 gradient, fading = self._further(given, made, weights)
             if gradient is None:
                 self.rest = {n: v - made[n] for n, v in given.items()}
-            for moving in (set(made), {n for n, v in given.items() if decays(moved[n], v, weights[n])}):
-                decaying = {n: v * (n in moving) for n, v in weights.items()}
-                causes = {"gradient": along, "weights": decaying, "pull": away}
-                move, _left = fit(moved, causes | {"before": moves, "earlier": grown}, slack)
-                if move is not None:
-                    break
+            causes |= {"before": moves, "earlier": grown}
+            move, _, moving = explained(moved, along, causes, slack)
             norm = dot(given, given) ** 0.5
             self.steps.append(Step(gradient, move, rest, norm, (fading, moving), rates))
         self.last = given, {n: after[n] - v for n, v in weights.items()}, self.last[2] | after
@@ -284,22 +274,17 @@ class Watch(TorchFunctionMode):
         self, given: Tensors, made: Tensors, weights: Tensors
     ) -> tuple[dict[str, float] | None, set[str]]:
         """Return rarer causes of a gradient, each tried alone, or None; and the tensors that have them."""
-        every, most = set(made), max(float(v.abs().max()) for v in given.values())
+        most = max(float(v.abs().max()) for v in given.values())
         if fit(given, {"": {n: v.clamp(-most, most) for n, v in made.items()}}, 0.0)[0]:
-            return {"gradient": 1.0, "clipped": most}, every
-        signs = {n: v.sign() for n, v in weights.items()}
-        for some in (every, {n for n, v in signs.items() if decays(given[n], made[n], v)}):
-            own = {n: v * (n in some) for n, v in signs.items()}
-            if found := fit(given, {"gradient": made, "signs": own}, 0.0)[0]:
-                return found, some
-        found = None
-        if self.rest.keys() == every:
+            return {"gradient": 1.0, "clipped": most}, set(made)
+        found, _, some = explained(given, made, {"signs": {n: v.sign() for n, v in weights.items()}})
+        if found is None and self.rest.keys() == given.keys():
             found, _ = fit(given, {"gradient": made, "constant": self.rest}, 0.0)
-        for step in self.steps if found else ():
-            # The step before had it too.
-            if step is not None and step.gradient is None:
-                step.gradient = {"gradient": 1.0, "constant": 1.0}
-        return found, every
+            for step in self.steps if found else ():
+                # The step before had it too.
+                if step is not None and step.gradient is None:
+                    step.gradient = {"gradient": 1.0, "constant": 1.0}
+        return found, some
 
     def _losses(self, passes: list[Pass]) -> tuple[str, float]:
         whole = sum(each.records() for each in passes)
