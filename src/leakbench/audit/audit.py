@@ -110,13 +110,14 @@ def _attacked(
     for name, number in audit.look.predicted.items():
         tell(f"look: {name} will read {number} {in_all(audit.records)} (predicted)")
     keep(audit)
+    for observation, truth in parts:
+        for each in inferences(observation, truth, budget) if truth is not None else ():
+            audit.besides.append(each)
+            tell(f"besides: {each.title}: {each.line}")
+    keep(audit)
     audit.alarms = alarms(parts, budget, clients)
     for alarm in audit.alarms:
         tell(f"detector: {alarm.detector.replace('_', ' ')}: {alarm.line()}")
-    for observation, truth in parts:
-        for each in inferences(observation, truth) if truth is not None else ():
-            audit.besides.append(each)
-            tell(f"besides: {each.title}: {each.line}")
     keep(audit)
     searches = sum(each.stage == "matching" for each in catalogue().values())
     for name, about in catalogue().items():

@@ -203,7 +203,7 @@ class Watch(TorchFunctionMode):
             if gradient is None:
                 self.rest = {n: v - made[n] for n, v in given.items()}
             causes |= {"before": moves, "earlier": grown}
-            move, _, moving = explained(moved, along, causes, slack)
+            move, _left, moving = explained(moved, along, causes, slack)
             norm = dot(given, given) ** 0.5
             self.steps.append(Step(gradient, move, rest, norm, (fading, moving), rates))
         self.last = given, {n: after[n] - v for n, v in weights.items()}, self.last[2] | after
