@@ -190,8 +190,7 @@ def _replayed(
             whole[n] = whole[n] + last[n]
     if edited:
         found["unknown"] = edited
-    if watch.moved:
-        found["moved"] = CAUSES["moved"]
+    found |= {kind: CAUSES[kind] for kind in ("moved", "random") if getattr(watch, kind)}
     if watch.outside:
         found["outside"] = f"{len(watch.outside)} tensors of other networks are trained, and not audited"
     if made := [n for n, m in watch.sent.named_modules() if computed(m)]:

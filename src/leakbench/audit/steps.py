@@ -31,6 +31,8 @@ CAUSES = {
     "signs": "its gradient has {:.3g} times the weights' signs (an L1 term in the loss)",
     "constant": "its gradient has the same vector in each step (SCAFFOLD, or a term that hardly changes)",
     "moved": "its gradient is that at other weights than the step begins at (SAM)",
+    "random": "the network draws numbers by another generator than torch's, so no pass can be computed again "
+    "(draw them by torch.rand and its kin)",
     "clipped": "each value of its gradient is clipped to {:.3g}",
     "pull": "its gradient has {:.3g} times the way from the weights that were sent (FedProx)",
     "scale": "the gradient is {:.3g} times that of the loss (clipped to a norm of {:.3g}, or scaled)",

@@ -59,9 +59,10 @@ class Watch(TorchFunctionMode):
         self.given: Tensors = {}
         self.still: tuple[Tensors, Tensors] = {}, {}
         self.now: tuple[Tensors, Tensors] | None = None
-        # The weights at the newest pass or step, and whether passes of a step were at other weights than it.
+        # The weights at the newest pass or step, and whether passes of a step were at other weights than it,
+        # and whether they come out otherwise each time.
         self.seen: Tensors = {}
-        self.moved = False
+        self.moved, self.random = False, False
         # What was in the gradient of a step beside its passes, if it could not be told.
         self.rest: Tensors = {}
         # Of the step before: gradients, moves of the weights, and the weights after it.
@@ -259,14 +260,23 @@ class Watch(TorchFunctionMode):
 
     def _given(self, passes: list[Pass], weights: Tensors) -> tuple[list[Pass], Tensors]:
         """Return the passes of which a gradient is, and that gradient computed again."""
+
+        # Another optimiser may have some of the parameters.
+        def fits(found: Tensors) -> bool:
+            return fit(self.given, {"": {n: found[n] for n in self.given}}, 0.0)[0] is not None
+
         made = self._again(passes, weights)
-        if len(passes) > 1 and not fit(self.given, {"": made}, 0.0)[0]:
+        if not fits(made):
+            twice = self._again(passes, weights)
+            self.random |= fit(twice, {"": made}, 0.0)[0] is None and any(
+                bool(v.any()) for v in twice.values()
+            )
             # What the first passes gave may have been thrown away.
             late = {n: torch.zeros_like(v) for n, v in made.items()}
             for place in reversed(range(1, len(passes))):
                 for n, v in self._again(passes[place : place + 1], weights).items():
                     late[n] += v
-                if fit(self.given, {"": late}, 0.0)[0]:
+                if fits(late):
                     return passes[place:], late
         return passes, made
 

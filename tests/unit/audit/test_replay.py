@@ -476,6 +476,15 @@ def test_the_loss_of_each_head_is_told() -> None:
     assert (played.loss, played.plain_loss, played.least()) == (f"{PLAIN} and mse loss", False, True)
 
 
+def test_what_cannot_be_computed_again_is_told_with_how_to_mend_it() -> None:
+    import random
+
+    network = Own(lambda net, x: net.network(x * random.random()), network=wide())
+    played = fitted(network, lambda: cross_entropy(network(data()[0]), data()[1]))
+    assert (set(played.differs), played.least()) == ({"unknown", "random"}, True)
+    assert "(draw them by torch.rand" in played.differs["random"]
+
+
 @pytest.mark.parametrize("old", [False, True])
 def test_weight_norm_leaves_more_to_be_found(old: bool) -> None:
     """A server that takes the norm apart reads every record; the attacks of the audit read none."""
