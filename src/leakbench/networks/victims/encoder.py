@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from leakbench.networks.layers import tokens
-from leakbench.networks.victims.transformer import Transformer
+from leakbench.networks.victims.transformer import Transformer, raise_unless_sized
 
 READS = "tokens"
 # The logit of a token that the network reads: a softmax in single precision gives it all of the probability.
@@ -40,6 +40,5 @@ def encoder(
     blocks: the number of blocks.
     heads: the number of heads of each attention.
     """
-    if width % heads or shape[0] != 1 or shape[2] != 1 or shape[1] < 3:
-        raise ValueError(f"width {width} is no multiple of heads {heads}, or {shape} is no sentence")
+    raise_unless_sized(shape, width, heads)
     return Encoder(shape[1], classes, width, blocks, heads, 0, tied=False, causal=False)

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from leakbench.base.errors import UserError
 from leakbench.networks.layers import freeze, tokens
 
 # Its data sets hold tokens (`labels: tokens`), and no other network reads those.
@@ -161,11 +162,22 @@ def transformer(
     down: whether clients train the matrices A of the adapters too; without it only the matrices B (FFA-LoRA).
     begun: whether the adapters were trained together with the network before; else their B is zero.
     """
-    if width % heads or shape[0] != 1 or shape[2] != 1 or shape[1] < 3:
-        raise ValueError(f"width {width} is no multiple of heads {heads}, or {shape} is no sentence")
+    raise_unless_sized(shape, width, heads)
+    if not rank and (begun or not down):
+        raise UserError(
+            "victim: parameters: rank is 0, so there are no adapters (raise it, or drop down and begun)"
+        )
     network = Transformer(shape[1], classes, width, blocks, heads, rank, tied=tied)
     if rank:
         adapters = ("up", "down") if down else ("up",)
         names = [name for name, _ in network.named_parameters() if name.rpartition(".")[2] not in adapters]
         freeze(network, names, begun=begun)
     return network
+
+
+def raise_unless_sized(shape: tuple[int, int, int], width: int, heads: int) -> None:
+    """Raise UserError where heads do not share a width evenly, and where images are no sentences."""
+    if width % heads:
+        raise UserError(f"victim: parameters: width {width} is no multiple of heads {heads} (change one)")
+    if shape[0] != 1 or shape[2] != 1 or shape[1] < 3:
+        raise UserError(f"victim: {shape} is no sentence of three tokens or more (choose a data set of text)")
