@@ -192,3 +192,11 @@ def test_what_an_attack_cannot_read_is_refused(
     seen, _ = observe("mlp") if settings is None else observe_text(**settings)
     with pytest.raises(Unfit, match=says):
         attack(seen, RNG)
+
+
+def test_an_adapter_whose_update_is_not_sent_is_one_line() -> None:
+    seen, _ = observe_text(**LORA)
+    for name in [each for each in seen.updates if each.startswith("blocks.0")]:
+        del seen.updates[name]
+    with pytest.raises(Unfit, match="needs the update of a query, key or value, or of an adapter"):
+        token_span(seen, RNG)
