@@ -19,6 +19,8 @@ FIXED = 30.0
 # As many tokens are fixed at once. An update that leaves more tokens at places than MOST is not read: noise
 # hides its first span, and each token takes its steps.
 AT_ONCE, MOST = 64, 4096
+# Where sentences are missing, as many of the nearest ones have their tokens exchanged, this often each.
+CHANGED, SWEEPS = 16, 2
 
 
 def fitted(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
@@ -29,20 +31,45 @@ def fitted(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
     first, every = one.model.blocks[0], torch.arange(one.model.embedding.num_embeddings)
     left = [every[one.tests[0](first.norm1(one.model.at(every, at)))[1]] for at in range(length)]
     found: dict[tuple[int, ...], float] = {}
+    near: list[tuple[float, tuple[int, ...]]] = []
     sizes = [len(each) for each in left]
+
+    def keep(read: Tensor) -> None:
+        apart, whole = _apart(one, read)
+        found.update(zip(map(tuple, read[whole].tolist()), apart[whole].amax(1).tolist(), strict=True))
+        sums = apart[~whole].square().sum(1).tolist()
+        near.extend(zip(sums, map(tuple, read[~whole].tolist()), strict=True))
+
     if min(sizes) and sum(sizes) <= MOST:
         order = sorted(range(length), key=sizes.__getitem__)
         tries = ((at, fixed) for at in order for fixed in every[: sizes[at]].split(AT_ONCE))
         for place, fixed in tries:
-            read = _mixed(one, left, place, fixed)
-            behind = one.model.blocks[1].norm1(first(one.model.embedded(read)))
-            apart, inside = (each.view(len(read), length) for each in one.tests[1](behind.flatten(0, 1)))
-            whole = inside.all(1)
-            found |= dict(zip(map(tuple, read[whole].tolist()), apart[whole].amax(1).tolist(), strict=True))
+            keep(_mixed(one, left, place, fixed))
             if len(found) >= count:
                 break
+        else:
+            if near:
+                keep(_exchanged(one, left, torch.tensor([each for _, each in sorted(near)[:CHANGED]])))
     best = sorted(found, key=found.__getitem__)[:count]
     return torch.tensor(best).view(-1, length), torch.tensor([found[each] for each in best]).double()
+
+
+def _apart(one: Heard, read: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how far each token of sentences [n, length] is outside the second span, and who lie in it."""
+    behind = one.model.blocks[1].norm1(one.model.blocks[0](one.model.embedded(read)))
+    apart, inside = (each.view(read.shape) for each in one.tests[1](behind.flatten(0, 1)))
+    return apart, inside.all(1)
+
+
+def _exchanged(one: Heard, left: list[Tensor], read: Tensor) -> Tensor:
+    """Return sentences [n, length] nearer to the span, by the best token left at each place in turn."""
+    read = read.clone()
+    for at in list(range(len(left))) * SWEEPS:
+        tried = read[:, None].repeat(1, len(left[at]), 1)
+        tried[:, :, at] = left[at]
+        parts = [_apart(one, part)[0].square().sum(1) for part in tried.flatten(0, 1).split(AT_ONCE)]
+        read[:, at] = left[at][torch.cat(parts).view(len(read), -1).argmin(1)]
+    return read
 
 
 def _mixed(one: Heard, left: list[Tensor], at: int, fixed: Tensor) -> Tensor:
