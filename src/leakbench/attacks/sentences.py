@@ -1,10 +1,11 @@
-"""Whole sentences from one gradient of a decoder, grown token by token in the spans of two blocks."""
+"""Whole sentences from one gradient, grown token by token in the spans of two blocks, or fitted into them."""
 
 import torch
 from torch import Tensor, nn
 
 from leakbench.attacks import capable
 from leakbench.attacks.exact.attention import Heard, heard
+from leakbench.attacks.exact.mixtures import fitted
 from leakbench.attacks.matching.received import as_gradient
 from leakbench.base.errors import Unfit
 from leakbench.observations.observation import Observation
@@ -26,6 +27,8 @@ def sentences(observation: Observation, rng: torch.Generator) -> Reconstruction:
     grow from their first token on. No layer reads the last token: it follows from the head's gradient, which
     is linear in the predicted tokens. Clients who do not send the head leave it to the model's own guess.
 
+    A token of an encoder sees all places, so nothing grows: `exact.mixtures` finds its sentences.
+
     A sentence is usable if all that it reads lies in the spans. Its distance is the largest of its places.
 
     Raises Unfit where `exact.attention.heard` does, for a network of one block, and for several local steps,
@@ -39,7 +42,7 @@ def sentences(observation: Observation, rng: torch.Generator) -> Reconstruction:
         if not one.still or len(one.tests) < 2:
             raise Unfit("attack: sentences needs two blocks, and clients that take one step of plain descent")
         count = observation.clients[one.client]
-        begun, apart = _grown(one, length - 1, count)
+        begun, apart = (_grown if one.model.causal else fitted)(one, length - 1, count)
         if not len(begun):
             continue
         whole = torch.cat([begun, _last(observation, one, begun, count)[:, None]], 1)
@@ -81,12 +84,16 @@ def _last(observation: Observation, one: Heard, begun: Tensor, count: int) -> Te
     padded = nn.functional.pad(begun, (0, 1))
     logits = one.model(padded[:, None, None] / one.model.embedding.num_embeddings).transpose(1, 2)
     hook.remove()
+    read = states[0]
+    if not one.model.causal:
+        read, logits = read.mean(1, keepdim=True), logits[:, -1:]
     name = "head.weight"
     if name not in observation.updates:
         return logits[:, -1].argmax(1)
     sent = observation.update(name, one.round)
     gradient = as_gradient(observation, sent, count)[one.client].double()
     known = logits.softmax(2)
-    known[:, :-1].scatter_add_(2, begun[:, 1:, None], -torch.ones_like(known[:, :-1, :1]))
-    left = known.flatten(0, 1).T @ states[0].flatten(0, 1) - count * begun.shape[1] * gradient
-    return torch.linalg.lstsq(states[0][:, -1].T, left.T).solution.argmax(1)
+    following = begun[:, 1 + begun.shape[1] - known.shape[1] :, None]
+    known[:, :-1].scatter_add_(2, following, -torch.ones_like(known[:, :-1, :1]))
+    left = known.flatten(0, 1).T @ read.flatten(0, 1) - count * begun.shape[1] * gradient
+    return torch.linalg.lstsq(read[:, -1].T, left.T).solution.argmax(1)

@@ -43,6 +43,11 @@ def text(
     signs than the vocabulary.
     """
     texts = [words(each) for name in files for each in _texts(present(folder / name), separator)]
+    return cut(folder, texts, length, vocabulary, held_out)
+
+
+def cut(folder: Path, texts: Sequence[Sequence[str]], length: int, vocabulary: int, held_out: int) -> Found:
+    """Return words and signs of texts as sentences of tokens; the other arguments are those of `text`."""
     splits = {"train": [each for n, each in enumerate(texts) if n % held_out], "test": texts[::held_out]}
     known = tokenizer(splits["train"], {sign for each in texts for word in each for sign in word}, vocabulary)
     if len(known) > vocabulary:
@@ -50,8 +55,8 @@ def text(
     numbers = {token: number for number, token in enumerate(known)}
     tensors: dict[str, np.ndarray] = {}
     for split, own in splits.items():
-        cut = [encoded(each, numbers) for each in own]
-        rows = [each[i : i + length] for each in cut for i in range(0, len(each) - length + 1, length)]
+        coded = [encoded(each, numbers) for each in own]
+        rows = [each[i : i + length] for each in coded for i in range(0, len(each) - length + 1, length)]
         if not rows:
             raise Damaged(folder, f"no text of {length} tokens for the split {split}")
         tokens = np.array(rows, np.int64)

@@ -109,7 +109,16 @@ def test_one_step_of_adamw_tells_the_gradient(more: dict[str, Any]) -> None:
     assert member < 0.6 * min(others)
 
 
-@pytest.mark.parametrize("settings", [{"k": 1}, {"k": 4}, {"clients": 3, "k": 1}, {"kind": "model"}])
+ENCODER = {"module": "encoder"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"k": 1}, {"k": 4}, {"clients": 3, "k": 1}, {"kind": "model"}),
+        *(ENCODER | {"k": 1}, ENCODER | {"k": 3}, ENCODER | {"kind": "model", "lr": 1.0}),
+    ],
+)
 def test_sentences_come_back_whole_from_one_step(settings: dict[str, Any]) -> None:
     seen, true = observe_text(**settings)
     assert written(sentences(seen, RNG)) == {tuple(each) for each in true.tolist()}
@@ -123,8 +132,9 @@ def test_without_the_head_all_but_the_last_token_come_back(settings: dict[str, A
     }
 
 
-def test_noise_leaves_no_sentence() -> None:
-    seen, _ = observe_text(noise=1.0)
+@pytest.mark.parametrize("module", ["transformer", "encoder"])
+def test_noise_leaves_no_sentence(module: str) -> None:
+    seen, _ = observe_text(noise=1.0, module=module)
     assert not sentences(seen, RNG).usable.any()
 
 
@@ -182,3 +192,11 @@ def test_what_an_attack_cannot_read_is_refused(
     seen, _ = observe("mlp") if settings is None else observe_text(**settings)
     with pytest.raises(Unfit, match=says):
         attack(seen, RNG)
+
+
+def test_an_adapter_whose_update_is_not_sent_is_one_line() -> None:
+    seen, _ = observe_text(**LORA)
+    for name in [each for each in seen.updates if each.startswith("blocks.0")]:
+        del seen.updates[name]
+    with pytest.raises(Unfit, match="needs the update of a query, key or value, or of an adapter"):
+        token_span(seen, RNG)

@@ -15,12 +15,12 @@ VOCABULARY, LENGTH = 50, 7
 def observe_text(
     k: int = 2, clients: int = 1, kind: str = "gradient", epochs: int = 1, optimiser: str = "sgd",
     decay: float = 0.0, noise: float = 0.0, up: float = 0.0, candidates: int = 0, lr: float = 0.05,
-    **parameters: Any,
+    module: str = "transformer", **parameters: Any,
 ) -> tuple[Observation, Tensor]:  # fmt: skip
     """Return the mean of some clients, and their sentences; `up`: the deviation of adapters' B."""
     torch.manual_seed(1)
     settings = {"width": 64, "heads": 2} | parameters
-    model = victims.build("transformer", (1, LENGTH, 1), VOCABULARY, settings)
+    model = victims.build(module, (1, LENGTH, 1), VOCABULARY, settings)
     for name, value in model.named_parameters():
         if name.endswith(".up"):
             torch.nn.init.normal_(value, 0.0, up)
@@ -35,7 +35,7 @@ def observe_text(
     if candidates:
         others = torch.randint(0, VOCABULARY, (candidates, LENGTH))
         held = (torch.cat([sentences, others]) / VOCABULARY)[:, None, :, None].numpy()
-    network = {"module": "transformer", "parameters": settings, "shape": [1, LENGTH, 1],
+    network = {"module": module, "parameters": settings, "shape": [1, LENGTH, 1],
                "classes": VOCABULARY}  # fmt: skip
     sent = {name: value + noise * torch.randn_like(value) for name, value in mean.items()}
     return seen_of(model, network, sent, clients * k, kind=kind, local=local, candidates=held), sentences

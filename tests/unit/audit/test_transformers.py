@@ -41,8 +41,8 @@ def bert() -> nn.Module:
     return made
 
 
-def adapted(model: nn.Module, rank: int, *targets: str) -> nn.Module:
-    """Return a model with LoRA, whose B is not zero any more."""
+def adapted(model: nn.Module, rank: int, *targets: str, down: bool = True) -> nn.Module:
+    """Return a model with LoRA, whose B is not zero any more; without `down` A is frozen (FFA-LoRA)."""
     made: nn.Module = peft.get_peft_model(
         model, peft.LoraConfig(r=rank, target_modules=list(targets), fan_in_fan_out="c_attn" in targets)
     )
@@ -50,6 +50,7 @@ def adapted(model: nn.Module, rank: int, *targets: str) -> nn.Module:
     for name, value in made.named_parameters():
         if "lora_B" in name:
             nn.init.normal_(value, std=0.05)
+        value.requires_grad_(value.requires_grad and (down or "lora_A" not in name))
     return made
 
 
@@ -71,6 +72,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Any, Tensor, str]] = {
     ),
     "a tied head": (gpt2, next_token, NEXT, "Recognisable"),
     "a decoder's adapters": (lambda: adapted(gpt2(), 48, "c_attn"), next_token, NEXT, "alone, rank 48"),
+    "a decoder's adapters, A frozen": (
+        lambda: adapted(gpt2(), 48, "c_attn", down=False), next_token, NEXT, "alone, rank 48",
+    ),
     "an encoder's adapters": (
         lambda: adapted(bert(), 48, "query", "value"), of_classes, torch.arange(2 * RECORDS) % 3, "adapter",
     ),

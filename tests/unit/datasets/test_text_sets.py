@@ -1,5 +1,6 @@
 """Text is cut into sentences of tokens that name the text again, by a tokenizer made of public text."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 
 from leakbench.datasets.canonical import Damaged, Found, verify
+from leakbench.datasets.letters import letters
+from leakbench.datasets.official import Unavailable
 from leakbench.datasets.text import encoded, text, tokenizer, words
 
 SETTINGS: dict[str, Any] = {"files": ("a",), "separator": "%", "length": 4, "vocabulary": 30, "held_out": 2}
@@ -51,3 +54,20 @@ def test_text_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(Damaged, match="a text that is cut short"):
         text(tmp_path, **SETTINGS)
+
+
+def test_letters_are_the_same_in_every_run_and_their_people_are_invented(tmp_path: Path) -> None:
+    pytest.importorskip("faker")
+    one, two, other = (letters(tmp_path, letters=20, vocabulary=400, seed=seed) for seed in (3, 3, 4))
+    verify(one, {})
+    assert (one.tensors["test/images"] == two.tensors["test/images"]).all()
+    assert not np.array_equal(one.tensors["test/images"], other.tensors["test/images"])
+    assert {"hospital", "born"} < set(one.classes)
+
+
+def test_letters_without_faker_are_absent_and_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "faker", None)
+    with pytest.raises(Unavailable, match=r"install leakbench\[text\]"):
+        letters(tmp_path)

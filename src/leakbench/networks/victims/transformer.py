@@ -1,5 +1,6 @@
 """A small transformer that predicts the next token of a sentence, built like GPT-2."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import torch
@@ -7,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from leakbench.base.errors import UserError
 from leakbench.networks.layers import freeze, tokens
 
 # Its data sets hold tokens (`labels: tokens`), and no other network reads those.
@@ -29,11 +31,14 @@ class Adapted(nn.Linear):
 
 
 class Block(nn.Module):
-    """A layer of causal attention and two dense layers, each behind a norm and beside a shortcut."""
+    """A layer of attention and two dense layers, each behind a norm and beside a shortcut.
 
-    def __init__(self, width: int, heads: int, rank: int) -> None:
+    `causal`: whether a place sees no later one.
+    """
+
+    def __init__(self, width: int, heads: int, rank: int, *, causal: bool = True) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         adapted = (lambda: Adapted(width, width, rank)) if rank else (lambda: nn.Linear(width, width))
         self.query, self.value = adapted(), adapted()
@@ -45,8 +50,10 @@ class Block(nn.Module):
         q, k, v = (each.transpose(1, 2) for each in self._read(x))
         # Written out, because a vmapped gradient has no rule for torch's fused attention.
         scores = q @ k.transpose(2, 3) / (width // self.heads) ** 0.5
-        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        seen = scores.masked_fill(later, -torch.inf).softmax(3) @ v
+        if self.causal:
+            later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+            scores = scores.masked_fill(later, -torch.inf)
+        seen = scores.softmax(3) @ v
         return self._behind(x, seen.transpose(1, 2).reshape(n, length, width))
 
     def after(self, begun: Tensor, x: Tensor) -> Tensor:
@@ -59,6 +66,21 @@ class Block(nn.Module):
         share = (torch.cat([before, own[..., None]], 3) / (width // self.heads) ** 0.5).softmax(3)
         seen = torch.einsum("nmhp,nphs->nmhs", share[..., :places], values) + share[..., places:] * v
         return self._behind(x, seen.flatten(2))
+
+    def amid(self, x: Tensor, others: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return what becomes of x [n, width], [n, width], as a function of the shares [n, m] that it sees of
+        `others` [m, width].
+        """
+        q, _, _ = self._read(x)
+        _, keys, values = self._read(others)
+        own = (torch.einsum("nhs,mhs->nhm", q, keys) / q.shape[2] ** 0.5).softmax(2)
+
+        def seen(shares: Tensor) -> Tensor:
+            weight = own * shares[:, None]
+            read = torch.einsum("nhm,mhs->nhs", weight / weight.sum(2, keepdim=True), values)
+            return self._behind(x, read.flatten(1))
+
+        return seen
 
     def _read(self, x: Tensor) -> list[Tensor]:
         """Return query, key and value of x [..., width], each [..., heads, width / heads]."""
@@ -77,12 +99,14 @@ class Transformer(nn.Module):
     """Tokens of sentences to logits of the token that follows each of them."""
 
     def __init__(
-        self, length: int, vocabulary: int, width: int, blocks: int, heads: int, rank: int, *, tied: bool
-    ) -> None:
+        self, length: int, vocabulary: int, width: int, blocks: int, heads: int, rank: int, *, tied: bool,
+        causal: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
+        self.causal = causal
         self.embedding = nn.Embedding(vocabulary, width)
         self.position = nn.Embedding(length - 1, width)
-        self.blocks = nn.ModuleList(Block(width, heads, rank) for _ in range(blocks))
+        self.blocks = nn.ModuleList(Block(width, heads, rank, causal=causal) for _ in range(blocks))
         self.norm = nn.LayerNorm(width)
         self.head = None if tied else nn.Linear(width, vocabulary, bias=False)
         for table in (self.embedding, self.position):
@@ -104,11 +128,15 @@ class Transformer(nn.Module):
 
         The last token is only predicted, and no layer reads it.
         """
+        x, weight = self.read(x)
+        return linear(x, weight).transpose(1, 2)
+
+    def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the head reads at each place of sentences, and its weights [vocabulary, width]."""
         x = self.embedded(tokens(x, self.embedding.num_embeddings)[:, :-1])
         for block in self.blocks:
             x = block(x)
-        weight = (self.head or self.embedding).weight
-        return linear(self.norm(x), weight).transpose(1, 2)
+        return self.norm(x), (self.head or self.embedding).weight
 
 
 def transformer(
@@ -134,11 +162,22 @@ def transformer(
     down: whether clients train the matrices A of the adapters too; without it only the matrices B (FFA-LoRA).
     begun: whether the adapters were trained together with the network before; else their B is zero.
     """
-    if width % heads or shape[0] != 1 or shape[2] != 1 or shape[1] < 3:
-        raise ValueError(f"width {width} is no multiple of heads {heads}, or {shape} is no sentence")
+    raise_unless_sized(shape, width, heads)
+    if not rank and (begun or not down):
+        raise UserError(
+            "victim: parameters: rank is 0, so there are no adapters (raise it, or drop down and begun)"
+        )
     network = Transformer(shape[1], classes, width, blocks, heads, rank, tied=tied)
     if rank:
         adapters = ("up", "down") if down else ("up",)
         names = [name for name, _ in network.named_parameters() if name.rpartition(".")[2] not in adapters]
         freeze(network, names, begun=begun)
     return network
+
+
+def raise_unless_sized(shape: tuple[int, int, int], width: int, heads: int) -> None:
+    """Raise UserError where heads do not share a width evenly, and where images are no sentences."""
+    if width % heads:
+        raise UserError(f"victim: parameters: width {width} is no multiple of heads {heads} (change one)")
+    if shape[0] != 1 or shape[2] != 1 or shape[1] < 3:
+        raise UserError(f"victim: {shape} is no sentence of three tokens or more (choose a data set of text)")

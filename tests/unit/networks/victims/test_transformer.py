@@ -7,15 +7,16 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from leakbench.base.errors import UserError
 from leakbench.networks import victims
 from leakbench.networks.layers import thawed, tokens
 
 SHAPE, VOCABULARY = (1, 8, 1), 30
 
 
-def built(**parameters: object) -> nn.Module:
+def built(module: str = "transformer", **parameters: object) -> nn.Module:
     torch.manual_seed(0)
-    return victims.build("transformer", SHAPE, VOCABULARY, {"width": 16, "heads": 2} | parameters)
+    return victims.build(module, SHAPE, VOCABULARY, {"width": 16, "heads": 2} | parameters)
 
 
 def sentences(n: int = 4) -> torch.Tensor:
@@ -40,6 +41,17 @@ def test_a_token_after_a_beginning_is_that_of_the_whole_sentence() -> None:
     found = block.after(begun, x)
     for n, m in itertools.product(range(2), range(3)):
         assert torch.allclose(found[n, m], block(torch.cat([begun[n], x[m, None]])[None])[0, -1], atol=1e-6)
+
+
+def test_every_token_of_an_encoder_changes_its_prediction_and_the_others_have_no_loss() -> None:
+    before, after = sentences(), sentences()
+    after[:, -2] = (after[:, -2] + 1) % VOCABULARY
+    one, two = (built("encoder")(images(each)) for each in (before, after))
+    assert not torch.allclose(one[:, :, -1], two[:, :, -1])
+    assert cross_entropy(one[:, :, :-1], before[:, 1:-1]) == 0
+    # A mixture that has all of its weight on a sentence is that sentence.
+    block, x = built("encoder").blocks[0], torch.randn(5, 16)  # type: ignore[index]
+    assert torch.allclose(block.amid(x[:1], x)(torch.ones(1, 5)), block(x[None])[0, :1], atol=1e-6)
 
 
 def test_every_token_number_is_stored_exactly() -> None:
@@ -88,3 +100,18 @@ def test_a_tied_head_is_the_embedding() -> None:
     cross_entropy(model(images(sentences())), sentences()[:, 1:]).backward()
     assert model.embedding.weight.grad is not None  # type: ignore[union-attr]
     assert bool(model.embedding.weight.grad.any(1).all())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"heads": 3}, "no multiple of heads"),
+        ({"down": False}, "no adapters"),
+        ({"begun": True}, "no adapters"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_one_line(parameters: dict[str, object], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        built(**parameters)
+    with pytest.raises(UserError, match="no sentence"):
+        victims.build("encoder", (28, 28, 1), VOCABULARY, {})

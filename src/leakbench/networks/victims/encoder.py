@@ -1,0 +1,44 @@
+"""A small encoder, built like BERT: each token sees all others, and the sentence gives one prediction."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from leakbench.networks.layers import tokens
+from leakbench.networks.victims.transformer import Transformer, raise_unless_sized
+
+READS = "tokens"
+# The logit of a token that the network reads: a softmax in single precision gives it all of the probability.
+SURE = 1e3
+
+
+class Encoder(Transformer):
+    """Tokens of sentences to logits of the last token, which no layer reads, from the mean of all places."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits [n, vocabulary, length - 1]. Tokens that it reads are certain, without loss."""
+        states, weight = self.read(x)
+        last = linear(states.mean(1), weight)[..., None]
+        known = tokens(x, len(weight))[:, None, 1:-1] == torch.arange(len(weight), device=x.device)[:, None]
+        return torch.cat([SURE * known, last], 2)
+
+
+def encoder(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    width: Annotated[int, Field(gt=0)] = 256,
+    blocks: Annotated[int, Field(gt=0)] = 2,
+    heads: Annotated[int, Field(gt=0)] = 4,
+) -> nn.Module:
+    """Return an encoder of `blocks` layers of attention, whose norms stand before the layers.
+
+    width: the length of a token's vector; a multiple of `heads`.
+    blocks: the number of blocks.
+    heads: the number of heads of each attention.
+    """
+    raise_unless_sized(shape, width, heads)
+    return Encoder(shape[1], classes, width, blocks, heads, 0, tied=False, causal=False)
