@@ -18,8 +18,8 @@ HEAD = """\
 This page is generated. It lists what each work prints, in the work's order. The second column has how many
 rows of the scorecard are measured in recorded tables, of all rows of the item, and whether the work prints
 `numbers` or `words`; a picture is judged by the sentence about it. The third has the verdicts. Settings are
-compared by the scorecard of a run. The fourth has our figures and what they are: `images`, `dots`, `curves` or
-a `map` of squares. The fifth says what of the print stands in them: how many of the measured numbers and
+compared by the scorecard of a run. The fourth has our figures and what they are: `images`, `dots`, `curves`
+or a `map` of squares. The fifth says what of the print stands in them: how many of the measured numbers and
 outcomes, or the sentences. The next says why rows are not measured, and the last how many core-hours the
 item's experiments take at the published sizes, by the cost model.
 `snakemake --cores 2 results/quick/figures/NAME.png` draws experiment NAME, from its longest record.
