@@ -20,7 +20,17 @@ from leakbench.base.artefacts import write_text
 from leakbench.base.processes.process import prepare
 from leakbench.jobs.record import stamp
 
-ENTRIES = ("fidel", "exact", "membership", "grnn", "encryption", "matching", "scheduler", "commands")
+ENTRIES = (
+    "fidel",
+    "exact",
+    "membership",
+    "grnn",
+    "encryption",
+    "matching",
+    "floors",
+    "scheduler",
+    "commands",
+)
 SHOWN = [name for name in COLUMNS if name not in ("work", "turns", "load_before", "load_after")]
 
 
