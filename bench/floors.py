@@ -31,9 +31,8 @@ def rows(ceiling: Ceiling, small: bool = False) -> Iterator[Row]:
             _side("one batch, weights shared", channels, side, stride, 1, flop, small),
         ]
         work = f"the {name} convolution of LeNet, {TRIALS} trials, one thread"
-        yield from compare(
-            f"floor {name}", work, UNIT, ours, rivals, ceiling["convolutions"] / 2, small=small
-        )
+        core = ceiling["convolution"] / len(os.sched_getaffinity(0))
+        yield from compare(f"floor {name}", work, UNIT, ours, rivals, core, small=small)
     torch.set_num_threads(threads)
 
 
