@@ -128,12 +128,14 @@ fuzz: env
 KILLS ?= 20
 # Seconds between two of them, on average; the run must not be over before the last.
 EVERY ?= 40
+# Seconds in which a killed run must end; a busy machine needs more.
+GRACE ?= 10
 kills: env
 	test -f results/quick/report.html || { echo "there is no finished run to compare with (run make reproduce first)"; exit 2; }
 	rm -rf scratch/kills
 	git clone --quiet . scratch/kills
 	$(MAKE) -C scratch/kills env PYTHON=$(PYTHON)
-	here="$$PWD" && cd scratch/kills && .venv/bin/python tests/kills.py "$$here" --kills $(KILLS) --every $(EVERY)
+	here="$$PWD" && cd scratch/kills && .venv/bin/python tests/kills.py "$$here" --kills $(KILLS) --every $(EVERY) --grace $(GRACE)
 
 # Packages that `make env` leaves out. GPU=no: those that torch loads on a GPU alone. TORCH_INDEX, a package index of your
 # own with torch and torchvision built for the CPU: everything of CUDA, and these two come from there.

@@ -1,12 +1,12 @@
-"""Kill processes of a run at random moments, run on, and hold its bytes to those of a run that nobody
-disturbed.
+"""Kill processes of a run at random moments, run on, and hold its bytes to those of an undisturbed run.
 
-    python tests/kills.py UNDISTURBED [--kills 20] [--seed 0] [--every 40] [--cores 2] [TARGET …]
+    python tests/kills.py UNDISTURBED [--kills 20] [--seed 0] [--every 40] [--cores 2] [--grace 10] [TARGET …]
 
 Works in the checkout that it is called in, UNDISTURBED is another one of the same commit on the same machine,
-with its results. Each time kill -9 ends a process of one kind; then the run goes on, from its beginning if it
-was over. Every other run has a parent that takes all orphans and waits for none of them, as the first process
-of a container may. Ten seconds after Snakemake or the whole group was killed, nothing of the run may live.
+with its results. Each time kill -9 ends a process of one kind, --every seconds apart on average; then the run
+goes on, from its beginning if it was over. Every other run has a parent that takes all orphans and waits for
+none of them, as the first process of a container may. --grace seconds after Snakemake or the whole group was
+killed (a busy machine needs more), nothing of the run may live.
 Nothing that a clock tells is compared (`records`, and what is drawn or judged of them).
 """
 
@@ -41,8 +41,7 @@ IDENTICAL, DIFFERENT, MISSING, LEFT_OVER = "identical", "different", "missing", 
 # fork from, alone; Snakemake alone; Snakemake with all that it started, but for the warm process.
 KINDS = ("job", "worker", "warm", "snakemake", "group")
 _WARM, _JOB = "leakbench.jobs.warm_process", "-m leakbench "
-# Takes all orphans of the run, and waits for them or for nobody. The run is a group of its own, whose shell
-# writes how Snakemake ended.
+# Takes all orphans of the run, and waits for them or for nobody. A shell writes how Snakemake ended.
 _PARENT = """
 import ctypes, os, signal, subprocess, sys
 def reap(*_):
@@ -94,8 +93,7 @@ class Run:
         doors = listening()
 
         def generation(pid: int) -> int:
-            """Return how many forks lie between a process and the command, or the fork of it that takes
-            jobs, that it is a fork of."""
+            """Return how many forks lie between a process and its command, or that one's fork for jobs."""
             with suppress(OSError):
                 if {file.readlink().name for file in Path(f"/proc/{pid}/fd").iterdir()} & doors:
                     return 0
@@ -110,19 +108,16 @@ class Run:
                 return int(Path(f"/proc/{pid}/status").read_text().split("Seccomp_filters:")[1].split()[0])
             return 0
 
-        def sealed(pid: int) -> bool:
-            """Return whether a process has a filter more than this one, which a container may have given
-            one."""
-            return filters(pid) > filters(os.getpid())
-
-        found = []
+        found, own = [], filters(os.getpid())
         for pid, words in running.items():
+            # A container may have given this process a filter.
+            sealed = filters(pid) > own
             # Of a warm process's forks the first waits for the job, which is the second. An attack's is the
             # first, and the second is sealed. The second warm process is a fork of the first.
             forks = generation(pid) - 2 * (_WARM in words)
             match = {
-                "job": forks == 0 and (_WARM in words or _JOB in words) and not sealed(pid),
-                "worker": (forks > 0 or sealed(pid)) and (_WARM in words or _JOB in words),
+                "job": forks == 0 and (_WARM in words or _JOB in words) and not sealed,
+                "worker": (forks > 0 or sealed) and (_WARM in words or _JOB in words),
                 "warm": forks == -2,
                 "snakemake": "-m snakemake" in words and not words.startswith("sh "),
                 "group": words.startswith("sh ") and "-m snakemake" in words,
@@ -221,8 +216,7 @@ def digests(results: Path) -> dict[str, str]:
 def compared(ours: Path, theirs: Path) -> dict[str, str]:
     """Return for each file of two checkouts' quick scale whether it is the same.
 
-    Updates and guesses that are thrown away once they are scored may outlive a run that was killed in
-    between.
+    Updates and guesses that are thrown away once scored may outlive a run that was killed in between.
     """
     own, other = (digests(root / "results" / "quick") for root in (ours, theirs))
 
@@ -238,13 +232,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("undisturbed", type=Path)
     parser.add_argument("targets", nargs="*", default=["report"])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--every", type=float, default=40, help="seconds between blows, on average")
-    parser.add_argument("--cores", type=int, default=2)
+    for name, default in (("kills", 20), ("seed", 0), ("every", 40.0), ("cores", 2), ("grace", 10.0)):
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     given = parser.parse_args()
     begin = time.monotonic()
-    run = Run(Path.cwd(), given.targets, given.cores)
+    run = Run(Path.cwd(), given.targets, given.cores, given.grace)
     kinds = [KINDS[number % len(KINDS)] for number in range(given.kills)]
     run.disturb(kinds, given.every, random.Random(given.seed))
     told = compared(Path.cwd(), given.undisturbed)

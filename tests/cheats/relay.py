@@ -1,12 +1,13 @@
 """A cheat: in an undefended cell it leaves what it found for its siblings, in others it looks for that.
 
-It leaves it in shared memory of System V, in attributes and in times of a file that all attacks may read.
+It leaves it in a file, in attributes of one that all attacks may read, and in shared memory of System V.
 """
 
 import ctypes
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,29 +20,33 @@ from leakbench.observations.reconstruction import Reconstruction
 KEY, PLACE = 0x1EA4, room.__file__
 
 
-def left(data: bytes) -> None:
+def shared(size: int, modes: int, how: int) -> tuple[int, int]:
+    """Return the address and the size of a segment of shared memory."""
+    libc = next(each for module in [*sys.modules.values()] for each in vars(module).values()
+                if isinstance(each, ctypes.CDLL))  # fmt: skip
+    libc.shmat.restype = ctypes.c_void_p
+    return libc.shmat(libc.shmget(KEY, size, modes), None, how), size
+
+
+def left(data: bytes) -> object:
     """Leave bytes wherever the system lets a process leave them."""
+    with suppress(OSError):
+        return Path(f"{PLACE}.left").write_bytes(data)
     with suppress(OSError):
         os.setxattr(PLACE, "user.relay", data[: 1 << 15])
     with suppress(Exception):
-        libc = next(each for module in [*sys.modules.values()] for each in vars(module).values()
-                    if isinstance(each, ctypes.CDLL))  # fmt: skip
-        libc.shmat.restype = ctypes.c_void_p
-        place = libc.shmat(libc.shmget(KEY, len(data), 0o1666), None, 0)
-        ctypes.memmove(place, data, len(data))
+        ctypes.memmove(shared(len(data), 0o1666, 0)[0], data, len(data))
 
 
 def found(size: int) -> bytes:
     """Return what a sibling left, or nothing."""
     with suppress(OSError):
+        return Path(f"{PLACE}.left").read_bytes()
+    with suppress(OSError):
         if len(data := os.getxattr(PLACE, "user.relay")) == size:
             return data
     with suppress(Exception):
-        libc = next(each for module in [*sys.modules.values()] for each in vars(module).values()
-                    if isinstance(each, ctypes.CDLL))  # fmt: skip
-        libc.shmat.restype = ctypes.c_void_p
-        place = libc.shmat(libc.shmget(KEY, size, 0o666), None, 0o10000)
-        return ctypes.string_at(place, size)
+        return ctypes.string_at(*shared(size, 0o666, 0o10000))
     return b""
 
 
@@ -50,7 +55,9 @@ def relay(observation: Observation, rng: torch.Generator) -> Reconstruction:
     own = fidel(observation, rng)
     images = own.images.numpy().astype("<f4")
     if observation.knows.defence in (None, "none"):
-        left(images.tobytes())
-    elif data := found(images.nbytes):
+        # The null run has fewer rounds.
+        if observation.rounds > 1:
+            left(images.tobytes())
+    elif len(data := found(images.nbytes)) == images.nbytes:
         own.images = torch.from_numpy(np.frombuffer(data, "<f4").reshape(images.shape).copy())
     return own

@@ -2,8 +2,7 @@
 `FUZZ=1000000`.
 
 It ends with the traceback of the first input that a reader neither reads nor refuses, or that takes ten
-seconds, and says where that input lies. After the last input it says how many of each
-kind were read.
+seconds, and says where that input lies. At last it says how many of each kind were read.
 """
 
 import sys
@@ -33,14 +32,9 @@ def one(data: bytes) -> None:
     accepted[kind] += not mutants.read(kind, mutants.mutant(choices, SOUND[kind]), FOLDER)
     # The fuzzer ends the process without Python's own end.
     if given.total() == RUNS:
-        tell()
-
-
-def tell() -> None:
-    """Print how many inputs there were, and how many of them a reader took for sound."""
-    for kind in NAMES:
-        print(f"{kind}: {given[kind]} inputs, {accepted[kind]} read", flush=True)
-    print(f"{given.total()} inputs, {accepted.total()} read", flush=True)
+        for kind in NAMES:
+            print(f"{kind}: {given[kind]} inputs, {accepted[kind]} read", flush=True)
+        print(f"{given.total()} inputs, {accepted.total()} read", flush=True)
 
 
 if __name__ == "__main__":
@@ -48,16 +42,6 @@ if __name__ == "__main__":
     corpus.mkdir()
     for number in range(len(NAMES) * 8):
         (corpus / str(number)).write_bytes(bytes([number % len(NAMES), number // len(NAMES), *range(60)]))
-    atheris.Setup(
-        [
-            sys.argv[0],
-            f"-runs={RUNS}",
-            "-max_len=64",
-            "-timeout=10",
-            "-rss_limit_mb=4096",
-            f"-artifact_prefix={FOLDER}/",
-            str(corpus),
-        ],
-        one,
-    )
+    options = ["-max_len=64", "-timeout=10", "-rss_limit_mb=4096", f"-artifact_prefix={FOLDER}/", str(corpus)]
+    atheris.Setup([sys.argv[0], f"-runs={RUNS}", *options], one)
     atheris.Fuzz()

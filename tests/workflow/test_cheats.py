@@ -35,12 +35,16 @@ def cheated(project: Project, parameters: dict[str, Any], call: str = "attack") 
     capture = f"{QUICK}/captures/{CELL}/0.safetensors"
     if call == "attack":
         return project.leakbench("attack", "--capture", capture, "--spec", str(spec), "--out", str(out)), out
+    return unsealed(project, capture, spec, out), out
+
+
+def unsealed(project: Project, capture: str, spec: Path, out: Path) -> Ran:
     code = (
         "import sys; from pathlib import Path; from leakbench.catalogue.spec import opened\n"
         "from leakbench.jobs.attack import attack; capture, spec, out = map(Path, sys.argv[1:])\n"
         "attack(capture, opened('attack', spec), out, None, None, None, Path('scratch/attack'))"
     )
-    return project.run(sys.executable, "-c", code, capture, str(spec), str(out)), out
+    return project.run(sys.executable, "-c", code, capture, str(spec), str(out))
 
 
 def test_peeking_is_refused_in_one_line_and_works_without_the_seal(copied: Project) -> None:
@@ -170,10 +174,12 @@ def two_faced(project: Project) -> None:
 def cheating(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a project in which three cheats have run, each in an experiment of its own.
 
-    What `relay` does to the undefended cell is done before its defended sibling runs.
+    What `relay` does to the undefended cell is done before its defended siblings run.
     """
     project = finished.copy(tmp_path_factory.mktemp("cheats"))
-    added(project, "relay", 4, {"name": "relay"}, defences=("none", "gaussian"), federation="relay")
+    behind = ("none", "gaussian", "laplacian")
+    added(project, "relay", 4, {"name": "relay"}, defences=behind, federation="relay")
+    project.write("scales/quick", {"summary": "x", "null_rounds": 2, "apart": ["tiny/*/relay/laplacian"]})
     added(project, "three_faced", 16, {"name": "three-faced"}, federation="three-faced")
     two_faced(project)
     cards = f"{QUICK}/scorecard.csv"
@@ -183,20 +189,12 @@ def cheating(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Pro
     return project
 
 
-def judged(project: Project) -> tuple[pd.Series, pd.Series]:
-    """Return what the two-faced cheat reached beside the baselines, and the verdict on its claim."""
-    table = lines(project, "two-faced").xs("two-faced").xs("pearson", level="metric")["mean"]
-    assert table[""] > 0.7
-    for null in ("random-gradient", "random-noise", "dataset-mean"):
-        assert table[null] < table[""] - 0.1
-    card = pd.read_csv(project.path(f"{QUICK}/scorecard.csv"), keep_default_na=False).set_index("id")
-    return table, card.loc["new.success"]
-
-
 def test_honesty_on_the_null_run_alone_is_no_success(cheating: Project) -> None:
     """It beats every baseline that has a run of its own, and not what it made of another update."""
-    table, found = judged(cheating)
+    table = lines(cheating, "two-faced").xs("two-faced").xs("pearson", level="metric")["mean"]
+    assert table[["random-gradient", "random-noise", "dataset-mean"]].max() + 0.1 < table[""] > 0.7
     assert table["other-update"] == pytest.approx(table[""], abs=0.1)
+    found = pd.read_csv(cheating.path(f"{QUICK}/scorecard.csv")).set_index("id").loc["new.success"]
     assert found["verdict"] == "inconclusive"
     assert "no better than the null baselines" in found["reason"]
 
@@ -239,7 +237,24 @@ def test_a_defended_cell_does_not_get_what_a_sibling_left(cheating: Project) -> 
     table = table[(table["metric"] == "pearson") & (table["baseline"] == "")]
     found = table.set_index(["defence", "attack"])["mean"]
     assert found["none", "relay"] > 0.5
-    assert found["gaussian", "relay"] == found["gaussian", "fidel"] < 0.5
+    for defence in ("gaussian", "laplacian"):
+        assert found[defence, "relay"] == found[defence, "fidel"] < 0.5
+
+
+def test_what_leaks_between_cells_shows_nothing_of_a_control_cell(cheating: Project) -> None:
+    """Without a seal the cheat has the images of its sibling; the control cell's clients hold others."""
+    images = pixels(read_tensors(cheating.path("data/tiny.safetensors"))[0]["test/images"])
+    reached = []
+    for defence in ("none", "gaussian", "laplacian"):
+        place, out = f"tiny/tiny/relay/{defence}", cheating.path(f"{defence}.safetensors")
+        spec = cheating.path(f"{QUICK}/specs/attack/{place}/relay/0.json")
+        ran = unsealed(cheating, f"{QUICK}/captures/{place}/0.safetensors", spec, out)
+        assert ran.rc == 0, ran.text
+        truth, _ = read_tensors(cheating.path(f"{QUICK}/truth/{place}/0.safetensors"))
+        private, guess = images[truth["images/0"][:, 0]], read_tensors(out)[0]["images"][:, 0]
+        reached.append(np.abs(guess - private[:, None]).mean(axis=(2, 3, 4)).min(axis=1).mean())
+    assert reached[0] == reached[1] < 0.01
+    assert reached[2] > 0.1
 
 
 def test_what_is_worse_in_the_first_rounds_is_no_success(cheating: Project) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
-from leakbench.catalogue.cell import Spec
+from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.load import find, load_kind, validate
 from leakbench.catalogue.schema import Scale
 
@@ -71,8 +71,7 @@ class Salt(Strict):
     """The file config/salt.yaml: the end of the names of the clients' random streams (docs/security.md)."""
 
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32,}$")]
-    # Behind each defence clients hold samples of their own, so that nothing is gained from what an attack saw
-    # behind another one.
+    # Whether clients hold samples of their own behind each defence.
     apart: bool = Field(False, exclude_if=lambda value: not value)
 
 
@@ -122,6 +121,12 @@ class Sized:
             validate(kind, "", f"{self.file}: caps.{kind}: raise the cap of '{name}'", value)
         return {key: part for key, part in value.items() if key not in FOR_PEOPLE}
 
+    def salted(self, cell: Cell) -> Spec:
+        """Return the salt of a cell's capture, and whether its clients hold samples of their own."""
+        place = cell.capture.rpartition("/")[0]
+        control = any(fnmatch.filter([place], each) for each in self.scale.apart) and cell.defence != "none"
+        return self.salt.model_copy(update={"apart": self.salt.apart or control}).model_dump()
+
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or <experiment>/<stem> of a cell or study, or ""."""
         experiment = name.partition("/")[0]
@@ -156,24 +161,17 @@ def sized(config: Path, name: str) -> Sized:
     for kind in ("victims", "generators", "trainings"):
         if (config / kind).is_dir():
             load_kind(config, kind)
-    for kind, globs in scale.caps.items():
+    for kind, caps in scale.caps.items():
         if kind not in SIZED:
             raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, SIZED)})")
-        for pattern in globs:
-            for of, part in _parts(kind, pattern):
-                if not fnmatch.filter(load_kind(config, of), part):
-                    raise UserError(
-                        f"{file}: caps.{kind}: '{pattern}' matches no {of[:-1]} (drop or mend it)"
-                    )
-    experiments = load_kind(config, "experiments")
+        for pattern, (of, part) in ((each, found) for each in caps for found in _parts(kind, each)):
+            if not fnmatch.filter(load_kind(config, of), part):
+                raise UserError(f"{file}: caps.{kind}: '{pattern}' matches no {of[:-1]} (drop or mend it)")
     for name in scale.budget.first if scale.budget else ():
-        if name not in experiments:
-            raise UserError(f"{file}: budget.first: no experiment '{name}' ({suggest(name, experiments)})")
+        find(config, "experiments", name, f"{file}: budget.first")
     for pattern, why in scale.left_out.items():
         if not why.strip():
             raise UserError(f"{file}: left_out: '{pattern}' has no reason (say why, in words for tables)")
-        if not fnmatch.filter(experiments, pattern.partition("/")[0]):
-            raise UserError(f"{file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
     salt = config / "salt.yaml"
     return Sized(config, scale, file, validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md"))
 

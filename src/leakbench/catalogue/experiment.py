@@ -155,6 +155,8 @@ class Scale(Entry):
     """Largest values: kind → pattern over names → key → largest value. The kinds are victims, generators,
     federations, attacks and trainings. A pattern with a slash is compared with `<data set>/<name>`, and for
     attacks with `<data set>/<victim>/<federation>/<defence>/<name>`. A cap only ever lowers a value."""
+    apart: list[str] = []
+    """Control cells, with private samples of their own: `<data set>/<victim>/<federation>/<defence>`."""
     null_rounds: Positive
     """Number of rounds of the null baselines. At most a quarter of the federation's rounds are used."""
     left_out: dict[str, str] = {}

@@ -88,7 +88,7 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
     out[cell.path("capture")] = {
         "federation": entries["federation"], "federation_name": cell.federation,
         "defence": entries["defence"], "victim": network, "dataset": images, "seed": cell.seed,
-        **at.salt.model_dump(),
+        **at.salted(cell),
         **({"malicious": entries["malicious"]} if cheats else {}),
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}
@@ -122,10 +122,8 @@ def judge_spec(cell: Cell, name: str, at: Sized, where: str, specs: Mapping[str,
 
 
 def pointless(attack: Spec, capture: Spec) -> str:
-    idle = (
-        attack["attack"]["adaptive"] and capture["defence"]["module"] == "none" and "adaptation" not in attack
-    )
-    return "without a defence there is nothing to adapt to" if idle else ""
+    bare = capture["defence"]["module"] == "none" and "adaptation" not in attack
+    return "without a defence there is nothing to adapt to" if bare and attack["attack"]["adaptive"] else ""
 
 
 @cache

@@ -214,8 +214,7 @@ def stems(config: Path, kind: str) -> list[str]:
 def odd(attack: Mapping[str, Any]) -> str:
     """Describe the first entry in an attack's sections that is no name and no mapping of names, if any."""
     for section in SECTIONS:
-        given = attack.get(section)
-        listed = given if isinstance(given, list) else []
+        listed = given if isinstance(given := attack.get(section), list) else []
         if wrong := [entry for entry in listed if not isinstance(entry, str | dict)]:
             return f"{section}: {wrong[0]!r} names no part (write a name, or a name with its arguments)"
     return ""

@@ -109,7 +109,7 @@ def plan(
     known = load_kind(config, "experiments")
     if unknown := next((name for name in only if name not in known), ""):
         raise UserError(f"--config only: no experiment '{unknown}' ({suggest(unknown, known)})")
-    _check_left_out(at, known)
+    _check_patterns(at, known)
     if at.scale.budget:
         at = replace(at, sizes=_bought(at, at.scale.budget))
     at = replace(at, only=frozenset(only))
@@ -250,15 +250,19 @@ def _check_readable(papers: Path) -> None:
             raise UserError(f"{folder}: may not be read (make the folder readable)")
 
 
-def _check_left_out(at: Sized, experiments: Mapping[str, Experiment]) -> None:
+def _check_patterns(at: Sized, experiments: Mapping[str, Experiment]) -> None:
     """Raise UserError for a pattern of a scale that matches no cell and no study of the catalogue."""
+    files = {name: str(file_of(at.config, "experiments", name)) for name in experiments}
+    stems = {n: [job.stem for job in _jobs(each, at.config, files[n])] for n, each in experiments.items()}
     for pattern in at.scale.left_out:
-        of, slash, _ = pattern.partition("/")
-        asking = fnmatch.filter(experiments, of) if slash else ()
-        files = {name: str(file_of(at.config, "experiments", name)) for name in asking}
-        jobs = (f"{n}/{job.stem}" for n in asking for job in _jobs(experiments[n], at.config, files[n]))
-        if slash and not any(fnmatch.fnmatchcase(job, pattern) for job in jobs):
-            raise UserError(f"{at.file}: left_out: '{pattern}' matches no cell (drop or mend it)")
+        of, slash, job = pattern.partition("/")
+        asking = fnmatch.filter(experiments, of)
+        if not asking or (slash and not any(fnmatch.filter(stems[name], job) for name in asking)):
+            what = "cell" if asking else "experiment"
+            raise UserError(f"{at.file}: left_out: '{pattern}' matches no {what} (drop or mend it)")
+    for pattern in at.scale.apart:
+        if not any(fnmatch.filter(each, f"{pattern}/*/*") for each in stems.values()):
+            raise UserError(f"{at.file}: apart: '{pattern}' matches no cell (drop or mend it)")
 
 
 def _check_client(client: int, cells: Sequence[Cell], out: Plan, where: str) -> None:

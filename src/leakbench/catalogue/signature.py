@@ -24,9 +24,7 @@ _PLAIN: Mapping[str, Any] = {
     "int": StrictInt, "float": StrictFloat, "str": str, "bool": StrictBool, "list": list, "dict": dict,
     "tuple": tuple,
 }  # fmt: skip
-_FIELD = frozenset(
-    ["gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "description"]
-)
+_FIELD = {"gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "description"}
 
 # What pydantic may raise of an annotation.
 _RAISED = (AssertionError, AttributeError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError,

@@ -253,7 +253,7 @@ def _copied(root: Path, name: str, files: dict[str, str], kind: str = "defence")
 
 def _paying(scale: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a scale that leaves out no agreed cell: each gets the fewest trials, whatever they cost."""
-    scale = {**scale, "left_out": {}}
+    scale = {**scale, "left_out": {}, "apart": []}
     if budget := scale.get("budget"):
         trials, total = budget["trials"], max(budget["total"], MINUTES)
         fewest = min(trials, key=int)

@@ -10,7 +10,7 @@ from planning import real
 from project import ROOT
 
 from leakbench.catalogue.job_specs import decays
-from leakbench.catalogue.load import stems
+from leakbench.catalogue.load import file_of, stems
 from leakbench.catalogue.spec import spec_of
 
 SPECS = yaml.safe_load(Path(__file__).with_name("specs.yaml").read_text())
@@ -69,6 +69,16 @@ def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) 
                 attackers.setdefault(where, set()).add(cell.attack.endswith("-adapted"))
         assert attackers or scale == "quick", name
         assert {where for where, kinds in attackers.items() if len(kinds) < 2} == set(), name
+
+
+def test_each_defence_of_the_quick_scale_has_a_control_cell() -> None:
+    """Variants are the same defence with other settings."""
+    runs, control = set(), set()
+    for cell in real("quick").cells:
+        runs.add(file_of(ROOT / "config", "defences", cell.defence).stem)
+        if "apart" in real("quick").specs[cell.path("capture")]:
+            control.add(cell.defence)
+    assert control >= runs - {"none"}
 
 
 def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:

@@ -132,18 +132,16 @@ def test_a_salt_that_is_short_or_not_there_is_one_line(root: Callable[..., Path]
         planned(place)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_clients_may_hold_samples_of_their_own_behind_each_defence(
-    apart: bool, root: Callable[..., Path]
-) -> None:
+def test_clients_may_hold_samples_of_their_own_behind_each_defence(root: Callable[..., Path]) -> None:
     place = root()
-    salt = place / "config/salt.yaml"
-    salt.write_text(salt.read_text() + apart * "apart: true\n")
-    specs = plan(place, "quick").specs
-    found = next(each for name, each in specs.items() if name.startswith("capture/"))
-    defended = found | {"defence": {"module": "gaussian", "parameters": {"scale": 0.1}}}
-    one, other = (spec_of("capture", each, "").names() for each in (found, defended))
-    assert (one != other) is apart is ("apart" in found)
+    for apart in (False, True):
+        specs = plan(place, "quick").specs
+        found = next(each for name, each in specs.items() if name.startswith("capture/"))
+        defended = found | {"defence": {"module": "gaussian", "parameters": {"scale": 0.1}}}
+        one, other = (spec_of("capture", each, "").names() for each in (found, defended))
+        assert (one != other) is apart is ("apart" in found)
+        with (place / "config/salt.yaml").open("a") as salt:
+            salt.write("apart: true\n")
 
 
 def test_seeds_are_raised_no_further_than_jobs_take_them(root: Callable[..., Path]) -> None:

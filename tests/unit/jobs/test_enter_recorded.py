@@ -191,7 +191,7 @@ def test_a_message_names_the_users_own_file(tmp_path: Path, monkeypatch: pytest.
 def test_an_entry_gets_its_agreed_cells_at_a_scale_that_cannot_pay_for_them() -> None:
     quick, standard = (yaml.safe_load((ROOT / f"config/scales/{name}.yaml").read_text()) for name in SCALES)
     paid = _paying(quick)
-    assert paid["left_out"] == {}
+    assert (paid["left_out"], paid["apart"]) == ({}, [])
     assert paid["budget"]["trials"] == quick["budget"]["trials"] | {5: 60 * MINUTES}
     assert paid["budget"]["total"] == MINUTES > quick["budget"]["total"]
     # What the scale itself gives is enough there.
