@@ -10,6 +10,8 @@ PUBLIC = {
     "audit": "leakbench.audit.audit",
     "record": "leakbench.observations.flower",
     "attack": "leakbench.jobs.python",
+    "matched": "leakbench.jobs.python",
+    "observe": "leakbench.jobs.python",
     "measure": "leakbench.jobs.python",
     "known": "leakbench.jobs.python",
     "Observation": "leakbench.observations.observation",

@@ -46,14 +46,6 @@ def client():
 EXITS = "def client():\n    raise SystemExit('enough')\n"
 DIES = "import os\n\ndef client():\n    os._exit(0)\n"
 NONSENSE = "def client():\n    return 42\n"
-TWO_INPUTS = """
-import torch
-from torch import nn
-
-def client():
-    batch = (torch.rand(3, 4), torch.rand(3, 4)), torch.tensor([0, 1, 0])
-    return nn.Bilinear(4, 4, 2), nn.CrossEntropyLoss(), batch
-"""
 # What a client of Flower returns, besides.
 TRAINS = """
 import torch

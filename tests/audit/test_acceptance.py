@@ -1,6 +1,6 @@
 """Networks and records as people bring them, audited from the first stage to the page.
 
-The rest of what an audit must bear stands elsewhere: bad files, two inputs, printing and hanging in
+The rest of what an audit must bear stands elsewhere: bad files, printing and hanging in
 test_own_code.py; predictions in test_predictions.py; a victim of the catalogue beside the pipeline in
 test_recorded.py; Flower's rounds in test_flower.py.
 """

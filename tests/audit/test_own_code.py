@@ -43,7 +43,6 @@ BAD = {
     "exits": (apps.EXITS, "SystemExit: enough"),
     "dies": (apps.DIES, "its process ended without a result"),
     "returns nonsense": (apps.NONSENSE, "neither returned (model, loss, batch) nor took a step of an optim"),
-    "two inputs": (apps.TWO_INPUTS, "the batch has several inputs or targets: such models are not audited"),
     "eats memory": (apps.EATS_MEMORY, "more than 1 GB (raise --memory)"),
 }
 

@@ -93,7 +93,7 @@ REFUSALS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: measure(["pnsr"], GREY, GREY),
         UserError,
-        r"'pnsr' is not a metric \(there are accuracy, agreement, alarm_d_snr, ",
+        r"'pnsr' is not a metric \(did you mean 'psnr'",
     ),
     (lambda: measure(["lpips_vgg"], GREY, GREY), UserError, "'lpips_vgg' needs lpips_backbones"),
     (lambda: pearson(np.zeros((2, 5)), np.zeros((2, 6))), ValueError, "shape"),

@@ -73,11 +73,13 @@ def test_an_attack_stands_beside_the_best_recorded_one(entered: Project) -> None
         "tiny,tiny,none,fidel,0,1,,ssim,0.99,0.98,1,5,0\n"
     )
     entered.path("grey.py").write_text(GREY)
-    ran = entered.leakbench("enter", "grey.py", "--scale", "quick", "--cores", "2")
+    ran = entered.leakbench("enter", "grey.py", "--scale", "quick", "--cores", "2", "--networks", "2")
     assert ran.stdout.splitlines() == ["entries/grey.json"], ran.text[-3000:]
     entry = json.loads(entered.path("entries/grey.json").read_text())
     assert (entry["kind"], {line["attack"] for line in entry["lines"]}) == ("attack", {"grey"})
-    assert "| fidel 0.990 (0.980 to 1.000) |" in entered.path("entries/README.md").read_text()
+    board = entered.path("entries/README.md").read_text()
+    assert "| fidel 0.990 (0.980 to 1.000) |" in board
+    assert f"| {entry['lines'][0]['n']} of 2 networks |" in board
     ran = entered.leakbench("enter", "grey.py", "--attacker", "halve.py", "--scale", "quick")
     assert (ran.rc, ran.text) == (
         2,

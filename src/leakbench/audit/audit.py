@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.audit.attacks import LONGEST, attack, catalogue
-from leakbench.audit.child import Json, Tell, loaded, say, seconds_of
+from leakbench.audit.child import Json, Tell, bounded, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
 from leakbench.audit.findings import affected, in_all, merged, pictures
@@ -37,6 +37,8 @@ EXACT_SHARE = 0.25
 LONGER = 1.5
 # The share of the budget that is kept for what would help.
 HELP_SHARE = 0.3
+# Copies of the weights that a search holds at a time.
+COPIES = 10
 
 
 def of_client(
@@ -108,13 +110,14 @@ def _attacked(
     for name, number in audit.look.predicted.items():
         tell(f"look: {name} will read {number} {in_all(audit.records)} (predicted)")
     keep(audit)
+    for observation, truth in parts:
+        for each in inferences(observation, truth, budget) if truth is not None else ():
+            audit.besides.append(each)
+            tell(f"besides: {each.title}: {each.line}")
+    keep(audit)
     audit.alarms = alarms(parts, budget, clients)
     for alarm in audit.alarms:
         tell(f"detector: {alarm.detector.replace('_', ' ')}: {alarm.line()}")
-    for observation, truth in parts:
-        for each in inferences(observation, truth) if truth is not None else ():
-            audit.besides.append(each)
-            tell(f"besides: {each.title}: {each.line}")
     keep(audit)
     searches = sum(each.stage == "matching" for each in catalogue().values())
     for name, about in catalogue().items():
@@ -243,14 +246,24 @@ def audited(name: str, options: Json, tell: Tell, keep: Callable[[Any], None]) -
 
     if given.handed and Path(given.handed).exists():
         torch.manual_seed(0)
-        return told(of_client(taken(Path(given.handed)), given.budget, tell, show=given.show, keep=sofar))
+        own = taken(Path(given.handed))
+        _bound(own.model, given.memory, tell)
+        return told(of_client(own, given.budget, tell, show=given.show, keep=sofar))
     if not given.demo and ":" not in name:
+        bounded(given.memory)
         return told(of_recorded(Path(name), given, tell, sofar))
     made = demo if given.demo else loaded(name)
     if not callable(made):
         raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
     found = _of_code(made, given, tell, sofar)
     return told(found) if found else {}
+
+
+def _bound(model: nn.Module | None, memory: float, tell: Tell) -> None:
+    """Say about how much memory a search takes, and let allocations beyond the limit fail."""
+    used = memory - bounded(memory)
+    used += COPIES * sum(p.nbytes for p in model.parameters()) / 2**30 if model else 0.0
+    tell(f"look: memory: a search takes about {used:.1f} GB of {memory:g} GB (--memory)")
 
 
 def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) -> Audit | None:
@@ -265,9 +278,11 @@ def _of_code(make: Callable[[], Any], options: Options, tell: Tell, keep: Keep) 
         own = client(returned, options.batch, options.local_steps, options.lr)
         if options.handed and defence is None and hand_over(own, Path(options.handed)):
             return None
+        _bound(own.model, options.memory, tell)
         return of_client(own, options.budget, tell, show=options.show, defence=defence, keep=keep)
     if callable(returned) and not isinstance(returned, nn.Module):
         returned, watch = watched(returned)
+    _bound(watch.model, options.memory, tell)
     return of_round(round_in(watch, returned), options.budget, tell, show=options.show, keep=keep)
 
 

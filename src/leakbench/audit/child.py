@@ -8,6 +8,7 @@ import json
 import os
 import re
 import reprlib
+import resource
 import secrets
 import select
 import signal
@@ -180,6 +181,15 @@ def run() -> None:
     # If the user's code forked, the fork may come here too, and must send no message.
     if os.getpid() == own:
         say(said)
+
+
+def bounded(gigabytes: float) -> float:
+    """Let what this process allocates beyond a limit fail, so that one attack ends; return what is left."""
+    # The system counts addresses, of which libraries hold more than memory.
+    held = int(Path("/proc/self/status").read_text("utf-8").partition("VmData:")[2].split()[0]) * 1024
+    left = gigabytes * _GIGABYTE - _used(os.getpid())
+    resource.setrlimit(resource.RLIMIT_DATA, (int(held + max(left, 0.0)), resource.RLIM_INFINITY))
+    return left / _GIGABYTE
 
 
 def _raised(problem: BaseException) -> str:

@@ -29,7 +29,7 @@ from leakbench.audit.network import (
     wrapped,
 )
 from leakbench.audit.replay import Round, round_in
-from leakbench.audit.watch import watched
+from leakbench.audit.watch import LARGEST, watched
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import LOSS, Observation
 
@@ -80,6 +80,9 @@ class Client:
                 self.model.load_state_dict(start)
                 for parameter, each in zip(parameters, before, strict=True):
                     parameter.grad = each
+        if sum(p.numel() for p in parameters) > LARGEST and {p.dtype for p in parameters} == {torch.float32}:
+            # The memory need not hold the copy that was sent as well.
+            played = replace(played, model=self.model)
         return replace(
             played, inputs=inputs.float() if inputs.is_floating_point() else inputs, targets=targets,
             steps=self.local_steps, batch_size=None,
@@ -142,7 +145,7 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:
     """Return inputs and targets of a batch. Raises UserError for a batch that cannot be audited."""
-    splits = "(put the model into a module that takes one tensor and splits it)"
+    splits = "(put the model into a module that takes one tensor [records, …] and splits it into them)"
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         size = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
         raise UserError(

@@ -17,7 +17,7 @@ from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.tokens import undecayed
 from leakbench.audit.attacks import run
 from leakbench.audit.client import UNKNOWN, Truth
-from leakbench.audit.findings import NOTHING, RECOGNISABLE, Found, timed
+from leakbench.audit.findings import NOTHING, RECOGNISABLE, Found, OutOfTime, timed, within
 from leakbench.audit.network import drops, reason
 from leakbench.audit.predictions import readable, short, uncountable
 from leakbench.audit.replay import Round
@@ -44,11 +44,14 @@ class Inference:
     seconds: float
 
 
-def _ran(title: str, attacker: str, paper: str, attack: Callable[[], str]) -> Inference:
-    """Run an attack that says in words what it finds."""
+def _ran(title: str, attacker: str, paper: str, attack: Callable[[], str], limit: float) -> Inference:
+    """Run an attack that says in words what it finds, for at most `limit` seconds."""
     begun = time.perf_counter()
     try:
-        line, ran = attack(), True
+        with within(limit):
+            line, ran = attack(), True
+    except OutOfTime:
+        line, ran = f"not finished in its share of the budget, {limit:.2g} s", False
     except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
         line, ran = reason(problem), False
     return Inference(title, attacker, paper, line, ran, round(time.perf_counter() - begun, 3))
@@ -73,12 +76,12 @@ def _recognised(own: int, records: int, taken: int, others: int, by: str) -> str
     )
 
 
-def inferences(observation: Observation, truth: Truth) -> Iterator[Inference]:
+def inferences(observation: Observation, truth: Truth, limit: float = 600.0) -> Iterator[Inference]:
     """Yield what an update gives away about labels, if the plain loss has classes, and about members."""
     if observation.plain and bool((truth.labels != UNKNOWN).all()):
-        yield _ran("label counts", "B", str(source("llg")), lambda: labels(observation, truth))
+        yield _ran("label counts", "B", str(source("llg")), lambda: labels(observation, truth), limit)
     paper = f"{source('projres')} (of text)"
-    yield _ran("membership", "D", paper, lambda: members(observation, truth))
+    yield _ran("membership", "D", paper, lambda: members(observation, truth), limit)
 
 
 def labels(observation: Observation, truth: Truth) -> str:
@@ -141,7 +144,7 @@ def of_tokens(
 ) -> tuple[Found, list[Inference]]:
     """Attack a round whose records are tokens int64 [n, places]; `others` are records of other clients."""
     records = len(played.inputs)
-    seen = _ran(TOKENS, "A", str(source("dager")), lambda: _rows(played, embedding))
+    seen = _ran(TOKENS, "A", str(source("dager")), lambda: _rows(played, embedding), limit)
     found = Found(
         "sentence-membership", "Membership of sentences", "exact", "D", str(source("projres")), records,
         [NOTHING] * records,
@@ -196,8 +199,8 @@ class _Rows(NamedTuple):
     rank: int
 
 
-def _matrices(played: Round, tokens: Tensor) -> list[_Rows]:
-    """Return the sent matrices that read something of each place of tokens [n, places], in their order."""
+def _matrices(played: Round, tokens: Tensor) -> Iterator[_Rows]:
+    """Yield the sent matrices that read something of each place of tokens [n, places], in their order."""
     model = deepcopy(played.model).double().eval()
     read: dict[str, Tensor] = {}
 
@@ -211,11 +214,12 @@ def _matrices(played: Round, tokens: Tensor) -> list[_Rows]:
     # Without gradients, torch's own encoder would take a way around its layers.
     with torch.enable_grad():
         model(tokens.clone())
-    sent = {n: v.double() for n, v in played.update.items() if v.dim() == 2 and v.any()}
+    del model
+    sent = {n: v for n, v in played.update.items() if v.dim() == 2 and v.any()}
     # The query, key and value of a block read one tensor, whose span needs the rows of all of them.
     found: dict[tuple[int, str], list[tuple[str, Tensor, Tensor]]] = {}
     for name, x in read.items():
-        layer = model.get_submodule(name)
+        layer = played.model.get_submodule(name)
         own = dict(layer.named_parameters(recurse=False)) | dict(layer.named_buffers(recurse=False))
         # The second matrix of an adapter reads what the first one makes of its input.
         downs = {part: v.detach() for part, v in own.items() if v.dim() == 2 and v.shape[1] == x.shape[2]}
@@ -225,15 +229,13 @@ def _matrices(played: Round, tokens: Tensor) -> list[_Rows]:
                 continue
             # transformers' Conv1D keeps its matrix transposed.
             rows = rows.T if type(layer).__name__ == "Conv1D" else rows
-            seen = x @ downs[down].T if down else x
+            seen = x @ downs[down].double().T if down else x
             if rows.shape[1] == seen.shape[2]:
                 found.setdefault((x.data_ptr(), down and f"{name}.{down}"), []).append((whole, rows, seen))
-    made = []
     for each in found.values():
         names, updates, inputs = zip(*each, strict=True)
         rank = min(min(rows.shape) for rows in updates)
-        made.append(_Rows(list(names), torch.cat(updates), inputs[0], rank))
-    return made
+        yield _Rows(list(names), torch.cat(updates).double(), inputs[0], rank)
 
 
 def _members(found: Found, played: Round, embedding: str, others: Tensor | None) -> None:

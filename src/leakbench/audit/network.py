@@ -36,11 +36,15 @@ def one_line(problem: BaseException) -> str:
 
 def reason(problem: Exception) -> str:
     """Return why something gave no result, in one line."""
+    if isinstance(problem, MemoryError) or "allocate memory" in str(problem):
+        return "it needs more memory than is left (raise --memory)"
     if isinstance(problem, UserError):
         return _ADVICE.sub("", str(problem).removeprefix("attack: "))
     if isinstance(problem, KeyError) and (tensor := _TENSOR.fullmatch(str(problem.args[0]))):
         return f"it needs the update of {tensor[1]}, which is not sent under this name"
-    return f"fails on this network ({one_line(problem)})"
+    # What torch says of its own calls tells a user nothing.
+    of_torch = isinstance(problem, RuntimeError | IndexError)
+    return f"fails on this network ({type(problem).__name__ if of_torch else one_line(problem)})"
 
 
 @contextmanager

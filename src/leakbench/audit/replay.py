@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -11,11 +12,14 @@ from torch.utils._pytree import tree_leaves
 from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
 from leakbench.audit.network import as_records, computed, finite, reads, uncompiled
-from leakbench.audit.steps import CAUSES, ROUNDING, SAME, Pass, dot
+from leakbench.audit.steps import CAUSES, SAME, Pass, dot, same
 from leakbench.audit.watch import Watch, sent_back
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
 from leakbench.observations.observation import LOSS
+
+# What a server knows of a gradient that has more than the loss's own.
+KNOWN = "weights", "signs", "constant"
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Roun
     records, size = len(first), sum(each.records() for each in watch.batches[0])
     network = uncompiled(watch.model)
     sent, own = ({n: p.detach() for n, p in m.named_parameters()} for m in (watch.sent, network))
-    edited = watch.edited or any(not torch.equal(own[n], v) for n, v in watch.last[2].items())
+    edited = watch.edited or not same(own, watch.last[2])
     how = "the weights that are sent are also changed outside of the optimiser's steps"
     if gradient:
         update = {n: v.float() for n, v in watch.last[0].items()}
@@ -78,8 +82,7 @@ def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Roun
     back = None if gradient else sent_back(returned, network.state_dict())
     if back is not None:
         moves, update = update, _sent(back, sent, update)
-        apart = {n: v - moves[n] for n, v in update.items()}
-        if dot(apart, apart) > ROUNDING**2 * dot(sent, sent):
+        if not same({n: sent[n] + v - moves[n] for n, v in update.items()}, sent):
             zero, own_zero = (sum(int((v == 0).sum()) for v in each.values()) for each in (update, moves))
             size, edited = sum(v.numel() for v in update.values()), True
             how += f" ({zero / size:.0%} of the changes are zero)" if zero > own_zero + size / 10 else ""
@@ -95,14 +98,16 @@ def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Roun
     told = "".join(f", {key.replace('_', ' ')} {value:g}" for key, value in kept.items())
     at = f"rate {lr:g}" if len(every) == 1 else f"rates from {min(every):g} to {max(every):g}"
     loss, differs, decay, factor = _replayed(watch, how * edited, name)
-    # Weights that decay tell nothing of the records, and a server knows the factor. It knows that of the
-    # loss too, and the rate of each parameter. Of one step, nothing but its gradient is left.
+    # Weights that decay tell nothing of the records, and a server knows the factor. It knows its own control
+    # variates, the factor of the loss, and the rate of each parameter. Of one step, nothing but its gradient
+    # is left.
     if gradient:
         step = watch.steps[0]
-        share = (step.gradient or {}).get("weights", 0.0) if step else 0.0
-        decay = dict.fromkeys(step.decays[0] if step else (), share)
+        shares = np.array([((step and step.gradient) or {}).get(cause, 0.0) for cause in KNOWN])
+        decay = dict.fromkeys(step.decays[0] if step else (), shares)
     for n, value in update.items():
-        value = value - decay[n] * sent[n] if decay.get(n) else value
+        for share, known in zip(decay.get(n, ()), (sent[n], sent[n].sign(), watch.rest.get(n)), strict=False):
+            value = value - float(share) * known if share and known is not None else value
         scale = (1 / factor if factor else 1.0) if gradient else (lr / means[n] if means[n] else 1.0)
         update[n] = value if scale == 1 else value * scale
     once = len(watch.steps) == len(set(watch.scaled.values())) == 1 and "steps" not in differs
@@ -111,7 +116,7 @@ def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Roun
         (epsilon,) = set(watch.scaled.values())
         update |= gradients({n: update[n] for n in watch.scaled}, sent, lr, epsilon=epsilon)
     odd = differs.keys() - {"steps", "unchecked", "outside", "computed"}
-    odd -= {"weights"} if len(watch.steps) == 1 else set()
+    odd -= {"weights", "signs"} if len(watch.steps) == 1 else set()
     constant = all(len(set(watch.rates[n])) == 1 for n in update)
     return Round(
         watch.sent.float(), inputs[first], _targets(passes, first), update,
@@ -134,8 +139,8 @@ def _inputs(watch: Watch, passes: list[Pass]) -> Tensor:
         found.append([v for v in tree_leaves((args, own, mask if hides else None)) if isinstance(v, Tensor)])
     if any(len(each) > 1 for each in found):
         raise UserError(
-            "the model takes several inputs: such models are not audited (put it into a module that "
-            "takes one tensor of numbers, and fix or split off the others there)"
+            "the model takes several inputs: such models are not audited (put it into a module that takes "
+            "one tensor [records, …] and splits it into them)"
         )
     sizes = {tuple(each[0].shape[1:]) for each in found}
     if len(sizes) > 1:
@@ -146,14 +151,17 @@ def _inputs(watch: Watch, passes: list[Pass]) -> Tensor:
     return inputs
 
 
-def _replayed(watch: Watch, edited: str, name: str) -> tuple[str, dict[str, str], dict[str, float], float]:
+def _replayed(
+    watch: Watch, edited: str, name: str
+) -> tuple[str, dict[str, str], dict[str, np.ndarray], float]:
     """Return the loss in words, kind → what else the replay found, and two kinds of factors."""
-    # Parameter → the factor of its sent weights in what is sent; and that of the mean cross-entropy.
+    # Parameter → the factors of what is KNOWN in what is sent; and that of the mean cross-entropy.
     found: dict[str, str] = {}
     if missing := watch.steps.count(None):
         found["unchecked"] = f"{missing} of {len(watch.steps)} steps were not computed again"
-    whole = dict.fromkeys(watch.trained, 1.0)
-    slope, last = dict.fromkeys(whole, 0.0), dict.fromkeys(whole, 0.0)
+    sent, signs, constant = np.eye(len(KNOWN))
+    whole = dict.fromkeys(watch.trained, sent)
+    slope, last = dict.fromkeys(whole, 0 * sent), dict.fromkeys(whole, 0 * sent)
     factors = [factor for _, factor in watch.losses]
     for place, each in enumerate(watch.steps):
         if each is None:
@@ -173,29 +181,30 @@ def _replayed(watch: Watch, edited: str, name: str) -> tuple[str, dict[str, str]
             if each.move is None:
                 found.setdefault("steps", f"the steps of {name} are no sums of gradients")
         for n in each.rates:
-            own = {"pull": whole[n] - 1, "before": slope[n], "earlier": slope[n]}
-            own["weights"] = whole[n] * (n in each.decays[0])
-            slope[n] = sum((causes or {}).get(cause, 0.0) * value for cause, value in own.items())
+            own = {"pull": whole[n] - sent, "before": slope[n], "earlier": slope[n], "constant": constant}
+            own |= {"weights": whole[n] * (n in each.decays[0]), "signs": signs * (n in each.decays[0])}
+            slope[n] = sum(((causes or {}).get(cause, 0.0) * value for cause, value in own.items()), 0 * sent)
             own["before"], own["gradient"] = last[n] / each.rates[n], slope[n]
             own["weights"] = whole[n] * (n in each.decays[1])
-            last[n] = each.rates[n] * sum(move.get(cause, 0.0) * value for cause, value in own.items())
-            whole[n] += last[n]
+            last[n] = sum((each.rates[n] * move.get(cause, 0.0) * v for cause, v in own.items()), 0 * sent)
+            whole[n] = whole[n] + last[n]
     if edited:
         found["unknown"] = edited
+    found |= {kind: CAUSES[kind] for kind in ("moved", "random") if getattr(watch, kind)}
     if watch.outside:
         found["outside"] = f"{len(watch.outside)} tensors of other networks are trained, and not audited"
     if made := [n for n, m in watch.sent.named_modules() if computed(m)]:
         found["computed"] = f"weights of {', '.join(made[:3])} are computed from others (weight norm)"
     least, most = min(factors), max(factors)
-    same = most - least <= SAME * abs(most)
-    factor = most if same and most > 0 else 0.0
+    even = most - least <= SAME * abs(most)
+    factor = most if even and most > 0 else 0.0
     loss = " and ".join(dict.fromkeys(word for word, _ in watch.losses))
     if loss == LOSS and abs(factor - 1) > SAME:
-        loss = f"{most:.3g}{'' if same else f' (at least {least:.3g})'} times the {LOSS}"
+        loss = f"{most:.3g}{'' if even else f' (at least {least:.3g})'} times the {LOSS}"
     if loss.endswith(LOSS) and found.keys() & CAUSES.keys() - {"scale"}:
         loss += " and more"
     known = not found.keys() & {"unknown", "unchecked", "steps"}
-    return loss, found, {n: value - 1 for n, value in whole.items()} if known else {}, factor
+    return loss, found, {n: value - sent for n, value in whole.items()} if known else {}, factor
 
 
 def _sent(back: Tensors, sent: Tensors, moves: Tensors) -> Tensors:

@@ -28,10 +28,15 @@ THROUGH = (
 # What else a gradient may consist of → in words, with its factor and the norm of the gradient.
 CAUSES = {
     "weights": "its gradient has {:.3g} times the weights (their decay in the loss)",
+    "signs": "its gradient has {:.3g} times the weights' signs (an L1 term in the loss)",
+    "constant": "its gradient has the same vector in each step (SCAFFOLD, or a term that hardly changes)",
+    "moved": "its gradient is that at other weights than the step begins at (SAM)",
+    "random": "the network draws numbers by another generator than torch's, so no pass can be computed again "
+    "(draw them by torch.rand and its kin)",
+    "clipped": "each value of its gradient is clipped to {:.3g}",
     "pull": "its gradient has {:.3g} times the way from the weights that were sent (FedProx)",
     "scale": "the gradient is {:.3g} times that of the loss (clipped to a norm of {:.3g}, or scaled)",
-    "unknown": "the gradient differs by {:.0%} from that of the recorded passes (values clipped one by one, "
-    "noise, or another term)",
+    "unknown": "the gradient differs by {:.0%} from that of the recorded passes (noise, or another term)",
     "before": "the gradient of the step before is added (no zero_grad)",
 }
 
@@ -45,7 +50,8 @@ class Pass:
     chance: Tensor
     training: list[bool]
     autocast: tuple[bool, torch.dtype]
-    buffers: Tensors
+    # Parameters and buffers.
+    state: Tensors
     outputs: list[Tensor] = field(default_factory=list)
     slopes: dict[int, Tensor] = field(default_factory=dict)
     # Each loss function that was called, its target and its other arguments.
@@ -88,13 +94,33 @@ def fit(target: Tensors, causes: dict[str, Tensors], slack: float) -> tuple[dict
         left = {n: v - sum(f * causes[name][n] for name, f in factors.items()) for n, v in target.items()}
         apart = dot(left, left) ** 0.5
         if apart <= SAME * whole + slack:
-            return factors, apart / (whole or 1.0)
+            counts = {name for name, f in factors.items() if abs(f) * sizes[name] > SAME * whole}
+            return {n: f for n, f in factors.items() if n in {*first, *counts}}, apart / (whole or 1.0)
         least = min(least, apart / whole)
     return None, least
 
 
-def decays(moved: Tensor, made: Tensor, weights: Tensor) -> bool:
-    """Return whether a tensor moves by a share of itself, beside its gradient."""
+def same(one: Tensors, other: Tensors) -> bool:
+    """Return whether weights are those of `other`, up to rounding."""
+    apart = {n: v - other[n] for n, v in one.items() if n in other and v is not other[n]}
+    return dot(apart, apart) <= ROUNDING**2 * dot(other, other)
+
+
+def explained(
+    target: Tensors, gradient: Tensors, causes: dict[str, Tensors], slack: float = 0.0
+) -> tuple[dict[str, float] | None, float, set[str]]:
+    """Return what `fit` does of a gradient and causes; and the tensors that have the first of these."""
+    name, own = next(iter(causes.items()))
+    for some in (set(own), {n for n, v in own.items() if _decays(target[n], gradient[n], v)}):
+        part = {name: {n: v * (n in some) for n, v in own.items()}}
+        found, rest = fit(target, {"gradient": gradient} | causes | part, slack)
+        if found is not None:
+            break
+    return found, rest, some
+
+
+def _decays(moved: Tensor, made: Tensor, weights: Tensor) -> bool:
+    """Return whether a tensor moves by a share of itself, or of its signs, beside its gradient."""
     moved, made, weights = (each.flatten().double() for each in (moved, made, weights))
     basis = made / made.norm() if made.any() else made
     rest, own = (each - basis * (basis @ each) for each in (moved, weights))

@@ -1,10 +1,11 @@
 """What a client's training function does, recorded while it runs; each step is computed again."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from leakbench.audit.network import failing, leaves, precisions_in, uncompiled
-from leakbench.audit.steps import ROUNDING, SAME, Pass, Step, decays, dot, fit, loss
+from leakbench.audit.steps import ROUNDING, SAME, Pass, Step, dot, explained, fit, loss, same
 from leakbench.base.tensors import Tensors
 
 # The ends of the names of torch's losses.
@@ -58,6 +59,12 @@ class Watch(TorchFunctionMode):
         self.given: Tensors = {}
         self.still: tuple[Tensors, Tensors] = {}, {}
         self.now: tuple[Tensors, Tensors] | None = None
+        # The weights at the newest pass or step, and whether passes of a step were at other weights than it,
+        # and whether they come out otherwise each time.
+        self.seen: Tensors = {}
+        self.moved, self.random = False, False
+        # What was in the gradient of a step beside its passes, if it could not be told.
+        self.rest: Tensors = {}
         # Of the step before: gradients, moves of the weights, and the weights after it.
         self.last: tuple[Tensors, Tensors, Tensors] = {}, {}, {}
 
@@ -89,9 +96,12 @@ class Watch(TorchFunctionMode):
         if self.model in (None, module):
             modes = [layer.training for layer in uncompiled(module).modules()]
             cast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-            buffers = _copied(dict(uncompiled(module).named_buffers()))
+            sent = self.sent if self.model else self.copies[module]
+            known = self.seen if self.model else dict(sent.named_parameters())
+            self.seen = _weights(dict(uncompiled(module).named_parameters()), known)
+            state = self.seen | _copied(dict(uncompiled(module).named_buffers()))
             chance = torch.get_rng_state()
-            self.passes.append(Pass(module, _copied((inputs, {})), chance, modes, cast, buffers))
+            self.passes.append(Pass(module, _copied((inputs, {})), chance, modes, cast, state))
 
     def after(self, module: nn.Module, inputs: Any, *rest: Any) -> None:
         """Note what the network returned, and the slope of the loss there as soon as it is known."""
@@ -126,8 +136,9 @@ class Watch(TorchFunctionMode):
                 if plain and own[name].grad is not None and not optimiser.state.get(own[name]):
                     self.scaled[name] = group["eps"]
         self.trained |= {n for n, p in own.items() if p.grad is not None}
-        weights = _weights(own)
-        self.edited |= any(not torch.equal(weights[n], v) for n, v in self.last[2].items() if n in weights)
+        weights = _weights(own, self.seen)
+        self.seen = self.seen | weights
+        self.edited |= not same(weights, self.last[2])
         passes, self.passes = [each for each in self.passes if each.slopes], []
         self.given = {n: p.grad.detach().to_dense().float() for n, p in own.items() if p.grad is not None}
         # A second optimiser may step on the same passes.
@@ -135,16 +146,18 @@ class Watch(TorchFunctionMode):
         self.batches.append(passes)
         self.losses.append(self.losses[-1] if again else ("not seen", 0.0))
         with self._alone(), suppress(RuntimeError):
-            if passes:
-                self.losses[-1], self.still = self._losses(passes), ({}, {})
+            self.still = ({}, {}) if passes else self.still
             if passes and self.given and weights and self.spent <= SECONDS:
                 self.given = {n: slope.clone() for n, slope in self.given.items()}
                 named = uncompiled(self.model or self.sent).named_parameters()
-                every = _weights({n: p for n, p in named if p.grad is not None})
-                self.still, again = (every, self._again(passes, every)), bool(every)
+                every = _weights({n: p for n, p in named if p.grad is not None}, weights)
+                self.batches[-1], made = self._given(passes, every)
+                self.still, again = (every, made), bool(every)
             if again:
                 weights, made = ({n: each.pop(n) for n in self.given} for each in self.still)
                 self.now = weights, made
+        with self._alone(), suppress(RuntimeError):
+            self.losses[-1] = self._losses(self.batches[-1]) if passes else self.losses[-1]
 
     def stepped(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
         """Find out what the step that was taken consists of."""
@@ -160,12 +173,14 @@ class Watch(TorchFunctionMode):
         for each in self.batches[-1]:
             each.outputs.clear()
         after = _weights(own)
+        self.seen = self.seen | after
         if self.now is None or closed:
             self.steps.append(None)
             self.last = given, {}, self.last[2] | after
             return
         weights, made = self.now
         with self._alone(), torch.no_grad():
+            self.moved |= not all(same(weights, one.state) for one in self.batches[-1])
             sent = dict(self.sent.named_parameters())
             # Groups of parameters may have rates of their own.
             rates = {n: self.rates[n][-1] for n in weights}
@@ -174,26 +189,22 @@ class Watch(TorchFunctionMode):
             moved = {n: (after[n] - v) / rates[n] for n, v in weights.items()}
             away = {n: v - sent[n] for n, v in weights.items()}
             slack = ROUNDING * dot(weights, weights) ** 0.5 / min(rates.values())
-            same = given.keys() == self.last[0].keys()
-            grown, moves = (self.last[0] if same else {}), self.last[1]
-            moves = {n: moves[n] / rates[n] for n in given} if moves and same else {}
+            alike = given.keys() == self.last[0].keys()
+            grown, moves = (self.last[0] if alike else {}), self.last[1]
+            moves = {n: moves[n] / rates[n] for n in given} if moves and alike else {}
             along = {n: v / (v.abs() + self.scaled[n]) if n in self.scaled else v for n, v in given.items()}
-            # Weights decay all together, or those of some tensors do.
-            for fading in (set(made), {n for n, v in made.items() if decays(given[n], v, weights[n])}):
-                decaying = {n: v * (n in fading) for n, v in weights.items()}
-                causes = {"gradient": made, "weights": decaying, "pull": away}
-                gradient, rest = fit(given, causes, 0.0)
-                if grown and (gradient is None or gradient.get("pull", 0.0) < 0):
-                    fresh, left = fit({n: v - grown[n] for n, v in given.items()}, causes, 0.0)
-                    gradient, rest = (fresh | {"before": 1.0}, left) if fresh else (gradient, rest)
-                if gradient is not None:
-                    break
-            for moving in (set(made), {n for n, v in given.items() if decays(moved[n], v, weights[n])}):
-                decaying = {n: v * (n in moving) for n, v in weights.items()}
-                causes = {"gradient": along, "weights": decaying, "pull": away}
-                move, _left = fit(moved, causes | {"before": moves, "earlier": grown}, slack)
-                if move is not None:
-                    break
+            causes = {"weights": weights, "pull": away}
+            gradient, rest, fading = explained(given, made, causes)
+            if grown and (gradient is None or gradient.get("pull", 0.0) < 0):
+                fresh, left, some = explained({n: v - grown[n] for n, v in given.items()}, made, causes)
+                if fresh:
+                    gradient, rest, fading = fresh | {"before": 1.0}, left, some
+            if gradient is None:
+                gradient, fading = self._further(given, made, weights)
+            if gradient is None:
+                self.rest = {n: v - made[n] for n, v in given.items()}
+            causes |= {"before": moves, "earlier": grown}
+            move, _left, moving = explained(moved, along, causes, slack)
             norm = dot(given, given) ** 0.5
             self.steps.append(Step(gradient, move, rest, norm, (fading, moving), rates))
         self.last = given, {n: after[n] - v for n, v in weights.items()}, self.last[2] | after
@@ -216,18 +227,17 @@ class Watch(TorchFunctionMode):
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Record nothing in the block but its time, and leave the client's chance as it was."""
-        self.busy, begun = True, time.perf_counter()
+        self.busy, begun = True, time.thread_time()
         try:
             with torch.random.fork_rng(devices=[]), torch.enable_grad():
                 yield
         finally:
             self.busy = False
-            self.spent += time.perf_counter() - begun
+            self.spent += time.thread_time() - begun
 
     def _again(self, passes: list[Pass], weights: Tensors) -> Tensors:
         assert self.model is not None
         model = deepcopy(self.sent)
-        model.load_state_dict(uncompiled(self.model).state_dict())
         model.zero_grad()
         for name, p in model.named_parameters():
             p.requires_grad_(name in weights)
@@ -235,7 +245,7 @@ class Watch(TorchFunctionMode):
             for layer, training in zip(model.modules(), one.training, strict=True):
                 layer.training = training
             torch.set_rng_state(one.chance)
-            model.load_state_dict(one.buffers, strict=False)
+            model.load_state_dict(one.state, strict=False)
             args, kwargs = _copied(one.inputs)
             cast, dtype = one.autocast
             with precisions_in(model, self.precisions), torch.autocast("cpu", dtype, cast):
@@ -247,6 +257,44 @@ class Watch(TorchFunctionMode):
             torch.autograd.backward([outputs[place] for place in places], slopes)
         made = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
         return {n: made[n].to_dense() if n in made else torch.zeros_like(v) for n, v in weights.items()}
+
+    def _given(self, passes: list[Pass], weights: Tensors) -> tuple[list[Pass], Tensors]:
+        """Return the passes of which a gradient is, and that gradient computed again."""
+
+        # Another optimiser may have some of the parameters.
+        def fits(found: Tensors) -> bool:
+            return fit(self.given, {"": {n: found[n] for n in self.given}}, 0.0)[0] is not None
+
+        made = self._again(passes, weights)
+        if not fits(made):
+            twice = self._again(passes, weights)
+            self.random |= fit(twice, {"": made}, 0.0)[0] is None and any(
+                bool(v.any()) for v in twice.values()
+            )
+            # What the first passes gave may have been thrown away.
+            late = {n: torch.zeros_like(v) for n, v in made.items()}
+            for place in reversed(range(1, len(passes))):
+                for n, v in self._again(passes[place : place + 1], weights).items():
+                    late[n] += v
+                if fits(late):
+                    return passes[place:], late
+        return passes, made
+
+    def _further(
+        self, given: Tensors, made: Tensors, weights: Tensors
+    ) -> tuple[dict[str, float] | None, set[str]]:
+        """Return rarer causes of a gradient, each tried alone, or None; and the tensors that have them."""
+        most = max(float(v.abs().max()) for v in given.values())
+        if fit(given, {"": {n: v.clamp(-most, most) for n, v in made.items()}}, 0.0)[0]:
+            return {"gradient": 1.0, "clipped": most}, set(made)
+        found, _, some = explained(given, made, {"signs": {n: v.sign() for n, v in weights.items()}})
+        if found is None and self.rest.keys() == given.keys():
+            found, _ = fit(given, {"gradient": made, "constant": self.rest}, 0.0)
+            for step in self.steps if found else ():
+                # The step before had it too.
+                if step is not None and step.gradient is None:
+                    step.gradient = {"gradient": 1.0, "constant": 1.0}
+        return found, some
 
     def _losses(self, passes: list[Pass]) -> tuple[str, float]:
         whole = sum(each.records() for each in passes)
@@ -314,10 +362,13 @@ def _copied(values: Any) -> Any:
     return tree_map(lambda each: each.detach().clone() if isinstance(each, Tensor) else each, values)
 
 
-def _weights(own: dict[str, nn.Parameter]) -> Tensors:
+def _weights(own: Mapping[str, Tensor], known: Mapping[str, Tensor] = MappingProxyType({})) -> Tensors:
     """Return copies of the weights, or none of a network that is too large to be computed again."""
-    large = sum(p.numel() for p in own.values()) > LARGEST
-    return {} if large else {n: p.detach().clone() for n, p in own.items()}
+    # Those that are as in `known` are shared with it.
+    if sum(p.numel() for p in own.values()) > LARGEST:
+        return {}
+    kept = {n: v.detach() for n, v in known.items() if n in own and torch.equal(own[n], v)}
+    return {n: kept[n] if n in kept else p.detach().clone() for n, p in own.items()}
 
 
 def _unhooked(network: nn.Module) -> nn.Module:

@@ -96,7 +96,7 @@ def audit(
     options = {
         "demo": demo, "batch": batch or batch_of, "local_steps": local_steps or steps,
         "budget": seconds, "lr": lr, "show": show or demo, "declared": declared, "model": model,
-        "defence": defence, "repeats": repeats, "returned": returned,
+        "defence": defence, "repeats": repeats, "returned": returned, "memory": limit,
     }  # fmt: skip
     for code in (model, defence):
         if code is not None:

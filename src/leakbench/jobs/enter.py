@@ -59,13 +59,13 @@ Numbers of different scales are not compared, for attacks that run longer may re
 ATTACKS = """# Leaderboard of attacks
 
 Each attack meets the victims and defences of the agreed attacks, whose best recorded one stands beside it. It
-reads more where its whole interval lies above the other's. Each cell is of one network.
+reads more where its whole interval lies above the other's. Each cell is of one network, unless n says more.
 """
 
 
 def enter(
     root: Path, file: Path | None = None, scale: str = "standard", attacker: Path | None = None,
-    check: bool = False, cores: int = 1, recorded: bool = False,
+    check: bool = False, cores: int = 1, recorded: bool = False, networks: int = 1,
 ) -> int:  # fmt: skip
     """Write entries/<name>.json and the leaderboards, entries/README.md; return the exit code.
 
@@ -77,6 +77,7 @@ def enter(
     attacker: the file of an adaptive attacker of a defence, as below src/leakbench/attacks/adaptive/.
     check: `file` is an entry, which is run again. The exit code is 1 where a number differs from the entry's.
     cores: the number of cores that Snakemake may use.
+    networks: on how many networks each cell is measured, those of the seeds from 0 on.
     recorded: first write an entry of each of leakbench's own defences in the recorded table of that scale.
 
     Returns 2 where an entry beside the written one is not valid, which the leaderboard then lacks.
@@ -103,7 +104,9 @@ def enter(
     name = checked_name(file.stem.replace("_", "-"))
     given = file.with_suffix(".yaml")
     texts = _text(file), _text(given) if given.exists() else "", _text(attacker) if attacker else ""
-    made = _run(root, name, texts, scale, cores, (str(file), str(given), str(attacker)))
+    if networks < 1:
+        raise UserError(f"--networks: {networks} is no number of networks (give 1 or more)")
+    made = _run(root, name, texts, scale, cores, (str(file), str(given), str(attacker)), networks)
     agreeing(made, agreed(root), f"{file}: ", "see docs/entering.md")
     path = root / "entries" / f"{name}.json"
     write_json(path, made.model_dump(mode="json"))
@@ -164,7 +167,9 @@ def _entry(
     )  # fmt: skip
 
 
-def _run(root: Path, name: str, texts: Sequence[str], scale: str, cores: int, given: Sequence[str]) -> Entry:
+def _run(
+    root: Path, name: str, texts: Sequence[str], scale: str, cores: int, given: Sequence[str], networks: int
+) -> Entry:
     """Run the agreed cells in a copy that has the entry. `given` is what messages call its three files."""
     source, settings, attacker = texts
     _check_source(source, name, given[0])
@@ -179,7 +184,7 @@ def _run(root: Path, name: str, texts: Sequence[str], scale: str, cores: int, gi
         settings = f"summary: {json.dumps(' '.join(words), ensure_ascii=False)}\ntitle: {name}\n"
     places, texts = _files(name, kind), (source, settings, attacker)
     files = {place: text for place, text in zip(places, texts, strict=True) if text}
-    copy = _copied(root, name, files, kind)
+    copy = _copied(root, name, files, kind, networks)
     _snakemake(copy, name, scale, cores, dict(zip(places, given, strict=True)))
     results = copy / "results" / scale
     rows = _rows(results / f"tables/{EXPERIMENT}.csv")
@@ -193,6 +198,8 @@ def _run(root: Path, name: str, texts: Sequence[str], scale: str, cores: int, gi
         "versions": versions(),
         "absent": absent,
         "kind": kind,
+        # A scale may run fewer.
+        "networks": max(len(f"{seeds}".split()) for seeds in rows["seeds"]),
     }
     entry = _entry(agreed(root), name, texts, scale, rows, **made)
     shutil.rmtree(copy)
@@ -223,7 +230,7 @@ def _rows(table: Path) -> pd.DataFrame:
     return rows.fillna({"baseline": ""})
 
 
-def _copied(root: Path, name: str, files: dict[str, str], kind: str = "defence") -> Path:
+def _copied(root: Path, name: str, files: dict[str, str], kind: str = "defence", networks: int = 1) -> Path:
     """Return a copy of the checkout with further files, whose agreed cells are those of an entry."""
     for place, text in files.items():
         if (root / place).exists() and (root / place).read_text("utf-8") != text:
@@ -241,24 +248,24 @@ def _copied(root: Path, name: str, files: dict[str, str], kind: str = "defence")
     (copy / "data").symlink_to((root / "data").resolve())
     for place, text in files.items():
         write_text(copy / place, text)
-    experiment = read_yaml(root / AGREED)
+    experiment = read_yaml(root / AGREED) | {"seeds": list(range(networks))}
     for cell in experiment["cells"]:
         cell |= {"attack": [name]} if kind == "attack" else {"defence": ["none", name]}
     # JSON is valid YAML.
     write_text(copy / AGREED, to_json(experiment))
     for scale in (copy / "config/scales").glob("*.yaml"):
-        write_text(scale, to_json(_paying(read_yaml(scale))))
+        write_text(scale, to_json(_paying(read_yaml(scale), MINUTES * networks)))
     return copy
 
 
-def _paying(scale: Mapping[str, Any]) -> Mapping[str, Any]:
+def _paying(scale: Mapping[str, Any], minutes: int = MINUTES) -> Mapping[str, Any]:
     """Return a scale that leaves out no agreed cell: each gets the fewest trials, whatever they cost."""
     scale = {**scale, "left_out": {}, "apart": []}
     if budget := scale.get("budget"):
-        trials, total = budget["trials"], max(budget["total"], MINUTES)
+        trials, total = budget["trials"], max(budget["total"], minutes)
         fewest = min(trials, key=int)
         scale["budget"] = budget | {
-            "trials": trials | {fewest: max(trials[fewest], 60 * MINUTES)}, "total": total,
+            "trials": trials | {fewest: max(trials[fewest], 60 * minutes)}, "total": total,
             # The copy has none of the experiments that are named there.
             "first": [], "beside": {},
         }  # fmt: skip
@@ -299,7 +306,7 @@ def _checked(root: Path, file: Path, cores: int) -> int:
     known = read_entry(file, agreed(root))
     given = [f"{file}: {key}" for key in ("source", "settings", "attacker")]
     texts = known.source, known.settings, known.attacker
-    found = _run(root, known.name, texts, known.scale, cores, given)
+    found = _run(root, known.name, texts, known.scale, cores, given, known.networks)
     fresh, before = ({line.place(): line for line in entry.lines} for entry in (found, known))
     words = [NEW] * len(set(fresh) - set(before))
     for place, line in before.items():

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from leakbench import attacks, metrics
+from leakbench.audit.client import client, view
 from leakbench.base.code import home
 from leakbench.base.errors import UserError
 from leakbench.base.seeds import stream
@@ -18,6 +19,8 @@ from leakbench.base.whole import whole
 from leakbench.base.yamls import suggest
 from leakbench.catalogue.load import find, load_kind, merge, odd, validate
 from leakbench.metrics import METRICS
+from leakbench.metrics.matching import match
+from leakbench.metrics.mse import mse_matrix
 from leakbench.observations.observation import Observation
 from leakbench.observations.reading import read_observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -43,6 +46,57 @@ def known(kind: str) -> dict[str, str]:
     if kind not in KINDS:
         raise UserError(f"known: there is no kind {kind!r} ({suggest(str(kind), [*KINDS, 'metrics'])})")
     return {name: entry.summary for name, entry in sorted(load_kind(home(), kind).items())}
+
+
+def observe(
+    model: torch.nn.Module, loss: Any, batch: Any, local_steps: int = 1, *, lr: float = 0.01
+) -> Observation:
+    """Return what a server sees of one client's round, as attacks take it.
+
+    model: a torch module, in the mode in which it trains.
+    loss: (scores, targets) → the loss.
+    batch: the private inputs and targets. Inputs beyond 0 to 1 and 0 to 255 get their range from the batch.
+    local_steps: the number of SGD steps, each on the whole batch. With one step the client sends a gradient,
+    with more steps it sends weights.
+    lr: the rate of these steps, above 0.
+
+    Raises UserError, in one sentence, for models, losses and batches that cannot be audited.
+
+    >>> import torch, leakbench
+    >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 400), torch.nn.ReLU(),
+    ...                           torch.nn.Linear(400, 2))
+    >>> images, labels = torch.rand(2, 1, 4, 4), torch.tensor([0, 1])
+    >>> seen = leakbench.observe(net, torch.nn.CrossEntropyLoss(), (images, labels))
+    >>> found = leakbench.matched(leakbench.attack("peel", seen), images)
+    >>> bool((leakbench.measure(["mse"], found, images.numpy())["mse"] < 1e-6).all())
+    True
+    """
+    return view(client((model, loss, batch), None, local_steps, lr).play())[0]
+
+
+def matched(reconstruction: Reconstruction, truths: Any, node: int = 0, number: int = 0) -> np.ndarray:
+    """Return the candidate of an attack for each private image, which `measure` takes.
+
+    As many images as possible get a candidate of their own, with the least squared errors in all.
+
+    reconstruction: what `leakbench.attack` returned.
+    truths: the private images [n, channels, rows, columns] from 0 to 1.
+    node: the place of the client among those of the observation.
+    number: the place of the round.
+
+    Returns float64 [n, channels, rows, columns], NaN where no candidate is left.
+
+    Raises UserError for images of another form or range.
+    """
+    images = _images("truths", truths, ROUNDING)
+    usable = reconstruction.usable[number, node]
+    made = reconstruction.images[number, node][usable].double().numpy()
+    if made.shape[1:] != images.shape[1:]:
+        raise UserError(f"matched: candidates have shape {made.shape[1:]}, truths {images.shape[1:]}")
+    found = np.full(images.shape, np.nan)
+    index = match(mse_matrix(made, images)) if len(made) else np.full(len(images), -1)
+    found[index >= 0] = made[index[index >= 0]]
+    return found
 
 
 def attack(

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.base.errors import UserError
+from leakbench.base.yamls import suggest
 from leakbench.metrics.metric import Metric
 
 
@@ -56,7 +57,7 @@ def measure(
     scores = {}
     for name in names:
         if name not in METRICS:
-            raise UserError(f"metrics: '{name}' is not a metric (there are {', '.join(sorted(METRICS))})")
+            raise UserError(f"metrics: '{name}' is not a metric ({suggest(str(name), METRICS)})")
         metric = METRICS[name]
         missing = [need for need in metric.needs if need not in resources]
         if missing:

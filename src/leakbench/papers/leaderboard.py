@@ -65,6 +65,8 @@ class Entry(Strict):
     device: Text
     commit: str
     versions: dict[str, str]  # library → its version in the run
+    # On how many networks each cell was measured, those of the seeds from 0 on.
+    networks: Annotated[int, Field(ge=1, exclude_if=lambda value: value == 1)] = 1
     lines: list[Line]  # the numbers of the attack; or of the defence, and those of `none` in the same run
     absent: dict[str, Text]  # cell → why it has no number
 
@@ -233,7 +235,7 @@ def board_of_attacks(entries: Sequence[Entry], known: Mapping[str, Sequence[Line
             best = max(others, key=lambda other: other.mean, default=None)
             cells = (
                 _described(entry), entry.scale, f"{line.dataset}, {line.victim}", line.defence,
-                f"{line.mean:.3f}", _interval(line), str(line.n),
+                f"{line.mean:.3f}", _interval(line), _updates(entry, line),
                 f"{best.attack} {best.mean:.3f} ({_interval(best)})" if best else "none is recorded",
                 _compared(line, best),
             )  # fmt: skip
@@ -269,7 +271,7 @@ def _table(entries: Sequence[Entry]) -> str:
         f"| [{entry.name}]({entry.name}.json): "
         + " | ".join(map(_cell, (
             _described(entry), f"{line.dataset}, {line.victim}", f"{line.attack}{_without(entry, line)}",
-            f"{line.mean:.3f}", _interval(line), str(line.n), f"{plain.attack} {plain.mean:.3f}",
+            f"{line.mean:.3f}", _interval(line), _updates(entry, line), f"{plain.attack} {plain.mean:.3f}",
             "its own" if entry.attacker else "none was written",
         ))) + " |"
         for entry in ranked
@@ -304,6 +306,10 @@ def _without(entry: Entry, line: Line) -> str:
 def _cell(text: str) -> str:
     """Return a stranger's text for a cell of a table, with all signs of Markdown and HTML escaped."""
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+
+
+def _updates(entry: Entry, line: Line) -> str:
+    return str(line.n) if entry.networks == 1 else f"{line.n} of {entry.networks} networks"
 
 
 def _interval(line: Line) -> str:

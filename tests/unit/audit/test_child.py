@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leakbench.audit.child import Tell, say, supervised
+from leakbench.audit.child import Tell, bounded, say, supervised
 from leakbench.base.errors import UserError
 
 
@@ -70,6 +70,23 @@ def ends(how: str, tell: Tell, keep: Any) -> dict[str, Any]:
     tell("all that is known")
     time.sleep(60)
     return {}
+
+
+def grows(tell: Tell, keep: Any) -> dict[str, Any]:
+    import torch
+
+    from leakbench.audit.network import reason
+
+    bounded(0.0)
+    try:
+        torch.ones(1 << 30)
+    except RuntimeError as problem:
+        return {"why": reason(problem)}
+    return {}
+
+
+def test_an_attack_that_needs_more_memory_than_is_left_ends_alone() -> None:
+    assert heard("grows") == {"why": "it needs more memory than is left (raise --memory)"}
 
 
 def stops(line: str) -> None:

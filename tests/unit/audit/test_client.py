@@ -10,7 +10,9 @@ from clients import Own, client_of, faces, mlp, round_of
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from leakbench.audit.attacks import attack
 from leakbench.audit.client import client, view
+from leakbench.audit.findings import READ
 from leakbench.audit.replay import round_in
 from leakbench.audit.watch import watched
 from leakbench.base.errors import UserError
@@ -81,6 +83,54 @@ REFUSED = {
 def test_what_cannot_be_audited_is_refused_in_one_sentence(words: str) -> None:
     with pytest.raises(UserError, match=words):
         client(REFUSED[words], 9 if "--batch" in words else None).play()
+
+
+def on_a_graph(net: Any, nodes: Tensor, near: Tensor) -> Tensor:
+    return net.last((near @ net.a(nodes)).relu().mean(1))
+
+
+def on_both(net: Any, image: Tensor, table: Tensor) -> Tensor:
+    return net.last(net.a(torch.cat([image.flatten(1), table.flatten(1)], 1)).relu())
+
+
+# A network with two inputs, these, and whether a first layer reads whole records.
+INPUTS: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], int, bool]] = {
+    "a picture and a table": (on_both, (1, 12), (1, 4), 16, True),
+    "nodes and their edges": (on_a_graph, (5, 7), (5, 5), 7, False),
+}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_network_with_several_inputs_is_refused_and_the_way_round_works(kind: str, trains: bool) -> None:
+    computes, one, other, width, reads = INPUTS[kind]
+    torch.manual_seed(0)
+    own = Own(computes, a=nn.Linear(width, 300), last=nn.Linear(300, 3))
+    first, second, targets = torch.rand(6, *one), torch.rand(6, *other), torch.arange(6) % 3
+
+    def round_with(network: nn.Module, *inputs: Any) -> Any:
+        def train() -> None:
+            optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+            optimiser.zero_grad()
+            cross_entropy(network(*inputs), targets).backward()
+            optimiser.step()
+
+        if trains:
+            return round_in(watched(train)[1])
+        return client_of(network, (inputs if len(inputs) > 1 else inputs[0], targets)).play()
+
+    way = r"several inputs.*\(put .* into a module that takes one tensor .*\[records, …\] and splits it"
+    with pytest.raises(UserError, match=way):
+        round_with(own, first, second)
+    inside = Own(lambda net, x: net.whole(*x.split([one[1], other[1]], 2)), whole=own)
+    played = round_with(inside, torch.cat([first, second], 2))
+    assert (played.differs, played.plain_loss) == ({}, True)
+    seen = view(played)
+    if reads:
+        assert attack("fidel", *seen, 60).count(READ) == 6
+    else:
+        # A search runs, on the numbers of both.
+        assert attack("invg", *seen, 60, longest=5).trials
 
 
 def test_steps_are_a_whole_number_and_a_rate_is_above_0() -> None:

@@ -89,7 +89,7 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
     assert next((each.line, each.ran) for each in inferences(*seen)) == (why, False)
     assert attack("fidel", *seen, 60).why_not == why
     found = attack("invg", *observed(picky(), rows()), 60)
-    assert found.why_not.startswith("fails on this network (IndexError: index out of range")
+    assert found.why_not == "fails on this network (IndexError)"
     assert (found.levels, found.out_of_time) == ([0] * 4, False)
 
 

@@ -18,7 +18,7 @@ from leakbench.audit.findings import READ, RECOGNISABLE, combined
 from leakbench.audit.inference import inferences
 from leakbench.audit.predictions import look
 from leakbench.audit.replay import Round, round_in
-from leakbench.audit.watch import watched
+from leakbench.audit.watch import Watch, watched
 
 RECORDS = 8
 
@@ -79,6 +79,29 @@ def noisy(network: nn.Module) -> None:
         parameter.grad += 0.01 * torch.randn_like(parameter)
 
 
+def sparse_weights(network: nn.Module, sent: list[Tensor]) -> Tensor:
+    return 0.01 * torch.stack([p.abs().sum() for p in network.parameters() if p.dim() > 1]).sum()
+
+
+def sharpened(network: nn.Module) -> None:
+    """Take the gradient where the first one leads to, as sharpness-aware minimisation does."""
+    (inputs, targets), own = data(), list(network.parameters())
+    ways = [0.05 * p.grad for p in own if p.grad is not None]
+    for p, way in zip(own, ways, strict=True):
+        p.data += way
+    network.zero_grad()
+    cross_entropy(network(inputs), targets).backward()
+    for p, way in zip(own, ways, strict=True):
+        p.data -= way
+
+
+def controlled(network: nn.Module) -> None:
+    rng = torch.Generator().manual_seed(9)
+    for parameter in network.parameters():
+        assert parameter.grad is not None
+        parameter.grad += 0.05 * torch.randn(parameter.shape, generator=rng)
+
+
 def edited(network: nn.Module) -> None:
     with torch.no_grad():
         for parameter in network.parameters():
@@ -130,6 +153,17 @@ CLIENTS: dict[str, tuple[dict[str, Any], str, set[str], bool]] = {
     "proximal": ({"term": pulled, "steps": 3}, f"{PLAIN} and more", {"pull"}, True),
     "no zero_grad": ({"zero": False, "steps": 3}, f"{PLAIN} and more", {"before"}, True),
     "clipped": ({"change": clipped}, PLAIN, {"scale"}, True),
+    "values clipped": (
+        {"change": lambda net: nn.utils.clip_grad_value_(net.parameters(), 0.001)},
+        f"{PLAIN} and more",
+        {"clipped"},
+        True,
+    ),
+    "L1, once": ({"term": sparse_weights}, f"{PLAIN} and more", {"signs"}, False),
+    "L1": ({"term": sparse_weights, "steps": 3}, f"{PLAIN} and more", {"signs"}, True),
+    "sharpened": ({"change": sharpened, "steps": 3}, f"{PLAIN} and more", {"moved"}, True),
+    "SCAFFOLD": ({"change": controlled, "steps": 3}, f"{PLAIN} and more", {"constant"}, True),
+    "SCAFFOLD, once": ({"change": controlled}, f"{PLAIN} and more", {"unknown"}, True),
     "noise": ({"change": noisy}, f"{PLAIN} and more", {"unknown"}, True),
     "edited": ({"after": edited}, f"{PLAIN} and more", {"unknown"}, True),
     "smoothed": ({"loss": SMOOTH}, "cross entropy (label smoothing 0.1)", set(), True),
@@ -171,7 +205,7 @@ def test_what_a_client_does_is_told(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["sum", "decay, once", "decay in the loss", "clipped", "smoothed", "weighted", "squared", "two", "scaled",
-     "rates", "decay twice", "mixed"],
+     "rates", "decay twice", "mixed", "L1, once"],
 )  # fmt: skip
 def test_as_much_is_read_as_of_plain_training(name: str) -> None:
     counts = []
@@ -182,12 +216,23 @@ def test_as_much_is_read_as_of_plain_training(name: str) -> None:
     assert counts[1] == counts[0] == RECORDS
 
 
-@pytest.mark.parametrize("name", ["decay", "proximal", "no zero_grad", "momentum"])
-def test_the_weights_that_were_sent_are_taken_out_of_several_steps(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["decay", "proximal", "no zero_grad", "momentum", "L1", "SCAFFOLD", "sharpened"]
+)
+def test_what_a_server_knows_is_taken_out_of_several_steps(name: str) -> None:
     """So that Fidel reads as of plain steps: what is left is a sum of gradients."""
     does = CLIENTS[name][0]
     plain, own = (attack("fidel", *view(trained(**each)), 60) for each in ({"steps": 3}, does))
     assert own.count(READ) >= plain.count(READ) > 0
+
+
+@pytest.mark.parametrize("name", ["L1, once", "L1", "SCAFFOLD"])
+def test_taken_for_the_loss_alone_an_update_gives_fewer_records(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = attack("fidel", *view(trained(**CLIENTS[name][0])), 60).count(READ)
+    monkeypatch.setattr(Watch, "_further", lambda *_: (None, set()))
+    assert attack("fidel", *view(trained(**CLIENTS[name][0])), 60).count(READ) < right
 
 
 def test_the_report_says_what_was_checked() -> None:
@@ -429,6 +474,15 @@ def test_the_loss_of_each_head_is_told() -> None:
 
     played = fitted(network, loss)
     assert (played.loss, played.plain_loss, played.least()) == (f"{PLAIN} and mse loss", False, True)
+
+
+def test_what_cannot_be_computed_again_is_told_with_how_to_mend_it() -> None:
+    import random
+
+    network = Own(lambda net, x: net.network(x * random.random()), network=wide())
+    played = fitted(network, lambda: cross_entropy(network(data()[0]), data()[1]))
+    assert (set(played.differs), played.least()) == ({"unknown", "random"}, True)
+    assert "(draw them by torch.rand" in played.differs["random"]
 
 
 @pytest.mark.parametrize("old", [False, True])

@@ -1,6 +1,7 @@
 """Attacks by their name, in Python: the same as on the command line; and what the package offers."""
 
 import ast
+import doctest
 import json
 import subprocess
 import sys
@@ -12,14 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from project import ROOT
 
 import leakbench
 from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.base.errors import Unfit, UserError
-from leakbench.jobs import docstrings
+from leakbench.jobs import docstrings, python
 from leakbench.jobs.cli import main
 from leakbench.observations.reading import read_observation
+from leakbench.observations.reconstruction import Reconstruction
 
 SHAPES = {"dense1.weight": (6, 16), "dense1.bias": (6,), "dense2.weight": (3, 6), "dense2.bias": (3,)}
 
@@ -136,6 +139,20 @@ def test_metrics_by_name() -> None:
     assert found["ssim"].tolist() == [1, 1]
     beyond = np.where(IMAGES > 0.9, 1.5, IMAGES)
     assert leakbench.measure(["mse"], beyond, IMAGES)["mse"].max() > 0
+
+
+def test_the_examples_of_the_docstrings_run() -> None:
+    assert doctest.testmod(python).attempted >= 6
+    assert not doctest.testmod(python).failed
+    with pytest.raises(UserError, match=r"did you mean 'psnr'"):
+        leakbench.measure(["pnsr"], IMAGES, IMAGES)
+    made = Reconstruction(torch.from_numpy(IMAGES[None, None, 1:]), torch.ones(1, 1, 1, dtype=torch.bool))
+    # Of one candidate for two images, the nearer one gets it.
+    found = leakbench.matched(made, IMAGES)
+    assert np.isnan(found[0]).all()
+    assert np.array_equal(found[1], IMAGES[1])
+    with pytest.raises(UserError, match="matched: candidates have shape"):
+        leakbench.matched(made, IMAGES[..., :4])
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
