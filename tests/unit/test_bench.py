@@ -16,12 +16,14 @@ from torch.nn.functional import conv2d
 from bench.ceiling import flop, flop_of
 from bench.matching import HOME
 from bench.measure import BUSY, COLUMNS, Row, Side, alternate, compare, kept, load, stated
+from bench.page import KEPT, PAGE, page
 from leakbench.attacks.matching.engines.products import product
 
 # Comparison → how many rows a try prints of it. Those of gradient matching have breaching where it is there.
 PRINTED = {
     "fidel": 2, "peel": 2, "spear": 2, "membership": 2, "grnn": 1, "encryption": 9,
-    "matching lenet-dlg": 1, "matching resnet20-4": 1, "scheduler": 1, "digests": 1,
+    "matching lenet-dlg": 1, "matching resnet20-4": 1, "floor second": 2, "floor third": 2,
+    "scheduler": 1, "digests": 1,
     "command help": 1, "command import": 1, "command plan": 1,
 }  # fmt: skip
 
@@ -186,6 +188,17 @@ def test_every_comparison_of_the_bench_works() -> None:
     with pytest.raises(AssertionError):
         whole(done.stdout.replace("fidel", ""), (HOME / ".complete").is_file())
     assert (kept.read_bytes() if kept.exists() else None) == before
+
+
+def test_the_page_says_what_was_kept() -> None:
+    assert PAGE.read_text("utf-8") == page(KEPT.read_text("utf-8"))
+    row = dict.fromkeys(COLUMNS, "") | {"name": "n", "work": "w", "unit": "seconds", "ours": "2.500e-03"}
+    row |= {"ours_q1": "2.400e-03", "ours_q3": "2.600e-03", "ours_of_ceiling": "9%", "baseline_name": "other"}
+    row |= {"baseline": "1.000e+00", "ratio": "400.00"}
+    text = f"{','.join([*row, 'device', 'date', 'commit', 'ceiling'])}\n{','.join(row.values())},d,1,c,x\n"
+    assert page(text).splitlines()[-1] == (
+        "| n: w | seconds | 0.0025 (0.0024 to 0.0026), 9% of the ceiling | other | 1 | 400 |"
+    )
 
 
 @pytest.mark.parametrize(("wanted", "times"), [((True, False), 1), ((False, True), 1), ((True, True), 2)])

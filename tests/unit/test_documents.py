@@ -59,7 +59,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_no_reader_gets_more_words_than_are_meant() -> None:
     """What is generated does not count."""
-    made = {"findings.md", "figures.md"}
+    made = {"findings.md", "figures.md", "bench.md"}
     pages = [path for path in (ROOT / "docs").glob("*.md") if path.name not in made]
     count = [len(re.findall(r"\S*\w\S*", path.read_text(encoding="utf-8"))) for path in pages]
     assert sum(count) <= 35_000

@@ -15,13 +15,13 @@ from leakbench.papers.work import Claim, Work
 HEAD = """\
 # Figures and tables of the core works
 
-This page is generated. It lists what each work prints, in the work's order. The second column says whether
-the work prints `numbers` or `words`; a picture is judged by the sentence about it. The third has how many
-rows of the scorecard are measured in recorded tables, of all rows of the item, and the fourth their verdicts.
-Settings are compared by the scorecard of a run. The fifth has our figures and what they are: `images`,
-`dots`, `curves` or a `map` of squares. The sixth says what of the print stands in them: how many of the
-measured numbers and outcomes, or the sentences. The next says why rows are not measured, and the last how
-many core-hours the item's experiments take at the published sizes, by the cost model.
+This page is generated. It lists what each work prints, in the work's order. The second column has how many
+rows of the scorecard are measured in recorded tables, of all rows of the item, and whether the work prints
+`numbers` or `words`; a picture is judged by the sentence about it. The third has the verdicts. Settings are
+compared by the scorecard of a run. The fourth has our figures and what they are: `images`, `dots`, `curves`
+or a `map` of squares. The fifth says what of the print stands in them: how many of the measured numbers and
+outcomes, or the sentences. The next says why rows are not measured, and the last how many core-hours the
+item's experiments take at the published sizes, by the cost model.
 `snakemake --cores 2 results/quick/figures/NAME.png` draws experiment NAME, from its longest record.
 """
 COLUMNS = (
@@ -107,11 +107,11 @@ def _line(
     rows = rows[rows["class"] != "setting"]
     missing = rows.loc[rows["verdict"] == "not-run", "reason"]
     why = missing.mode()[0].replace("|", "·") if len(missing) else ""
-    count = f"{len(measured)} of {len(rows)}" if len(rows) else "settings"
+    count = f"{len(measured)} of {len(rows)} {printed}" if len(rows) else "settings"
     # Whether an experiment has no record at all or none of this part does not matter here.
     why = "not recorded" if why.startswith("no results of") else why
     said = Counter(rows["verdict"])
     words = ", ".join(f"{said[word]} {word}" for word in WORDS if said[word])
     of_item = [each.name for each in experiments if part_of(each.item, item)]
     cost = f"{math.ceil(hours(of_item)):,}" if of_item else ""
-    return f"| {' | '.join((item, printed, count, words, named, ', '.join(drawn), why, cost))} |"
+    return f"| {' | '.join((item, count, words, named, ', '.join(drawn), why, cost))} |"

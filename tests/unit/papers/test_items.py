@@ -31,10 +31,10 @@ def test_an_item_counts_the_measured_numbers_that_its_figures_draw(drawn: set[st
     first, _ = lines({"thesis-table-3-4": drawn})
     words = "1 reproduced, 1 differs"
     ours = "`thesis-table-3-4` (map, dots)"
-    assert first == f"| table-3.4 | numbers | 2 of 3 | {words} | {ours} | {told} | too long | 2 |"
+    assert first == f"| table-3.4 | 2 of 3 numbers | {words} | {ours} | {told} | too long | 2 |"
 
 
 def test_a_sentence_stands_in_the_figure_of_the_experiment_that_decides_it() -> None:
-    assert lines({})[1] == "| table-3.7 | words | 1 of 1 | 1 reproduced |  |  |  |  |"
+    assert lines({})[1] == "| table-3.7 | 1 of 1 words | 1 reproduced |  |  |  |  |"
     judged = items.Drawn("grnn", "table-3.6-batch256", "thesis-table-3-6-batch256", ["dots"], {})
     assert lines({}, judged)[1].endswith("| `thesis-table-3-6-batch256` (dots) | words |  |  |")
