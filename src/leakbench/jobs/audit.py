@@ -19,7 +19,7 @@ from leakbench.base.errors import UserError
 # Seconds in addition to the budget, for loading libraries and the user's file, and for the last steps of an
 # attack.
 BESIDES = 60.0
-DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = 32, 1, "30s"
+DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = 32, 1, "7s"
 # What the user may declare → the least and the largest value that it may have.
 DECLARED = {"clients": (1.0, 1e12), "rounds": (1.0, 1e12), "prior": (0.0, 1.0)}
 BUDGET = "2m"
@@ -60,7 +60,7 @@ def audit(
     batch: how many records, from the start of the batch, are the client's (default: all; demo: 32).
     local_steps: the number of local steps of the client. With 1 it sends a gradient (default: 5; demo: 1).
     lr: the clients' learning rate, above 0.
-    budget: the wall time of the attacks, such as 90s or 2m (default: 2m, and 30s for the demo).
+    budget: the wall time of the attacks, such as 90s or 2m (default: 2m, and 7s for the demo).
     memory: the memory that your code and the attacks may use together.
     show: show private records in the report.
     model: FILE.py:NAME of the network, for recorded rounds.
