@@ -3,7 +3,7 @@
 python -m bench                      the whole bench, on an idle machine
 python -m bench --only exact grnn    some of its entries; nothing is written
 python -m bench --try                every comparison at a tiny size, to see that it works; nothing is written
-python -m bench --keep               keep results/bench.csv as reference/bench.csv, and write docs/bench.md
+python -m bench --keep               keep results/bench.csv as bench/bench.csv, and write docs/bench.md
 """
 
 import argparse
