@@ -38,7 +38,9 @@ def letters(
     """Draw letters and cut them as `datasets.text` does.
 
     letters: the number of letters.
-    length, vocabulary, held_out: those of `datasets.text`.
+    length: the number of tokens of a sentence.
+    vocabulary: the number of different tokens.
+    held_out: every letter whose position is a multiple of this number goes to the split `test`.
     seed: of the draw; the letters also depend on the version of faker.
 
     Raises Unavailable without faker.

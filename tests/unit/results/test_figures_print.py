@@ -143,8 +143,8 @@ def test_a_map_has_the_records_of_other_experiments(tmp_path: Path) -> None:
 
 
 def test_many_pairs_of_a_record_stand_below_their_networks(figures: dict[str, Result]) -> None:
-    said = texts(drawn(figures["thesis-table-5-4"]))
-    assert {"DLG's LeNet", "ResNet-20, sigmoid", "no defence"} <= set(said)
+    said = texts(drawn(figures["thesis-table-5-7"]))
+    assert {"DLG's LeNet with batch norm", "key-lock"} <= set(said)
     assert "so that cells have other images" in " ".join(" ".join(said).split())
 
 

@@ -32,6 +32,7 @@ NETWORKS = sorted(path.stem for path in ROOM.glob("*.py") if path.stem not in ("
 SMALLER: dict[str, list[dict[str, Any]]] = {
     # They read words and sentences, and no attack here is about those.
     "crnn": [],
+    "encoder": [],
     "transformer": [],
     "cifar_resnet": [{}, {"activation": "sigmoid", "statistics": "batch"}],
     "cnn": [{"activation": "tanh"}, {"activation": "relu"}],
