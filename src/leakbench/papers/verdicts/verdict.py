@@ -217,7 +217,7 @@ def _by_mean(statement: Statement, sample: Sample) -> Verdict:
         )
     _, least, most = difference(statement, sample, sample.widened(statement.bounds))
     differs = least > tolerance or most < -tolerance
-    contrary = not _same_outcome(statement, sample) or _reads(statement, sample)
+    contrary = not _same_outcome(statement, sample) or _reads(statement, replace(sample, beats_null=True))
     arms = 0.0 if beaten or contrary else _ordered(statement, sample)
     if arms > 1 and sample.ordering is not None and not _near(value, low, high, sure, 2 * tolerance):
         order = f"the printed order holds, by {_show(sample.ordering.value)}"
