@@ -9,15 +9,28 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from leakbench import attacks
+from leakbench.attacks.exact.first_layer import first_layers
+from leakbench.attacks.exact.span import span
 from leakbench.audit.client import Truth
-from leakbench.audit.findings import LABELLED, NOTHING, Found, pixels_of, score, timed, within
+from leakbench.audit.findings import (
+    HALF_A_LEVEL,
+    NOTHING,
+    RECOGNISABLE,
+    Found,
+    pixels_of,
+    score,
+    timed,
+    within,
+)
 from leakbench.audit.predictions import readable, uncountable
 from leakbench.base.code import home
 from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.load import merge, validate
 from leakbench.metrics.interval import interval
+from leakbench.networks.layers import normalisation
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 from leakbench.papers.bibliography import source
@@ -91,19 +104,47 @@ def _exact(found: Found, about: Attack, observation: Observation, truth: Truth |
         found.why_not = "reads what the first dense layer reads, features and not the records"
         return
     images = pixels_of(made)
-    proven = len(images) if about.proves else 0
+    labels = None if made.labels is None else made.labels[0, 0][made.usable[0, 0]]
+    if about.proves and labels is not None:
+        sure = _sure(observation, images, labels)
+        found.proven = int(sure.sum())
+        if truth is None:
+            known = RECOGNISABLE + sure * (1 + (labels >= 0).int())
+            found.images, found.levels[: len(images)] = images[sure], known.tolist()
+            return
     if truth is None:
-        found.images, found.proven, found.levels[:proven] = images, proven, [LABELLED] * proven
-        if not about.proves:
-            found.why_not = f"{len(images)} candidates, of which nothing proves that they are records"
+        found.images = images
+        found.why_not = f"{len(images)} candidates, of which nothing proves that they are records"
         return
     null = None
     if not about.proves:
         noise = observation.randomised(1, torch.Generator().manual_seed(1))
         null = score(pixels_of(run(about.entry, noise)), None, truth).error
-    labels = None if made.labels is None else made.labels[0, 0][made.usable[0, 0]]
     found.take(score(images, labels, truth, null))
-    found.proven = proven
+
+
+def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
+    """Return which of the samples that an attack proves are one record up to half a level, bool [n]."""
+    ((_, _, layer),) = first_layers(observation, "an audit")
+    seen, model = span(layer.slope, layer.batch), observation.model()
+    sure = torch.ones(len(images), dtype=torch.bool)
+    if seen is None or not len(images) or len(images) == layer.batch:
+        return sure
+    mean, deviation = (v.double() for v in normalisation(model, images.shape[1]))
+    samples = ((images.double() - mean) / deviation).flatten(1)
+    if not layer.known:
+        # The proof allows for 1 % then. Neurons that hold one sample alone agree on it as far as it is known.
+        moved = layer.offset != 0
+        apart = torch.cdist(samples, layer.slope[moved] / layer.offset[moved, None], p=torch.inf)
+        near = apart * deviation.max() <= HALF_A_LEVEL / 2
+        return sure if len(images) == len(seen.values) else near.sum(1) > 1
+    # Two records x ± d of one class that open the same neurons add 2 c xᵀ, as if x were in the batch twice,
+    # and 2 (c' d) dᵀ. If the update's rounding hides that, their mean x has a proof, whatever d is.
+    caused = layer.caused(samples)[torch.arange(len(samples)), labels]
+    once = ((samples @ seen.right.T) * (caused @ seen.left) / seen.values).sum(1) > 2 / 3
+    steep = layer.steepness(samples, seen.right).norm(dim=1)
+    hidden = (seen.noise * seen.values[0] / (2 * steep)).sqrt() * deviation.max()
+    return once | (hidden <= HALF_A_LEVEL)
 
 
 def run(entry: Entry, observation: Observation) -> Reconstruction:

@@ -196,7 +196,8 @@ def assumptions(played: Round, observation: Observation | None) -> list[str]:
              "compute in float32. An attacker who knows the precision may find more."),
             (frozen, f"{unsent}, and attacks leave them out."),
             (still, f"{still}."),
-            (observation.dropout, "Dropout masks are the client's secret; attacks leave dropout out."),
+            (observation.dropout, "Dropout masks are the client's secret, and those of another round may "
+             "hide less. Attacks leave dropout out."),
             (played.kind == "gradient", "One local step sends its gradient in float32 (FedSGD)."),
         ]  # fmt: skip
     return [sentence for holds, sentence in sentences if holds]

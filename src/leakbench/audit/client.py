@@ -17,7 +17,6 @@ from leakbench.audit.network import (
     as_records,
     batch_statistics,
     classes_in,
-    drops,
     failing,
     of_batch,
     reads,
@@ -196,7 +195,6 @@ def observed(
     return Observation(
         network={"shape": [rows, columns, channels], "classes": classes},
         mode="train" if batch_statistics(model) else "eval",
-        dropout=drops(model, inputs),
         own=own,
         **seen,
     )
@@ -217,7 +215,8 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
     updates = {f"network.{n}": v.float().cpu().numpy()[None, None] for n, v in played.update.items()}
     observation = observed(
         played.model, played.inputs, played.update, played.precision, weights=weights, updates=updates,
-        origin=np.zeros(1, np.int64), clients=[len(played.inputs)], kind=played.kind, local=local,
+        dropout=played.drops, origin=np.zeros(1, np.int64), clients=[len(played.inputs)], kind=played.kind,
+        local=local,
     )  # fmt: skip
     mean, deviation, images = unit(played.inputs)
     labels = torch.full((len(images),), UNKNOWN)
@@ -239,7 +238,6 @@ def facts(played: Round, observation: Observation | None, vocabulary: int = 0) -
     norm = "none" if not norms else "the batch at hand" if not still else "sent statistics"
     if still and len(still) < len(norms):
         norm = f"mixed: sent statistics in {', '.join(still[:3])}{' …' if len(still) > 3 else ''}"
-    dropout = drops(played.model, played.inputs) if observation is None else observation.dropout
     found = {
         "network": type(played.model).__name__,
         "parameters": sum(p.numel() for p in played.model.parameters()),
@@ -251,7 +249,7 @@ def facts(played: Round, observation: Observation | None, vocabulary: int = 0) -
         "optimiser": played.optimiser,
         "sends": "one gradient" if played.kind == "gradient" else "new weights",
         "batch norm by": norm,
-        "dropout": "yes" if dropout else "no",
+        "dropout": "yes" if played.drops else "no",
         "buffers sent": len(played.model.state_dict()) - len(list(played.model.named_parameters())),
         "loss": played.loss,
         "computes in": f"{played.precision} (and float32)" if played.precision else "float32",

@@ -18,7 +18,7 @@ from leakbench.attacks.tokens import undecayed
 from leakbench.audit.attacks import run
 from leakbench.audit.client import UNKNOWN, Truth
 from leakbench.audit.findings import NOTHING, RECOGNISABLE, Found, OutOfTime, timed, within
-from leakbench.audit.network import drops, reason
+from leakbench.audit.network import reason
 from leakbench.audit.predictions import readable, short, uncountable
 from leakbench.audit.replay import Round
 from leakbench.base.errors import Unfit
@@ -269,7 +269,7 @@ def _members(found: Found, played: Round, embedding: str, others: Tensor | None)
         if layer.padding_idx is not None:
             exposed[layer.padding_idx] = True
         best = 0, exposed[torch.cat([played.inputs, others])].all(1), ", from the set of exposed tokens"
-    elif best[0] <= 0 and drops(played.model, played.inputs):
+    elif best[0] <= 0 and played.drops:
         raise Unfit("dropout changes what the matrices read, so nothing was decided")
     _, members, found.by = best
     found.levels = [RECOGNISABLE if one else NOTHING for one in members[:records].tolist()]

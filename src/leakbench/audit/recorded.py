@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from leakbench.audit.child import Tell, loaded
 from leakbench.audit.client import observed
-from leakbench.audit.network import finite, trainable, untrained
+from leakbench.audit.network import drops, finite, trainable, untrained
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
@@ -164,6 +164,7 @@ def _observed(
         origin=np.arange(len(next(iter(rounds.sent.values())))),
         clients=rounds.clients,
         kind="model",
+        dropout=drops(model, example),
         local={"lr": options.lr, "batch_size": None, "epochs": options.local_steps},
         knows=ThreatModel(source="a Flower app", local_set_repeats=options.repeats),
     )

@@ -1,6 +1,7 @@
 """What a client's training was, read from what was recorded of it."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
-from leakbench.audit.network import as_records, computed, finite, reads, uncompiled
+from leakbench.audit.network import as_records, computed, drops, finite, reads, uncompiled
 from leakbench.audit.steps import CAUSES, SAME, Pass, dot, same
 from leakbench.audit.watch import Watch, sent_back
 from leakbench.base.errors import UserError
@@ -52,11 +53,16 @@ class Round:
     # In which precisions below float32 layers compute.
     precision: str = ""
 
+    @cached_property
+    def drops(self) -> bool:
+        return drops(self.model, self.inputs)
+
     def least(self) -> bool:
         """Return whether attacks take this training for another one, so that more may be found."""
+        # Attacks leave dropout out, and the masks of another round may close fewer neurons.
         open_ = self.differs.keys() & {"unknown", "unchecked", "steps", "outside", "computed"}
         steps = self.plain_steps or self.replayed == (1, 1)
-        return not (self.plain_loss and steps) or bool(open_) or bool(self.precision)
+        return not (self.plain_loss and steps) or bool(open_ or self.precision or self.drops)
 
 
 def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Round:
