@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from leakbench import attacks
+from leakbench.attacks.exact.any_loss import of_any_loss
 from leakbench.attacks.exact.first_layer import first_layers
 from leakbench.attacks.exact.span import span
 from leakbench.audit.client import Truth
@@ -126,18 +128,22 @@ def _exact(found: Found, about: Attack, observation: Observation, truth: Truth |
 def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
     """Return which of the samples that an attack proves are one record up to half a level, bool [n]."""
     ((_, _, layer),) = first_layers(observation, "an audit")
-    seen, model = span(layer.slope, layer.batch), observation.model()
-    sure = torch.ones(len(images), dtype=torch.bool)
-    if seen is None or not len(images) or len(images) == layer.batch:
-        return sure
-    mean, deviation = (v.double() for v in normalisation(model, images.shape[1]))
+    seen = span(layer.slope, layer.batch)
+    if seen is None or not len(images) or (layer.known and len(seen.values) == layer.batch):
+        return images.flatten(1).isfinite().all(1)
+    mean, deviation = (v.double() for v in normalisation(observation.model(), images.shape[1]))
     samples = ((images.double() - mean) / deviation).flatten(1)
+    if not layer.known and len(images) == len(seen.values):
+        columns = normalize((torch.linalg.inv(samples @ seen.right.T) * seen.values[:, None]).T, dim=1)
+        if not layer.any_loss or of_any_loss(layer, seen, samples, columns).all():
+            return torch.ones(len(images), dtype=torch.bool)
     if not layer.known:
         # The proof allows for 1 % then. Neurons that hold one sample alone agree on it as far as it is known.
+        # Where no neuron closes, each holds a little of all samples.
         moved = layer.offset != 0
         apart = torch.cdist(samples, layer.slope[moved] / layer.offset[moved, None], p=torch.inf)
-        near = apart * deviation.max() <= HALF_A_LEVEL / 2
-        return sure if len(images) == len(seen.values) else near.sum(1) > 1
+        closes = not layer.any_loss or (layer.linear(samples)[1] == 0).all(1).any(1)
+        return ((apart * deviation.max() <= HALF_A_LEVEL / 2).sum(1) > 1) & closes
     # Two records x ± d of one class that open the same neurons add 2 c xᵀ, as if x were in the batch twice,
     # and 2 (c' d) dᵀ. If the update's rounding hides that, their mean x has a proof, whatever d is.
     caused = layer.caused(samples)[torch.arange(len(samples)), labels]

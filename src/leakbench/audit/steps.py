@@ -17,6 +17,8 @@ from leakbench.observations.observation import LOSS
 # Two updates are equal if their distance is below this share of their norm, or below rounding, as a share of
 # the norm of the weights.
 SAME, ROUNDING = 1e-3, 2e-7
+# The same share for slopes of losses: two smoothed classes are nearly a mean cross-entropy of a lower weight.
+EXACT = 1e-5
 # Of fewer values, two causes explain anything.
 FEW = 5
 # The arguments of losses that change them, and what training code may do to scores before a loss.
@@ -77,7 +79,9 @@ class Step:
     rates: dict[str, float]
 
 
-def fit(target: Tensors, causes: dict[str, Tensors], slack: float) -> tuple[dict[str, float] | None, float]:
+def fit(
+    target: Tensors, causes: dict[str, Tensors], slack: float, same: float = SAME
+) -> tuple[dict[str, float] | None, float]:
     """Return the factors of the fewest causes that add up to `target`, or None, and the share left."""
     # The first cause is in every sum. Then one other thing at a time is tried, and at last all of them.
     whole = dot(target, target) ** 0.5
@@ -93,7 +97,7 @@ def fit(target: Tensors, causes: dict[str, Tensors], slack: float) -> tuple[dict
         factors = {name: float(v) / sizes[name] for name, v in zip(chosen, solved.flatten(), strict=True)}
         left = {n: v - sum(f * causes[name][n] for name, f in factors.items()) for n, v in target.items()}
         apart = dot(left, left) ** 0.5
-        if apart <= SAME * whole + slack:
+        if apart <= same * whole + slack:
             counts = {name for name, f in factors.items() if abs(f) * sizes[name] > SAME * whole}
             return {n: f for n, f in factors.items() if n in {*first, *counts}}, apart / (whole or 1.0)
         least = min(least, apart / whole)
@@ -151,7 +155,7 @@ def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None)
     for target in (targets, *(target for _, target, _ in one.losses)):
         if target is not None and classes_in(target, scores):
             plain = {"": torch.autograd.grad(entropy(scores, target), scores)[0]}
-            factors, _ = fit(own, {"": plain}, slack)
+            factors, _ = fit(own, {"": plain}, slack, EXACT)
             if factors:
                 # Scores of a low precision leave a factor that is nearly whole.
                 whole = round(factor := factors[""])
@@ -168,7 +172,7 @@ def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None)
                 value = function(through(scores), target, **named)
                 made = {"": torch.autograd.grad(value.sum(), scores)[0]}
                 first = first or made
-                if fit(own, {"": made}, slack)[0]:
+                if fit(own, {"": made}, slack, EXACT)[0]:
                     return words, 0.0
         found += [(words, first)] if first else []
     if len(found) > 1 and fit(own, {str(place): each for place, (_, each) in enumerate(found)}, slack)[0]:
