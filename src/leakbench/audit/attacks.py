@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from leakbench import attacks
 from leakbench.attacks.exact.any_loss import of_any_loss
 from leakbench.attacks.exact.first_layer import first_layers
 from leakbench.attacks.exact.span import span
-from leakbench.audit.client import Truth
+from leakbench.audit.client import Truth, client, view
 from leakbench.audit.findings import (
     HALF_A_LEVEL,
     NOTHING,
@@ -43,8 +43,9 @@ TRIALS, FEWEST, LONGEST = 3, 100, 4800
 # SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration; the longer
 # one is the search if there is no time for more. MARGIN: the factor on these times for a whole search.
 SHORT, LONGER, MARGIN = 2, 22, 1.5
-# The weights of the total variation that a search tries beside its own.
-SMOOTH = (1e-2, 1e-3)
+# What trials take turns with: a weight of the total variation for that of the search, and a factor on the
+# optimiser's step.
+TURNS = ((None, 1.0), (1e-2, 1.0), (1e-3, 0.3), (None, 0.3), (1e-2, 0.3), (1e-3, 1.0))
 # The largest number of local steps that are simulated one by one.
 SIMULATED = 8
 # An entry of the catalogue.
@@ -187,9 +188,9 @@ def _matching(
         until = begun + limit - start - length * each
         while len(gains) < trials or time.perf_counter() < until:
             seed = len(gains)
-            # Nobody knows beforehand which weight of the total variation suits a network, so trials take
-            # turns. The audit knows the truth and keeps the best, as an attacker may who tries all and looks.
-            both = _searched(_weighed(entry, seed), observation, length, seed, 1000 + seed)
+            # Nobody knows beforehand which weight and step suit a network, so trials take turns. The audit
+            # knows the truth and keeps the best, as an attacker may who tries all and looks.
+            both = _searched(_turned(entry, seed), observation, length, seed, 1000 + seed)
             gains.append(_judge(found, both, truth))
             found.trials, found.iterations = len(gains), length
             if found.trials >= TRIALS:
@@ -221,14 +222,37 @@ def _judge(found: Found, both: Reconstruction, truth: Truth) -> float:
     return float(scored.r.mean() - of_noise.r.mean())
 
 
-def _weighed(entry: Entry, turn: int) -> Entry:
-    """Return an attack's entry with the weight of the total variation that a trial takes."""
-    prior = entry["objective"].get("total-variation")
-    if not prior:
-        return entry
-    weights = prior["weight"], *SMOOTH
-    prior = prior | {"weight": weights[turn % len(weights)]}
-    return entry | {"objective": entry["objective"] | {"total-variation": prior}}
+def _turned(entry: Entry, turn: int) -> Entry:
+    """Return an attack's entry with the weight of the total variation and the step that a trial takes."""
+    weight, factor = TURNS[turn % len(TURNS)]
+    objective, optimiser = dict(entry["objective"]), dict(entry["optimiser"])
+    if weight and (prior := objective.get("total-variation")):
+        objective["total-variation"] = prior | {"weight": weight}
+    ((name, settings),) = optimiser.items()
+    optimiser[name] = settings | {"lr": factor * settings["lr"]}
+    return entry | {"objective": objective, "optimiser": optimiser}
+
+
+def easy(truth: Truth) -> tuple[Observation, Truth]:
+    """Return what a server sees of the first record in a network that is known to leak, and that record."""
+    # DLG's LeNet has sigmoids and weights spread evenly over [-0.5, 0.5] (Zhu et al., 2019), and searches of
+    # enough iterations read records out of it. So what a search makes of this one tells how strong it is.
+    # Records without rows and columns have dense layers in the place of convolutions.
+    image = truth.images[:1]
+    channels, rows, columns = image.shape[1:]
+    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(channels, 100), nn.Sigmoid()]
+    if rows * columns > 1:
+        layers, widths = [], (channels, 12, 12, 12)
+        for width, stride in zip(widths, (2, 2, 1), strict=False):
+            layers += [nn.Conv2d(width, 12, 5, stride, 2), nn.Sigmoid()]
+    layers += [nn.Flatten()]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = nn.Sequential(*layers, nn.Linear(nn.Sequential(*layers)(image).numel(), 10))
+        for value in network.parameters():
+            nn.init.uniform_(value, -0.5, 0.5)
+        made = network, nn.CrossEntropyLoss(), (image, torch.zeros(1, dtype=torch.long))
+        return view(client(made, 1, 1).play())
 
 
 def _fitted(entry: Entry, observation: Observation) -> Entry:
@@ -238,7 +262,7 @@ def _fitted(entry: Entry, observation: Observation) -> Entry:
     # could be counted. Labels that cannot be counted are sought together with the records.
     rows, columns, _ = observation.network["shape"]
     objective = {n: v for n, v in entry["objective"].items() if n != "total-variation" or rows * columns > 1}
-    convolutions = [m for m in observation.model().modules() if isinstance(m, torch.nn.Conv2d)]
+    convolutions = [m for m in observation.model().modules() if isinstance(m, nn.Conv2d)]
     unsent = any(next(layer.parameters(), None) is None for layer in convolutions)
     if "layer-weights" in objective and unsent:
         objective["layer-weights"] = objective["layer-weights"] | {"zeros": "outputs"}

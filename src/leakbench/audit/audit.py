@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.attacks import LONGEST, attack, catalogue
+from leakbench.audit.attacks import FEWEST, LONGEST, attack, catalogue, easy
 from leakbench.audit.child import Json, Tell, bounded, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
-from leakbench.audit.findings import affected, in_all, merged, pictures
+from leakbench.audit.findings import LEVELS, Found, affected, in_all, merged, pictures
 from leakbench.audit.handed import hand_over, taken
-from leakbench.audit.inference import inferences, of_tokens
+from leakbench.audit.inference import Inference, inferences, of_tokens
 from leakbench.audit.network import reads, untrained
 from leakbench.audit.predictions import look, unmoved
 from leakbench.audit.recorded import Options, one, recorded
@@ -37,6 +37,8 @@ EXACT_SHARE = 0.25
 LONGER = 1.5
 # The share of the budget that is kept for what would help.
 HELP_SHARE = 0.3
+# The share of what is left, after all attacks, that a search may take to run longer.
+LONGER_SHARE = 0.7
 # Copies of the weights that a search holds at a time.
 COPIES = 10
 
@@ -52,6 +54,11 @@ def of_client(
     played = own.play()
     audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :], keep=keep)
     left = budget - (time.perf_counter() - begun)
+    few = all(each.iterations < FEWEST for each in audit.found)
+    if own.inputs.is_floating_point() and own.records > 1 and few and not audit.recognisable():
+        # A search has no time for this batch. Of a smaller one it shows more.
+        tried = attack("invg", *view(replace(own, records=1).play()), left)
+        _beside(audit, tell, "one record alone", tried, tried.line().removeprefix("InvG: "))
     if own.inputs.is_floating_point():
         audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
@@ -84,7 +91,9 @@ def of_round(
         audit.least = played.least() or off is not None
         if not audit.recognisable():
             # No change can be measured without a leak, so the searches get the share of what would help.
-            _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
+            left = budget - (time.perf_counter() - begun)
+            _longer(audit, observation, truth, LONGER_SHARE * left, tell)
+            _calibrated(audit, truth, (budget - (time.perf_counter() - begun)) / 2, tell)
         audit.assumptions += [f"Second derivatives: {off}."] if off else []
         audit.affected = affected(audit.found, truth, audit.look.alone)
         audit.pictures = pictures(audit.found, truth) if show else []
@@ -149,6 +158,23 @@ def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, 
     if again.trials and again.iterations > best.iterations:
         audit.found[audit.found.index(best)] = again
         tell(f"matching, with the rest of the budget: {again.line()}")
+
+
+def _calibrated(audit: Audit, truth: Truth, limit: float, tell: Tell) -> None:
+    """Run the nearest search where the answer is known, which tells how strong so many iterations are."""
+    best = max(audit.found, key=lambda each: (each.trials > 0, sum(each.quality)))
+    if best.trials:
+        same = attack(best.attack, *easy(truth), limit, longest=best.iterations)
+        line = (
+            f"{same.title} of one record in a LeNet with sigmoids, which leaks: {LEVELS[max(same.levels)]} "
+            f"(r = {max([0.0, *same.quality]):.2f}), {same.line().rpartition(' s, ')[2]}"
+        )
+        _beside(audit, tell, "the same search where the answer is known", same, line)
+
+
+def _beside(audit: Audit, tell: Tell, title: str, found: Found, line: str) -> None:
+    audit.besides.append(Inference(title, "", found.source, line, found.trials > 0, found.seconds))
+    tell(f"besides: {title}: {line}")
 
 
 def assumptions(played: Round, observation: Observation | None) -> list[str]:
