@@ -241,7 +241,7 @@ def pictures(found: list[Found], truth: Truth) -> list[Json]:
     return [
         {
             "which": which, "level": LEVELS[best.levels[i]], "r": best.quality[i], "attack": best.title,
-            "truth": _png(truth.images[i]), "made": _png(best.images[i]),
+            "truth": _png(truth.images[i]), "made": _png(best.images[i])
         }
         for i, which in places.items()
     ]  # fmt: skip

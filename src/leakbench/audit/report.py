@@ -12,16 +12,7 @@ from pathlib import Path
 from leakbench import __version__
 from leakbench.audit.child import Json
 from leakbench.audit.detectors import Alarm
-from leakbench.audit.findings import (
-    LABELLED,
-    LEVELS,
-    NOTHING,
-    READ,
-    RECOGNISABLE,
-    Found,
-    combined,
-    in_all,
-)
+from leakbench.audit.findings import LABELLED, LEVELS, NOTHING, READ, RECOGNISABLE, Found, combined, in_all
 from leakbench.audit.inference import TOKENS, Inference
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
