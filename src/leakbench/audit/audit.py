@@ -25,6 +25,7 @@ from leakbench.audit.recorded import Options, one, recorded
 from leakbench.audit.remedies import Change, remedies
 from leakbench.audit.replay import Round, round_in
 from leakbench.audit.report import Audit
+from leakbench.audit.steps import words
 from leakbench.audit.watch import watched
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import Observation
@@ -180,53 +181,17 @@ def _beside(audit: Audit, tell: Tell, title: str, found: Found, line: str) -> No
 def assumptions(played: Round, observation: Observation | None) -> list[str]:
     """Return what the audit takes for granted, one sentence each; of tokens, without an observation."""
     done, steps = played.replayed
-    again = f"{done} of {steps} local steps were computed again"
-    differs = f"They differ from plain training: {'; '.join(played.differs.values())}."
-    optimiser = f"Clients train with {played.optimiser}."
-    frozen = untrained(played.model, played.update)
-    unsent = f"{frozen} are not trained, so nothing is sent of them"
-    alone = "The server sees each client's update by itself; with secure aggregation it sees sums."
-    audited = "One round of one client was audited"
-    if observation is None:
-        sentences: list[tuple[Any, str]] = [
-            (True, alone),
-            (True, "The attacker knows the network's code and its vocabulary."),
-            (True, "The records are tokens. Their set and membership were tried. Whole sentences, searches, "
-             "detectors and what would help were not."),
-            (True, "A record counts as recognisable if every token of it that the loss depends on lies in "
-             "the span of one sent matrix, or if no matrix has a span and all its tokens are exposed."),
-            (True, f"{audited}."),
-            (played.differs, f"{again}. {differs}"),
-            (not played.plain_steps, f"{optimiser} The span takes its steps for plain SGD, so more may be "
-             "found."),
-            (frozen, f"{unsent}."),
-        ]  # fmt: skip
-    else:
-        still, again = unmoved(observation), f"{again}, with the recorded loss, modes and precision"
-        sentences = [
-            (True, alone),
-            (True, "The attacker knows the network's code and the range of each input channel."),
-            (True, "A record counts as read if no value is off by more than half of one of 255 steps of its "
-             "range. It counts as recognisable if the reconstruction explains half of its variation and is "
-             "nearer than what the attack makes of noise, and than the batch's mean."),
-            (True, f"{audited}, with one draw of the attacks' chance."),
-            (played.differs, f"{again}. {differs}"),
-            (not played.differs, f"Checked: {again}, and give the client's update."),
-            (not played.plain_steps, f"{optimiser} Attacks take its steps for plain SGD, so they may find "
-             "less than an attacker who inverts the optimiser."),
-            (not played.plain_loss, f"The loss: {played.loss}. Exact attacks prove records by the network's "
-             "derivative, which needs no loss, and name no labels. Searches take it for the mean "
-             "cross-entropy and seek its labels. No label counts are read. An attacker who knows the loss "
-             "may find more."),
-            (played.precision, f"Layers compute in {played.precision}, so the update is rounded. Searches "
-             "compute in float32. An attacker who knows the precision may find more."),
-            (frozen, f"{unsent}, and attacks leave them out."),
-            (still, f"{still}."),
-            (observation.dropout, "Dropout masks are the client's secret, and those of another round may "
-             "hide less. Attacks leave dropout out."),
-            (played.kind == "gradient", "One local step sends its gradient in float32 (FedSGD)."),
-        ]  # fmt: skip
-    return [sentence for holds, sentence in sentences if holds]
+    said = {
+        "differs": "; ".join(played.differs.values()), "frozen": untrained(played.model, played.update),
+        "still": "" if observation is None else unmoved(observation), "precision": played.precision,
+    }  # fmt: skip
+    holds = said | {
+        "same": not played.differs, "steps": not played.plain_steps, "loss": not played.plain_loss,
+        "dropout": played.drops, "gradient": played.kind == "gradient",
+    }  # fmt: skip
+    said |= {"done": f"{done}", "of": f"{steps}", "optimiser": played.optimiser, "loss": played.loss}
+    texts = words("tokens" if observation is None else "records")
+    return [text.format(**said) for key, text in texts.items() if holds.get(key, True)]
 
 
 def audit(

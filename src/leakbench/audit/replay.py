@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
 from leakbench.audit.network import as_records, computed, drops, finite, reads, uncompiled
-from leakbench.audit.steps import CAUSES, SAME, Pass, dot, same
+from leakbench.audit.steps import SAME, Pass, dot, same, words
 from leakbench.audit.watch import Watch, sent_back
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
@@ -162,7 +162,7 @@ def _replayed(
 ) -> tuple[str, dict[str, str], dict[str, np.ndarray], float]:
     """Return the loss in words, kind → what else the replay found, and two kinds of factors."""
     # Parameter → the factors of what is KNOWN in what is sent; and that of the mean cross-entropy.
-    found: dict[str, str] = {}
+    found, told = dict[str, str](), words("causes")
     if missing := watch.steps.count(None):
         found["unchecked"] = f"{missing} of {len(watch.steps)} steps were not computed again"
     sent, signs, constant = np.eye(len(KNOWN))
@@ -174,7 +174,7 @@ def _replayed(
             continue
         move, causes = each.move or {}, each.gradient
         if causes is None:
-            found.setdefault("unknown", CAUSES["unknown"].format(each.rest))
+            found.setdefault("unknown", told["unknown"].format(each.rest))
         else:
             kinds, scale = causes.keys() - {"gradient"}, causes.get("gradient", 0.0)
             if not kinds and abs(scale - 1) > SAME:
@@ -183,7 +183,7 @@ def _replayed(
                 kinds = {"scale"} if abs(scale - 1) > SAME else set()
                 factors[place] = min(factors[place], 1.0)
             for cause in kinds:
-                found.setdefault(cause, CAUSES[cause].format(causes.get(cause, scale), each.norm))
+                found.setdefault(cause, told[cause].format(causes.get(cause, scale), each.norm))
             if each.move is None:
                 found.setdefault("steps", f"the steps of {name} are no sums of gradients")
         for n in each.rates:
@@ -196,7 +196,7 @@ def _replayed(
             whole[n] = whole[n] + last[n]
     if edited:
         found["unknown"] = edited
-    found |= {kind: CAUSES[kind] for kind in ("moved", "random") if getattr(watch, kind)}
+    found |= {kind: told[kind] for kind in ("moved", "random") if getattr(watch, kind)}
     if watch.outside:
         found["outside"] = f"{len(watch.outside)} tensors of other networks are trained, and not audited"
     if made := [n for n, m in watch.sent.named_modules() if computed(m)]:
@@ -207,7 +207,7 @@ def _replayed(
     loss = " and ".join(dict.fromkeys(word for word, _ in watch.losses))
     if loss == LOSS and abs(factor - 1) > SAME:
         loss = f"{most:.3g}{'' if even else f' (at least {least:.3g})'} times the {LOSS}"
-    if loss.endswith(LOSS) and found.keys() & CAUSES.keys() - {"scale"}:
+    if loss.endswith(LOSS) and found.keys() & told.keys() - {"scale"}:
         loss += " and more"
     known = not found.keys() & {"unknown", "unchecked", "steps"}
     return loss, found, {n: value - sent for n, value in whole.items()} if known else {}, factor

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -12,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.audit.network import classes_in, entropy
 from leakbench.base.tensors import Tensors
+from leakbench.base.yamls import read_yaml
 from leakbench.observations.observation import LOSS
 
 # Two updates are equal if their distance is below this share of their norm, or below rounding, as a share of
@@ -27,20 +30,13 @@ THROUGH = (
     lambda z: z, lambda z: z.log_softmax(1), torch.sigmoid, lambda z: z.softmax(1), lambda z: z.flatten(),
     lambda z: z.sigmoid().flatten(),
 )  # fmt: skip
-# What else a gradient may consist of → in words, with its factor and the norm of the gradient.
-CAUSES = {
-    "weights": "its gradient has {:.3g} times the weights (their decay in the loss)",
-    "signs": "its gradient has {:.3g} times the weights' signs (an L1 term in the loss)",
-    "constant": "its gradient has the same vector in each step (SCAFFOLD, or a term that hardly changes)",
-    "moved": "its gradient is that at other weights than the step begins at (SAM)",
-    "random": "the network draws numbers by another generator than torch's, so no pass can be computed again "
-    "(draw them by torch.rand and its kin)",
-    "clipped": "each value of its gradient is clipped to {:.3g}",
-    "pull": "its gradient has {:.3g} times the way from the weights that were sent (FedProx)",
-    "scale": "the gradient is {:.3g} times that of the loss (clipped to a norm of {:.3g}, or scaled)",
-    "unknown": "the gradient differs by {:.0%} from that of the recorded passes (noise, or another term)",
-    "before": "the gradient of the step before is added (no zero_grad)",
-}
+
+
+@cache
+def words(kind: str) -> dict[str, str]:
+    """Return sentences of an audit (words.yaml)."""
+    found: dict[str, str] = read_yaml(Path(__file__).with_name("words.yaml"))[kind]
+    return found
 
 
 @dataclass
