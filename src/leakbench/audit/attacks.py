@@ -130,12 +130,12 @@ def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
     """Return which of the samples that an attack proves are one record up to half a level, bool [n]."""
     ((_, _, layer),) = first_layers(observation, "an audit")
     seen = span(layer.slope, layer.batch)
-    if seen is None or not len(images) or (layer.known and len(seen.values) == layer.batch):
+    if seen is None or layer.of_batch or not len(images) or (layer.known and len(seen.values) == layer.batch):
         return images.flatten(1).isfinite().all(1)
     mean, deviation = (v.double() for v in normalisation(observation.model(), images.shape[1]))
     samples = ((images.double() - mean) / deviation).flatten(1)
     if not layer.known and len(images) == len(seen.values):
-        columns = normalize((torch.linalg.inv(samples @ seen.right.T) * seen.values[:, None]).T, dim=1)
+        columns = normalize((torch.linalg.pinv(samples @ seen.right.T) * seen.values[:, None]).T, dim=1)
         if not layer.any_loss or of_any_loss(layer, seen, samples, columns).all():
             return torch.ones(len(images), dtype=torch.bool)
     if not layer.known:
@@ -239,16 +239,14 @@ def easy(truth: Truth) -> tuple[Observation, Truth]:
     # enough iterations read records out of it. So what a search makes of this one tells how strong it is.
     # Records without rows and columns have dense layers in the place of convolutions.
     image = truth.images[:1]
-    channels, rows, columns = image.shape[1:]
-    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(channels, 100), nn.Sigmoid()]
-    if rows * columns > 1:
-        layers, widths = [], (channels, 12, 12, 12)
-        for width, stride in zip(widths, (2, 2, 1), strict=False):
-            layers += [nn.Conv2d(width, 12, 5, stride, 2), nn.Sigmoid()]
-    layers += [nn.Flatten()]
+    channels, *edges = image.shape[1:]
+    sizes = ((channels, 2), (12, 2), (12, 1)) if edges != [1, 1] else ()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = nn.Sequential(*layers, nn.Linear(nn.Sequential(*layers)(image).numel(), 10))
+        layers = [nn.Sequential(nn.Conv2d(n, 12, 5, stride, 2), nn.Sigmoid()) for n, stride in sizes]
+        layers += [] if sizes else [nn.Sequential(nn.Flatten(), nn.Linear(channels, 100), nn.Sigmoid())]
+        body = nn.Sequential(*layers, nn.Flatten())
+        network = nn.Sequential(body, nn.Linear(body(image).numel(), 10))
         for value in network.parameters():
             nn.init.uniform_(value, -0.5, 0.5)
         made = network, nn.CrossEntropyLoss(), (image, torch.zeros(1, dtype=torch.long))

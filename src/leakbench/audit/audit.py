@@ -32,14 +32,10 @@ from leakbench.observations.observation import Observation
 
 # Hears of an audit that is under way.
 Keep = Callable[[Audit], None]
-# The share of the budget that one exact attack may take.
-EXACT_SHARE = 0.25
+# Shares of the budget of one exact attack and of what would help, and of the rest that of a longer search.
+EXACT_SHARE, HELP_SHARE, LONGER_SHARE = 0.25, 0.3, 0.7
 # A search runs again only if there is time for this many times its seconds.
 LONGER = 1.5
-# The share of the budget that is kept for what would help.
-HELP_SHARE = 0.3
-# The share of what is left, after all attacks, that a search may take to run longer.
-LONGER_SHARE = 0.7
 # Copies of the weights that a search holds at a time.
 COPIES = 10
 
@@ -55,12 +51,12 @@ def of_client(
     played = own.play()
     audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :], keep=keep)
     left = budget - (time.perf_counter() - begun)
-    few = all(each.iterations < FEWEST for each in audit.found)
-    if own.inputs.is_floating_point() and own.records > 1 and few and not audit.recognisable():
-        # A search has no time for this batch. Of a smaller one it shows more.
-        tried = attack("invg", *view(replace(own, records=1).play()), left)
-        _beside(audit, tell, "one record alone", tried, tried.line().removeprefix("InvG: "))
     if own.inputs.is_floating_point():
+        few = own.records > 1 and all(each.iterations < FEWEST for each in audit.found)
+        if few and not audit.recognisable():
+            # A search has no time for this batch. Of a smaller one it shows more.
+            tried = attack("invg", *view(replace(own, records=1).play()), left)
+            _beside(audit, tell, "one record alone", tried, tried.line().removeprefix("InvG: "))
         audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
         tell(f"{each.verdict}: {each.line()}")
@@ -92,9 +88,7 @@ def of_round(
         audit.least = played.least() or off is not None
         if not audit.recognisable():
             # No change can be measured without a leak, so the searches get the share of what would help.
-            left = budget - (time.perf_counter() - begun)
-            _longer(audit, observation, truth, LONGER_SHARE * left, tell)
-            _calibrated(audit, truth, (budget - (time.perf_counter() - begun)) / 2, tell)
+            _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
         audit.assumptions += [f"Second derivatives: {off}."] if off else []
         audit.affected = affected(audit.found, truth, audit.look.alone)
         audit.pictures = pictures(audit.found, truth) if show else []
@@ -149,28 +143,24 @@ def _attacked(
 
 
 def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, tell: Tell) -> None:
-    searches = [each for each in audit.found if each.trials]
+    """Run the nearest search for longer, and then where the answer is known, which tells how strong it is."""
+    begun, searches = time.perf_counter(), [each for each in audit.found if each.trials]
     if not searches:
         return
     best = max(searches, key=lambda each: sum(each.quality))
-    if best.iterations >= LONGEST or limit < LONGER * best.seconds:
-        return
-    again = attack(best.attack, observation, truth, limit)
-    if again.trials and again.iterations > best.iterations:
-        audit.found[audit.found.index(best)] = again
-        tell(f"matching, with the rest of the budget: {again.line()}")
-
-
-def _calibrated(audit: Audit, truth: Truth, limit: float, tell: Tell) -> None:
-    """Run the nearest search where the answer is known, which tells how strong so many iterations are."""
-    best = max(audit.found, key=lambda each: (each.trials > 0, sum(each.quality)))
-    if best.trials:
-        same = attack(best.attack, *easy(truth), limit, longest=best.iterations)
+    if best.iterations < LONGEST and LONGER * best.seconds <= LONGER_SHARE * limit:
+        again = attack(best.attack, observation, truth, LONGER_SHARE * limit)
+        if again.trials and again.iterations > best.iterations:
+            audit.found[audit.found.index(best)] = best = again
+            tell(f"matching, with the rest of the budget: {again.line()}")
+    if not audit.recognisable():
+        left = min(best.seconds, (limit - (time.perf_counter() - begun)) / 2)
+        same = attack(best.attack, *easy(truth), left, longest=best.iterations)
         line = (
             f"{same.title} of one record in a LeNet with sigmoids, which leaks: {LEVELS[max(same.levels)]} "
             f"(r = {max([0.0, *same.quality]):.2f}), {same.line().rpartition(' s, ')[2]}"
         )
-        _beside(audit, tell, "the same search where the answer is known", same, line)
+        _beside(audit, tell, "the same search where the answer is known", same, same.why_not or line)
 
 
 def _beside(audit: Audit, tell: Tell, title: str, found: Found, line: str) -> None:

@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from leakbench.audit.child import Json, is_rate
 from leakbench.audit.network import (
+    SPLITS,
     as_records,
     batch_statistics,
     classes_in,
@@ -144,20 +145,17 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:
     """Return inputs and targets of a batch. Raises UserError for a batch that cannot be audited."""
-    splits = "(put the model into a module that takes one tensor [records, …] and splits it into them)"
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         size = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
-        raise UserError(
-            f"the batch is {type(batch).__name__}{size}, not (inputs, targets): models with several inputs "
-            f"are not audited {splits}"
-        )
+        what = f"the batch is {type(batch).__name__}{size}, not (inputs, targets)"
+        raise UserError(f"{what}, or the model takes several inputs, {SPLITS}")
     with failing("the batch is no pair of tensors"):
         inputs, targets = (
             part if isinstance(part, tuple | list | dict) else torch.as_tensor(part).detach().cpu().to_dense()
             for part in batch
         )
     if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
-        raise UserError(f"the batch has several inputs or targets: such models are not audited {splits}")
+        raise UserError(f"the batch has several inputs or targets, {SPLITS}")
     inputs = as_records(inputs)
     if targets.shape[:1] != inputs.shape[:1]:
         raise UserError(

@@ -156,18 +156,13 @@ def _observed(
     if odd := sorted(trained - set(rounds.updates)):
         raise UserError(f"{folder}: {odd[0]} is {rounds.sent[odd[0]].dtype}, no real numbers (record again)")
     return observed(
-        model,
-        example,
-        trained,
-        weights={f"network.{name}": rounds.sent[name] for name in own},
+        model, example, trained, weights={f"network.{name}": rounds.sent[name] for name in own},
         updates={f"network.{name}": rounds.updates[name] for name in trained},
-        origin=np.arange(len(next(iter(rounds.sent.values())))),
-        clients=rounds.clients,
-        kind="model",
-        dropout=drops(model, example),
+        origin=np.arange(len(next(iter(rounds.sent.values())))), clients=rounds.clients, kind="model",
         local={"lr": options.lr, "batch_size": None, "epochs": options.local_steps},
+        dropout=drops(model, example),
         knows=ThreatModel(source="a Flower app", local_set_repeats=options.repeats),
-    )
+    )  # fmt: skip
 
 
 def _network(made: Any) -> tuple[nn.Module, Tensor]:

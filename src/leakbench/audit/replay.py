@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
-from leakbench.audit.network import as_records, computed, drops, finite, reads, uncompiled
+from leakbench.audit.network import SPLITS, as_records, computed, drops, finite, reads, uncompiled
 from leakbench.audit.steps import SAME, Pass, dot, same, words
 from leakbench.audit.watch import Watch, sent_back
 from leakbench.base.errors import UserError
@@ -144,10 +144,7 @@ def _inputs(watch: Watch, passes: list[Pass]) -> Tensor:
         hides = (mask := kwargs.get("attention_mask")) is not None and not bool(mask.all())
         found.append([v for v in tree_leaves((args, own, mask if hides else None)) if isinstance(v, Tensor)])
     if any(len(each) > 1 for each in found):
-        raise UserError(
-            "the model takes several inputs: such models are not audited (put it into a module that takes "
-            "one tensor [records, …] and splits it into them)"
-        )
+        raise UserError(f"the model takes several inputs, {SPLITS}")
     sizes = {tuple(each[0].shape[1:]) for each in found}
     if len(sizes) > 1:
         raise UserError(f"records have sizes from {min(sizes)} to {max(sizes)} (crop or pad them all to one)")

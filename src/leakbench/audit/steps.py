@@ -35,8 +35,7 @@ THROUGH = (
 @cache
 def words(kind: str) -> dict[str, str]:
     """Return sentences of an audit (words.yaml)."""
-    found: dict[str, str] = read_yaml(Path(__file__).with_name("words.yaml"))[kind]
-    return found
+    return dict(read_yaml(Path(__file__).with_name("words.yaml"))[kind])
 
 
 @dataclass

@@ -126,18 +126,12 @@ def read(found: list[Found]) -> int:
     return sum(level >= READ for level in combined(found, "AB"))
 
 
-# Attacks prove samples of these clients that are off by more than half a level: means of records that
-# rounding hides, or neurons that hold a little of others.
-MEANS = 26, 80, 136, 227, 370
+# Attacks prove samples of these that are off by more than half a level, means of records that rounding hides,
+# or neurons that hold a little of others; and two smoothed classes are nearly a plain loss of a lower weight.
+ODD = 26, 80, 136, 227, 370, 267
 
 
-# Two smoothed classes are nearly a plain loss of a lower weight.
-NEARLY = (267,)
-
-
-@pytest.mark.parametrize(
-    "seeds", [*daily([range(n, n + 20) for n in range(0, 200, 20)], [range(20)]), MEANS, NEARLY]
-)
+@pytest.mark.parametrize("seeds", [*daily([range(n, n + 20) for n in range(0, 200, 20)], [range(20)]), ODD])
 def test_an_audit_of_a_random_client_is_true(seeds: Iterable[int]) -> None:
     for client in map(Client, seeds):
         played = round_in(watched(client.train)[1])
