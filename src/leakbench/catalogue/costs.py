@@ -140,7 +140,7 @@ def network(victim: Spec, shape: list[int]) -> Network:
         widths = [math.prod(shape), *parameters.get("hidden", [1000])]
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
         return Network(2 * weights, weights, len(widths), dense=True)
-    if victim["module"] in ("transformer", "encoder"):
+    if victim["module"] in ("transformer", "encoder", "published"):
         wide, blocks = parameters.get("width", 256), parameters.get("blocks", 2)
         weights = (12 * blocks * wide**2 + VOCABULARY * wide) / 1e6
         # The rows of the embedding are looked up, not multiplied.
