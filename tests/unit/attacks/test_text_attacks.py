@@ -9,6 +9,7 @@ from observations import observe
 from text_observations import VOCABULARY, observe_text
 from torch import Tensor
 
+from leakbench.attacks.alignment import alignment
 from leakbench.attacks.sentence_membership import sentence_membership
 from leakbench.attacks.sentences import sentences
 from leakbench.attacks.token_span import token_span
@@ -159,6 +160,16 @@ def test_members_are_told_from_other_sentences(settings: dict[str, Any]) -> None
     seen, true = observe_text(candidates=30, **settings)
     result = sentence_membership(seen, RNG)
     assert result.usable[0, 0].tolist() == [True] * len(true) + [False] * 30
+
+
+@pytest.mark.parametrize("rank", [4, 16])
+@pytest.mark.parametrize("settings", [{}, {"kind": "model", "epochs": 20, "optimiser": "adamw", "lr": 0.001}])
+def test_neither_adamw_nor_a_small_rank_hides_the_direction_of_a_sentence(
+    settings: dict[str, Any], rank: int
+) -> None:
+    seen, true = observe_text(rank=rank, candidates=40, **settings)
+    distance = alignment(seen, RNG).span_distance[0, 0]
+    assert distance[: len(true)].max() < distance[len(true) :].min()
 
 
 def test_the_second_block_knows_the_order_of_tokens() -> None:
