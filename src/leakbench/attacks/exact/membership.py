@@ -83,21 +83,45 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 
     for number, origin in enumerate(observation.origin.tolist()):
         name, of_pixels, read = layer(origin)
-        updates = observation.update(f"{name}.weight", number).double()
+        part, read, plain = _sent(observation, name, number, read, of_pixels)
+        updates = observation.update(part, number).double()
         for client, batch in enumerate(observation.clients):
             if min(updates.shape[1:]) <= batch:
                 raise Unfit(
                     f"attack: {attack} needs fewer samples than the first dense layer has neurons and inputs "
-                    f"(client {client} has {batch}, {name} has {updates.shape[1]} × {updates.shape[2]})"
+                    f"(client {client} has {batch}, {part} has {updates.shape[1]} × {updates.shape[2]})"
                 )
             if not of_pixels and observation.kind == "model" and len(local_steps(observation, batch)) > 1:
                 raise Unfit(f"attack: {attack} needs features that stand still, and {name} reads what local "
                             "steps move")  # fmt: skip
             update = updates[client]
             if adam or (observation.kind == "model" and observation.local.get("weight_decay")):
-                sent = observation.sent(f"{name}.weight", origin).double()
-                update = by_error(update, sent, observation) if adam else without_decay(update, sent, batch)
-            yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0), update)
+                sent = observation.sent(part, origin).double()
+                # Nothing of weights of zero decays.
+                update = (
+                    by_error(update, sent, observation) if adam
+                    else without_decay(update, sent, batch) if sent.any()
+                    else update
+                )  # fmt: skip
+            yield Seen(number, client, read, plain, span(update, batch, clear=1.0), update)
+
+
+def _sent(
+    observation: Observation, name: str, number: int, read: Read, of_pixels: bool
+) -> tuple[str, Read, bool]:
+    """Return which matrix of the first dense layer was sent, what it reads, and whether that is pixels.
+
+    An adapter B A on a frozen layer has two: A reads what the layer reads, and moves where B is not zero; B
+    reads what A makes of it.
+    """
+    weight, down, up = (f"{name}.{part}" for part in ("weight", "down", "up"))
+    moved = down in observation.updates and bool(observation.update(down, number).any())
+    if weight in observation.updates or moved:
+        return down if moved else weight, read, of_pixels
+    if up not in observation.updates:
+        raise Unfit(f"attack: clients do not send the update of the first dense layer, {name} (it is frozen)")
+    through = observation.sent(down, int(observation.origin[number])).double()
+    return up, lambda x: read(x) @ through.T, False
 
 
 def without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
