@@ -111,16 +111,20 @@ def _sent(
 ) -> tuple[str, Read, bool]:
     """Return which matrix of the first dense layer was sent, what it reads, and whether that is pixels.
 
-    An adapter B A on a frozen layer has two: A reads what the layer reads, and moves where B is not zero; B
-    reads what A makes of it.
+    An adapter B A on a frozen layer has two: A reads what the layer reads, and B what A makes of it. In one
+    step from a B of zero A does not move, or by decay and noise alone.
     """
     weight, down, up = (f"{name}.{part}" for part in ("weight", "down", "up"))
-    moved = down in observation.updates and bool(observation.update(down, number).any())
-    if weight in observation.updates or moved:
-        return down if moved else weight, read, of_pixels
+    origin = int(observation.origin[number])
+    if weight in observation.updates:
+        return weight, read, of_pixels
+    steps = max(len(local_steps(observation, n)) for n in observation.clients)
+    once = observation.kind == "gradient" or steps == 1
+    if down in observation.updates and (not once or observation.sent(up, origin).any()):
+        return down, read, of_pixels
     if up not in observation.updates:
         raise Unfit(f"attack: clients do not send the update of the first dense layer, {name} (it is frozen)")
-    through = observation.sent(down, int(observation.origin[number])).double()
+    through = observation.sent(down, origin).double()
     return up, lambda x: read(x) @ through.T, False
 
 
