@@ -63,10 +63,8 @@ class Network(NamedTuple):
 # A network whose file states no COST, and whose operations cannot be counted, is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
 # Networks that read tokens, and the number of different tokens that they are taken to know.
-READERS = ("transformer", "encoder", "published")
-VOCABULARY = 2048
-# Forward passes that cost as much as a training step, and as an iteration of gradient matching whose second
-# derivative is exact or a difference of first derivatives.
+READERS, VOCABULARY = ("transformer", "encoder", "published"), 2048
+# Forward passes that a training step costs, and one of matching by exact second derivatives or differences.
 STEP, EXACT, FROZEN = 3, 14, 7
 # Thousands of calls of torch for each layer, in a training step and in an iteration of gradient matching.
 STEPPED, MATCHED = 0.01, 0.16
@@ -236,8 +234,7 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
     updates, images = trials(spec, capture)
     if attack["module"] == "alignment":
-        # A pair is a candidate under a class: its gradient, and the product of the gradient with each update.
-        # The labels of a sentence are its own tokens.
+        # A pair is a candidate under a class (a sentence has one): its gradient, times each update.
         labels = 1 if victim["module"] in READERS else capture["dataset"]["classes"]
         pairs = labels * (federation.get("candidates", 0) + images)
         return Work(0, pairs * weights * 2 * (STEP + updates), pairs * STEPPED / 100)

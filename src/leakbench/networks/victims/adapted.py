@@ -56,17 +56,11 @@ def adapted(
         raise UserError(
             f"victim: parameters: patch {patch} divides no picture of {rows} × {columns} (change it)"
         )
-    network: nn.Module = (
-        ViT(shape, classes, width, rank, patch)
-        if kind == "vit"
-        else sequential(
-            flatten=nn.Flatten(),
-            dense1=Adapted(rows * columns * channels, width, rank),
-            activation1=nn.ReLU(),
-            dense2=nn.Linear(width, classes),
-        )
-    )
-    sent = ("up", "down") if down else ("up",)
-    names = [name for name, _ in network.named_parameters() if name.rpartition(".")[2] not in sent]
-    freeze(network, names, begun=False)
+    network: nn.Module
+    if kind == "vit":
+        network = ViT(shape, classes, width, rank, patch)
+    else:
+        first, last = Adapted(rows * columns * channels, width, rank), nn.Linear(width, classes)
+        network = sequential(flatten=nn.Flatten(), dense1=first, activation1=nn.ReLU(), dense2=last)
+    freeze(network, ("up", "down") if down else ("up",))
     return network

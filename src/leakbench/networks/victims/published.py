@@ -118,19 +118,23 @@ def published(
         import transformers
     except ImportError as lacking:
         raise Unfit(f"victim: {lacking.name} is not installed (install leakbench[text])") from lacking
-    made = {"vocab_size": classes, "attn_implementation": "eager", "use_cache": False}
+    both = {"vocab_size": classes, "attn_implementation": "eager", "use_cache": False}
+    trunk: nn.Module
     if like == "gpt2":
-        names = {"n_positions": shape[1] - 1, "n_embd": width, "n_layer": blocks, "n_head": heads}
-        ends = {"bos_token_id": None, "eos_token_id": None}
-        off = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-        trunk: nn.Module = transformers.GPT2Model(transformers.GPT2Config(**made, **names, **ends, **off))
+        off = {
+            "resid_pdrop": 0.0,
+            "embd_pdrop": 0.0,
+            "attn_pdrop": 0.0,
+            "bos_token_id": None,
+            "eos_token_id": None,
+        }
+        own = {"n_positions": shape[1] - 1, "n_embd": width, "n_layer": blocks, "n_head": heads}
+        trunk = transformers.GPT2Model(transformers.GPT2Config(**both, **own, **off))
     else:
-        names = {"max_position_embeddings": shape[1] - 1, "hidden_size": width, "num_hidden_layers": blocks,
-                 "num_attention_heads": heads, "intermediate_size": 4 * width}  # fmt: skip
-        off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-        trunk = transformers.BertModel(
-            transformers.BertConfig(**made, **names, **off), add_pooling_layer=False
-        )
+        off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        own = {"hidden_size": width, "num_hidden_layers": blocks, "num_attention_heads": heads}
+        own |= {"max_position_embeddings": shape[1] - 1, "intermediate_size": 4 * width}
+        trunk = transformers.BertModel(transformers.BertConfig(**both, **own, **off), add_pooling_layer=False)
     if rank:
         targets = ["c_attn"] if like == "gpt2" else ["query", "value"]
         lora = peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=targets, fan_in_fan_out=like == "gpt2")
@@ -138,8 +142,5 @@ def published(
     sizes = {"length": shape[1], "vocabulary": classes, "width": width, "blocks": blocks, "heads": heads}
     network = Published(trunk, like, sizes | {"rank": rank}, tied=tied)
     if rank:
-        sent = ("lora_A", "lora_B") if down else ("lora_B",)
-        freeze(
-            network, [n for n, _ in network.named_parameters() if not any(s in n for s in sent)], begun=False
-        )
+        freeze(network, ("lora_A", "lora_B") if down else ("lora_B",))
     return network

@@ -124,11 +124,9 @@ class Transformer(nn.Module):
 
     def embedded(self, read: Tensor) -> Tensor:
         """Return what the first block reads of tokens int64 [n, length], [n, length, width]."""
-        places = torch.arange(read.shape[1], device=read.device)
-        out: Tensor = self.embedding(read) + self.position(places)
-        return self.norm(out) if self.like == "bert" else out
+        return self.at(read, torch.arange(read.shape[1], device=read.device))
 
-    def at(self, read: Tensor, place: int) -> Tensor:
+    def at(self, read: Tensor, place: int | Tensor) -> Tensor:
         """Return what the first block reads of tokens int64 [n] that stand at a place, [n, width]."""
         out: Tensor = self.embedding(read) + self.position.weight[place]
         return self.norm(out) if self.like == "bert" else out
@@ -176,9 +174,7 @@ def transformer(
     raise_unless_adapted(rank, changed=begun or not down)
     network = Transformer(shape[1], classes, width, blocks, heads, rank, tied=tied)
     if rank:
-        adapters = ("up", "down") if down else ("up",)
-        names = [name for name, _ in network.named_parameters() if name.rpartition(".")[2] not in adapters]
-        freeze(network, names, begun=begun)
+        freeze(network, ("up", "down") if down else ("up",), begun=begun)
     return network
 
 
