@@ -43,8 +43,7 @@ TRIALS, FEWEST, LONGEST = 3, 100, 4800
 # SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration; the longer
 # one is the search if there is no time for more. MARGIN: the factor on these times for a whole search.
 SHORT, LONGER, MARGIN = 2, 22, 1.5
-# What trials take turns with: a weight of the total variation for that of the search, and a factor on the
-# optimiser's step.
+# The turns of trials: a weight of the total variation (None: the search's own), and a factor on the step.
 TURNS = ((None, 1.0), (1e-2, 1.0), (1e-3, 0.3), (None, 0.3), (1e-2, 0.3), (1e-3, 1.0))
 # The largest number of local steps that are simulated one by one.
 SIMULATED = 8
@@ -225,11 +224,10 @@ def _judge(found: Found, both: Reconstruction, truth: Truth) -> float:
 def _turned(entry: Entry, turn: int) -> Entry:
     """Return an attack's entry with the weight of the total variation and the step that a trial takes."""
     weight, factor = TURNS[turn % len(TURNS)]
-    objective, optimiser = dict(entry["objective"]), dict(entry["optimiser"])
+    objective = dict(entry["objective"])
     if weight and (prior := objective.get("total-variation")):
         objective["total-variation"] = prior | {"weight": weight}
-    ((name, settings),) = optimiser.items()
-    optimiser[name] = settings | {"lr": factor * settings["lr"]}
+    optimiser = {name: own | {"lr": factor * own["lr"]} for name, own in entry["optimiser"].items()}
     return entry | {"objective": objective, "optimiser": optimiser}
 
 
@@ -244,13 +242,13 @@ def easy(truth: Truth) -> tuple[Observation, Truth]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layers = [nn.Sequential(nn.Conv2d(n, 12, 5, stride, 2), nn.Sigmoid()) for n, stride in sizes]
-        layers += [] if sizes else [nn.Sequential(nn.Flatten(), nn.Linear(channels, 100), nn.Sigmoid())]
-        body = nn.Sequential(*layers, nn.Flatten())
-        network = nn.Sequential(body, nn.Linear(body(image).numel(), 10))
+        layers = layers or [nn.Sequential(nn.Flatten(), nn.Linear(channels, 100), nn.Sigmoid())]
+        network = nn.Sequential(*layers, nn.Flatten())
+        network.append(nn.Linear(network(image).numel(), 10))
         for value in network.parameters():
             nn.init.uniform_(value, -0.5, 0.5)
-        made = network, nn.CrossEntropyLoss(), (image, torch.zeros(1, dtype=torch.long))
-        return view(client(made, 1, 1).play())
+        batch = image, torch.zeros(1, dtype=torch.long)
+        return view(client((network, nn.CrossEntropyLoss(), batch), 1, 1).play())
 
 
 def _fitted(entry: Entry, observation: Observation) -> Entry:

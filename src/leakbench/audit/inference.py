@@ -96,6 +96,8 @@ def members(observation: Observation, truth: Truth) -> str:
         # An adapter on a frozen layer reads what that layer reads.
         by, found, read = _adapter(observation, truth.images)
     own, taken = (int(outside(found, read(each))[1].sum()) for each in (truth.images, others))
+    if own == 0 and observation.dropout:
+        raise Unfit("dropout changes what the layers read, so nothing was decided")
     return _recognised(own, len(truth.images), taken, len(others), by)
 
 

@@ -28,6 +28,7 @@ from leakbench.audit.attacks import attack, catalogue
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import Truth, client, view
 from leakbench.audit.findings import READ, RECOGNISABLE, Found, OutOfTime, within
+from leakbench.audit.inference import inferences
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
 from leakbench.observations.observation import Observation
@@ -204,6 +205,12 @@ def test_an_audit_takes_it_for_granted_that_zeros_tell_nothing() -> None:
     found = of_client(client_of(network, 40, records=8), 5, lambda line: None)
     (told,) = (each for each in found.assumptions if "an update of zero" in each)
     assert told.startswith("4 of 6 tensors")
+
+
+def test_members_that_dropout_hides_are_not_counted() -> None:
+    seen = observed(nn.Sequential(nn.Flatten(), nn.Dropout(0.9), *mlp(400)[1:]), 8)  # type: ignore[index]
+    *_, found = inferences(seen[0], replace(seen[1], others=torch.rand(3, 1, 25, 25)))
+    assert (found.title, found.ran, "dropout changes" in found.line) == ("membership", False, True)
 
 
 def test_labels_and_members_are_found() -> None:

@@ -71,10 +71,8 @@ class Client:
         self.loss = draw.choice([*PLAIN, *OTHERS])
         self.optimiser, self.steps = draw.choice(["SGD", "SGD", *OPTIMISERS]), draw.choice([1, 1, 2, 3])
         self.pieces = 1 if norm and norm.training else draw.choice([1, 1, 2])
-        self.term, self.change = (
-            draw.choice(["", "", "proximal", "decay"]),
-            draw.choice(["", "", "clip", "noise"]),
-        )
+        self.term = draw.choice(["", "", "proximal", "decay"])
+        self.change = draw.choice(["", "", "clip", "noise"])
         self.cast = draw.random() < 0.1
         self.sent = deepcopy(self.network)
 

@@ -154,12 +154,8 @@ CLIENTS: dict[str, tuple[dict[str, Any], str, set[str], bool]] = {
     "proximal": ({"term": pulled, "steps": 3}, f"{PLAIN} and more", {"pull"}, True),
     "no zero_grad": ({"zero": False, "steps": 3}, f"{PLAIN} and more", {"before"}, True),
     "clipped": ({"change": clipped}, PLAIN, {"scale"}, True),
-    "values clipped": (
-        {"change": lambda net: nn.utils.clip_grad_value_(net.parameters(), 0.001)},
-        f"{PLAIN} and more",
-        {"clipped"},
-        True,
-    ),
+    "values clipped": ({"change": lambda net: nn.utils.clip_grad_value_(net.parameters(), 0.001)},
+                       f"{PLAIN} and more", {"clipped"}, True),
     "L1, once": ({"term": sparse_weights}, f"{PLAIN} and more", {"signs"}, False),
     "L1": ({"term": sparse_weights, "steps": 3}, f"{PLAIN} and more", {"signs"}, True),
     "sharpened": ({"change": sharpened, "steps": 3}, f"{PLAIN} and more", {"moved"}, True),
@@ -177,20 +173,12 @@ CLIENTS: dict[str, tuple[dict[str, Any], str, set[str], bool]] = {
     "scaled": ({"loss": lambda z, y: 1024 * cross_entropy(z, y), "change": unscaled}, PLAIN, set(), False),
     "rates": ({"by": grouped}, PLAIN, set(), False),
     "decay twice": ({"term": decayed, "weight_decay": 0.01}, f"{PLAIN} and more", {"weights"}, False),
-    "ascending": (
-        {"maximize": True, "loss": lambda z, y: -cross_entropy(z, y)},
-        f"-1 times the {PLAIN}",
-        set(),
-        True,
-    ),
+    "ascending": ({"maximize": True, "loss": lambda z, y: -cross_entropy(z, y)}, f"-1 times the {PLAIN}",
+                  set(), True),
     "mixed": ({"loss": mixed}, "cross entropy and cross entropy", set(), True),
-    "divergence": (
-        {"loss": lambda z, y: kl_div(log_softmax(z, 1), one_hot(y, 3).float())},
-        "kl div",
-        set(),
-        True,
-    ),
-}
+    "divergence": ({"loss": lambda z, y: kl_div(log_softmax(z, 1), one_hot(y, 3).float())}, "kl div",
+                   set(), True),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -296,11 +284,8 @@ def test_what_an_attack_does_not_need_is_no_reason_to_refuse(kind: str) -> None:
     if kind == "regression":
         network, loss, wanted = nn.Sequential(*wide()[:2], nn.Linear(400, 1)), nn.MSELoss(), inputs[:, :1] * 7  # type: ignore[index]
     if kind == "masks":
-        network, loss, wanted = (
-            nn.Sequential(wide(), nn.Unflatten(1, (3, 1))),
-            cross_entropy,
-            targets[:, None],
-        )
+        network, loss = nn.Sequential(wide(), nn.Unflatten(1, (3, 1))), cross_entropy
+        wanted = targets[:, None]
     if kind == "bfloat16":
         network, inputs, loss, wanted = network.bfloat16(), inputs.bfloat16(), cross_entropy, targets
     found = of_client(client_of(network, (inputs, wanted), loss=loss), 3, lambda line: None)
@@ -532,9 +517,8 @@ def test_ordinary_clients_are_replayed(kind: str) -> None:
 
         def loss() -> Tensor:
             optimiser.zero_grad()
-            found = (
-                own(inputs, labels=targets)[0] if kind == "labels" else cross_entropy(own(inputs), targets)
-            )
+            scored = own(inputs, labels=targets)[0] if kind == "labels" else None
+            found = cross_entropy(own(inputs), targets) if scored is None else scored
             found.backward()
             return found
 
