@@ -18,7 +18,7 @@ endif
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: site-tools help reproduce test nightly lint manual bench verify-recorded renew golden-lines mutants house seeds fuzz kills lock env site browser slurm flower release clean
+.PHONY: site-tools help reproduce test nightly lint manual bench verify-recorded renew golden-lines mutants house seeds seeds-quick fuzz kills lock env site browser slurm flower release clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
@@ -32,6 +32,7 @@ help:
 	@echo "make golden-lines  say which lines of recorded jobs no golden cell executes (an hour and a half)"
 	@echo "make mutants     put 200 random faults into that code, and say which tests find them (two hours; COUNT=200)"
 	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
+	@echo "make seeds-quick  run the quick scale with seeds 0, 1 and 2, and say which verdicts differ (an hour)"
 	@echo "make fuzz        feed 100,000 damaged files to the readers (some 20 minutes)"
 	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (half an hour and more)"
 	@echo "make release     pack the records, the citation and the report of a finished run for a DOI service: leakbench-records.zip"
@@ -117,6 +118,11 @@ seeds: env
 	  snakemake --cores $(CORES) --config scale=$(SCALE) seed=$$seed only=$$only -- $$targets || exit; \
 	  python -m leakbench record --headlines --scale $(SCALE) --seed $$seed || exit; \
 	done
+
+seeds-quick: env
+	snakemake --cores $(CORES)
+	for seed in 1 2; do snakemake --cores $(CORES) --config seed=$$seed || exit; done
+	python -m leakbench compare results/quick/scorecard.csv results/quick-seed[12]/scorecard.csv --out results/seeds.csv
 
 # Coverage-guided, as many inputs as FUZZ says: about a hundred a second.
 FUZZ ?= 100000

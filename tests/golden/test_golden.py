@@ -22,6 +22,8 @@ from leakbench.papers.reference import read_record, recorded, run_of
 @pytest.mark.parametrize("name", names())
 def test_a_golden_cell_gives_its_numbers(name: str, tmp_path: Path) -> None:
     cell = read(name)
+    if any(job["spec"].get("victim", {}).get("module") == "published" for job in cell["jobs"]):
+        pytest.importorskip("peft")
     lines = list(differences(cell, run(cell, tmp_path)))
     assert not lines, report(name, lines)
 

@@ -43,7 +43,7 @@ def test_every_figure_that_the_readme_or_the_manifest_names_is_measured_or_recor
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )  # fmt: skip
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere_and_tables_are_whole(page: Path) -> None:
     text = re.sub(r"^ {4}.*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if target.startswith(("http", "mailto:")):
@@ -55,6 +55,8 @@ def test_links_lead_somewhere(page: Path) -> None:
             heads = re.findall(r"^#+ (.*)", file.read_text(encoding="utf-8"), re.MULTILINE)
             made = [re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads]
             assert anchor in made, target
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
 
 
 def test_no_reader_gets_more_words_than_are_meant() -> None:

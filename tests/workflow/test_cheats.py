@@ -196,7 +196,7 @@ def test_honesty_on_the_null_run_alone_is_no_success(cheating: Project) -> None:
     assert table["other-update"] == pytest.approx(table[""], abs=0.1)
     found = pd.read_csv(cheating.path(f"{QUICK}/scorecard.csv")).set_index("id").loc["new.success"]
     assert found["verdict"] == "inconclusive"
-    assert "no better than the null baselines" in found["reason"]
+    assert "not surely better than the null baselines" in found["reason"]
 
 
 @pytest.mark.nightly

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from leakbench.base.errors import Unfit
+from leakbench.networks.layers import tokens
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -18,9 +19,19 @@ FLOATS = 25_000_000
 FAR = 4.0
 
 
-def _directions(observation: Observation, origin: int, held: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of the pairs of a held image and a class, and unit gradients [pairs, coordinates]."""
-    model, classes = observation.model(origin), observation.network["classes"]
+def _tried(observation: Observation, held: Tensor) -> Tensor:
+    """Return the labels that each candidate may have, [n, classes]; a sentence has its own tokens."""
+    classes = observation.network["classes"]
+    if any(isinstance(layer, nn.Embedding) for layer in observation.model().modules()):
+        return tokens(held, classes)[:, None, 1:]
+    return torch.arange(classes).expand(len(held), -1)
+
+
+def _directions(
+    observation: Observation, origin: int, held: Tensor, tried: Tensor
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yield slices of the pairs of a held image and a label, and unit gradients [pairs, coordinates]."""
+    model, count = observation.model(origin), tried.shape[1]
     weights = {name: value.detach() for name, value in model.named_parameters()}
     fixed = dict(model.named_buffers())
 
@@ -29,12 +40,12 @@ def _directions(observation: Observation, origin: int, held: Tensor) -> Iterator
 
     each = vmap(grad(loss), in_dims=(None, 0, 0))
     size = sum(value.numel() for value in weights.values())
-    few = max(1, FLOATS // (size * classes))
+    few = max(1, FLOATS // (size * count))
     for start in range(0, len(held), few):
-        images = held[start : start + few].repeat_interleave(classes, 0)
-        found = each(weights, images, torch.arange(classes).repeat(len(images) // classes))
+        part = slice(start, start + few)
+        found = each(weights, held[part].repeat_interleave(count, 0), tried[part].flatten(0, 1))
         flat = torch.cat([found[name].flatten(1) for name in observation.updates], 1)
-        yield slice(start * classes, start * classes + len(flat)), torch.nn.functional.normalize(flat)
+        yield slice(start * count, start * count + len(flat)), torch.nn.functional.normalize(flat)
 
 
 @torch.no_grad()
@@ -44,8 +55,12 @@ def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
     If each sample's gradient is brought to one norm and normal noise is added, the inner product of the
     update and a candidate's direction is the logarithm of the candidate's likelihood in a batch of one, up to
     a constant. So no other score finds the candidate more often (Neyman and Pearson). A candidate whose class
-    is not known gets the best score over all classes; if labels are given, over those in the batch. A
-    candidate whose score lies far above the median candidate's is taken for private.
+    is not known gets the best score over all classes; if labels are given, over those in the batch. The
+    labels of a sentence are its own tokens. A candidate whose score lies far above the median candidate's is
+    taken for private.
+
+    The score needs no span: an update keeps its direction over several steps, also of Adam, and below any
+    rank of adapters.
 
     Raises Unfit where the observation holds no candidates, and where the gradient of a single sample is
     not defined: with hidden parameters, and where norms use the statistics of the batch.
@@ -56,17 +71,17 @@ def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
             "attack: alignment needs the gradient of each candidate alone, which hidden parameters and norms "
             "that go by the batch do not leave (attack it with membership)"
         )
-    count, classes = len(held), observation.network["classes"]
-    lead = observation.rounds, len(observation.clients)
-    aligned = torch.empty(*lead, count * classes)
+    tried, classes = _tried(observation, held), observation.network["classes"]
+    count, lead = len(held), (observation.rounds, len(observation.clients))
+    aligned = torch.empty(*lead, count * tried.shape[1])
     sign = 1.0 if observation.kind == "gradient" else -1.0
     for origin, rounds in observation.by_model():
         updates = [observation.update(name)[rounds].flatten(2) for name in observation.updates]
         seen = torch.nn.functional.normalize(sign * torch.cat(updates, 2), dim=2)
-        for pairs, directions in _directions(observation, origin, held):
+        for pairs, directions in _directions(observation, origin, held, tried):
             aligned[rounds, :, pairs] = seen @ directions.T
-    aligned = aligned.view(*lead, count, classes)
-    if observation.labels is not None:
+    aligned = aligned.view(*lead, count, -1)
+    if observation.labels is not None and tried.dim() == 2:
         for client, labels in enumerate(observation.labels):
             there = torch.zeros(observation.rounds, classes, dtype=torch.bool)
             there.scatter_(1, torch.from_numpy(np.array(labels)), True)

@@ -33,7 +33,7 @@ def sentence_membership(observation: Observation, rng: torch.Generator) -> Recon
             place = one.round, one.client, slice(start, start + len(part))
             x = one.model.embedded(part)
             for block, test in list(zip(one.model.blocks, one.tests, strict=True))[: 2 if one.still else 1]:
-                apart, inside = (each.view(part.shape) for each in test(block.norm1(x).flatten(0, 1)))
+                apart, inside = (each.view(part.shape) for each in test(block.reads(x).flatten(0, 1)))
                 distance[place] = torch.maximum(distance[place], apart.amax(1))
                 private[place] &= inside.all(1)
                 x = block(x)

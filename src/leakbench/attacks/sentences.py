@@ -57,13 +57,13 @@ def _grown(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
     every = torch.arange(one.model.embedding.num_embeddings)
     begun, apart = torch.zeros(1, 0, dtype=torch.int64), torch.zeros(1, dtype=torch.float64)
     for at in range(length):
-        may_be = every[one.tests[0](first.norm1(one.model.at(every, at)))[1]]
+        may_be = every[one.tests[0](first.reads(one.model.at(every, at)))[1]]
         if not len(may_be) or not len(begun):
             return begun.new_zeros(0, length), apart[:0]
         read, new = one.model.embedded(begun), one.model.at(may_be, at)
         longer = torch.cat([begun.repeat_interleave(len(may_be), 0), may_be.repeat(len(begun))[:, None]], 1)
         tests = [
-            one.tests[1](second.norm1(first.after(part, new)).flatten(0, 1))
+            one.tests[1](second.reads(first.after(part, new)).flatten(0, 1))
             for part in read.split(max(1, AT_ONCE // len(may_be)))
         ]
         outside, inside = (torch.cat(each) for each in zip(*tests, strict=True))
@@ -79,14 +79,10 @@ def _last(observation: Observation, one: Heard, begun: Tensor, count: int) -> Te
     The head's gradient is the mean of (p - y) hᵀ over all tokens. All but the last y of each sentence are
     known, so what is left is minus the sum of y hᵀ over the last ones: least squares for y.
     """
-    states: list[Tensor] = []
-    hook = one.model.norm.register_forward_hook(lambda *given: states.append(given[2]))
     padded = nn.functional.pad(begun, (0, 1))
-    logits = one.model(padded[:, None, None] / one.model.embedding.num_embeddings).transpose(1, 2)
-    hook.remove()
-    read = states[0]
-    if not one.model.causal:
-        read, logits = read.mean(1, keepdim=True), logits[:, -1:]
+    read, weight = one.model.read(padded[:, None, None] / one.model.embedding.num_embeddings)
+    read = read if one.model.causal else read.mean(1, keepdim=True)
+    logits = read @ weight.T
     name = "head.weight"
     if name not in observation.updates:
         return logits[:, -1].argmax(1)

@@ -26,7 +26,7 @@ def token_span(observation: Observation, rng: torch.Generator) -> Reconstruction
     for one in heard(observation, "token-span"):
         place = one.round, one.client
         for at in range(observation.network["shape"][1] - 1):
-            apart, inside = one.tests[0](one.model.blocks[0].norm1(one.model.at(every, at)))
+            apart, inside = one.tests[0](one.model.blocks[0].reads(one.model.at(every, at)))
             distance[place] = torch.minimum(distance[place], apart)
             private[place] |= inside
     return Reconstruction(torch.zeros(*lead, 0), private, target="tokens", span_distance=distance)

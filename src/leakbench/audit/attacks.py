@@ -9,15 +9,30 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from leakbench import attacks
-from leakbench.audit.client import Truth
-from leakbench.audit.findings import LABELLED, NOTHING, Found, pixels_of, score, timed, within
+from leakbench.attacks.exact.any_loss import of_any_loss
+from leakbench.attacks.exact.first_layer import first_layers
+from leakbench.attacks.exact.span import span
+from leakbench.audit.client import Truth, client, view
+from leakbench.audit.findings import (
+    HALF_A_LEVEL,
+    NOTHING,
+    RECOGNISABLE,
+    Found,
+    pixels_of,
+    score,
+    timed,
+    within,
+)
 from leakbench.audit.predictions import readable, uncountable
 from leakbench.base.code import home
 from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.load import merge, validate
 from leakbench.metrics.interval import interval
+from leakbench.networks.layers import normalisation
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 from leakbench.papers.bibliography import source
@@ -28,8 +43,8 @@ TRIALS, FEWEST, LONGEST = 3, 100, 4800
 # SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration; the longer
 # one is the search if there is no time for more. MARGIN: the factor on these times for a whole search.
 SHORT, LONGER, MARGIN = 2, 22, 1.5
-# The weights of the total variation that a search tries beside its own.
-SMOOTH = (1e-2, 1e-3)
+# The turns of trials: a weight of the total variation (None: the search's own), and a factor on the step.
+TURNS = ((None, 1.0), (1e-2, 1.0), (1e-3, 0.3), (None, 0.3), (1e-2, 0.3), (1e-3, 1.0))
 # The largest number of local steps that are simulated one by one.
 SIMULATED = 8
 # An entry of the catalogue.
@@ -91,19 +106,51 @@ def _exact(found: Found, about: Attack, observation: Observation, truth: Truth |
         found.why_not = "reads what the first dense layer reads, features and not the records"
         return
     images = pixels_of(made)
-    proven = len(images) if about.proves else 0
+    labels = None if made.labels is None else made.labels[0, 0][made.usable[0, 0]]
+    if about.proves and labels is not None:
+        sure = _sure(observation, images, labels)
+        found.proven = int(sure.sum())
+        if truth is None:
+            known = RECOGNISABLE + sure * (1 + (labels >= 0).int())
+            found.images, found.levels[: len(images)] = images[sure], known.tolist()
+            return
     if truth is None:
-        found.images, found.proven, found.levels[:proven] = images, proven, [LABELLED] * proven
-        if not about.proves:
-            found.why_not = f"{len(images)} candidates, of which nothing proves that they are records"
+        found.images = images
+        found.why_not = f"{len(images)} candidates, of which nothing proves that they are records"
         return
     null = None
     if not about.proves:
         noise = observation.randomised(1, torch.Generator().manual_seed(1))
         null = score(pixels_of(run(about.entry, noise)), None, truth).error
-    labels = None if made.labels is None else made.labels[0, 0][made.usable[0, 0]]
     found.take(score(images, labels, truth, null))
-    found.proven = proven
+
+
+def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
+    """Return which of the samples that an attack proves are one record up to half a level, bool [n]."""
+    ((_, _, layer),) = first_layers(observation, "an audit")
+    seen = span(layer.slope, layer.batch)
+    if seen is None or layer.of_batch or not len(images) or (layer.known and len(seen.values) == layer.batch):
+        return images.flatten(1).isfinite().all(1)
+    mean, deviation = (v.double() for v in normalisation(observation.model(), images.shape[1]))
+    samples = ((images.double() - mean) / deviation).flatten(1)
+    if not layer.known and len(images) == len(seen.values):
+        columns = normalize((torch.linalg.pinv(samples @ seen.right.T) * seen.values[:, None]).T, dim=1)
+        if not layer.any_loss or of_any_loss(layer, seen, samples, columns).all():
+            return torch.ones(len(images), dtype=torch.bool)
+    if not layer.known:
+        # The proof allows for 1 % then. Neurons that hold one sample alone agree on it as far as it is known.
+        # Where no neuron closes, each holds a little of all samples.
+        moved = layer.offset != 0
+        apart = torch.cdist(samples, layer.slope[moved] / layer.offset[moved, None], p=torch.inf)
+        closes = not layer.any_loss or (layer.linear(samples)[1] == 0).all(1).any(1)
+        return ((apart * deviation.max() <= HALF_A_LEVEL / 2).sum(1) > 1) & closes
+    # Two records x ± d of one class that open the same neurons add 2 c xᵀ, as if x were in the batch twice,
+    # and 2 (c' d) dᵀ. If the update's rounding hides that, their mean x has a proof, whatever d is.
+    caused = layer.caused(samples)[torch.arange(len(samples)), labels]
+    once = ((samples @ seen.right.T) * (caused @ seen.left) / seen.values).sum(1) > 2 / 3
+    steep = layer.steepness(samples, seen.right).norm(dim=1)
+    hidden = (seen.noise * seen.values[0] / (2 * steep)).sqrt() * deviation.max()
+    return once | (hidden <= HALF_A_LEVEL)
 
 
 def run(entry: Entry, observation: Observation) -> Reconstruction:
@@ -140,9 +187,9 @@ def _matching(
         until = begun + limit - start - length * each
         while len(gains) < trials or time.perf_counter() < until:
             seed = len(gains)
-            # Nobody knows beforehand which weight of the total variation suits a network, so trials take
-            # turns. The audit knows the truth and keeps the best, as an attacker may who tries all and looks.
-            both = _searched(_weighed(entry, seed), observation, length, seed, 1000 + seed)
+            # Nobody knows beforehand which weight and step suit a network, so trials take turns. The audit
+            # knows the truth and keeps the best, as an attacker may who tries all and looks.
+            both = _searched(_turned(entry, seed), observation, length, seed, 1000 + seed)
             gains.append(_judge(found, both, truth))
             found.trials, found.iterations = len(gains), length
             if found.trials >= TRIALS:
@@ -174,14 +221,34 @@ def _judge(found: Found, both: Reconstruction, truth: Truth) -> float:
     return float(scored.r.mean() - of_noise.r.mean())
 
 
-def _weighed(entry: Entry, turn: int) -> Entry:
-    """Return an attack's entry with the weight of the total variation that a trial takes."""
-    prior = entry["objective"].get("total-variation")
-    if not prior:
-        return entry
-    weights = prior["weight"], *SMOOTH
-    prior = prior | {"weight": weights[turn % len(weights)]}
-    return entry | {"objective": entry["objective"] | {"total-variation": prior}}
+def _turned(entry: Entry, turn: int) -> Entry:
+    """Return an attack's entry with the weight of the total variation and the step that a trial takes."""
+    weight, factor = TURNS[turn % len(TURNS)]
+    objective = dict(entry["objective"])
+    if weight and (prior := objective.get("total-variation")):
+        objective["total-variation"] = prior | {"weight": weight}
+    optimiser = {name: own | {"lr": factor * own["lr"]} for name, own in entry["optimiser"].items()}
+    return entry | {"objective": objective, "optimiser": optimiser}
+
+
+def easy(truth: Truth) -> tuple[Observation, Truth]:
+    """Return what a server sees of the first record in a network that is known to leak, and that record."""
+    # DLG's LeNet has sigmoids and weights spread evenly over [-0.5, 0.5] (Zhu et al., 2019), and searches of
+    # enough iterations read records out of it. So what a search makes of this one tells how strong it is.
+    # Records without rows and columns have dense layers in the place of convolutions.
+    image = truth.images[:1]
+    channels, *edges = image.shape[1:]
+    sizes = ((channels, 2), (12, 2), (12, 1)) if edges != [1, 1] else ()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        layers = [nn.Sequential(nn.Conv2d(n, 12, 5, stride, 2), nn.Sigmoid()) for n, stride in sizes]
+        layers = layers or [nn.Sequential(nn.Flatten(), nn.Linear(channels, 100), nn.Sigmoid())]
+        network = nn.Sequential(*layers, nn.Flatten())
+        network.append(nn.Linear(network(image).numel(), 10))
+        for value in network.parameters():
+            nn.init.uniform_(value, -0.5, 0.5)
+        batch = image, torch.zeros(1, dtype=torch.long)
+        return view(client((network, nn.CrossEntropyLoss(), batch), 1, 1).play())
 
 
 def _fitted(entry: Entry, observation: Observation) -> Entry:
@@ -191,7 +258,7 @@ def _fitted(entry: Entry, observation: Observation) -> Entry:
     # could be counted. Labels that cannot be counted are sought together with the records.
     rows, columns, _ = observation.network["shape"]
     objective = {n: v for n, v in entry["objective"].items() if n != "total-variation" or rows * columns > 1}
-    convolutions = [m for m in observation.model().modules() if isinstance(m, torch.nn.Conv2d)]
+    convolutions = [m for m in observation.model().modules() if isinstance(m, nn.Conv2d)]
     unsent = any(next(layer.parameters(), None) is None for layer in convolutions)
     if "layer-weights" in objective and unsent:
         objective["layer-weights"] = objective["layer-weights"] | {"zeros": "outputs"}

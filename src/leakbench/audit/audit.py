@@ -12,31 +12,30 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.attacks import LONGEST, attack, catalogue
+from leakbench.audit.attacks import FEWEST, LONGEST, attack, catalogue, easy
 from leakbench.audit.child import Json, Tell, bounded, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
-from leakbench.audit.findings import affected, in_all, merged, pictures
+from leakbench.audit.findings import LEVELS, Found, affected, in_all, merged, pictures
 from leakbench.audit.handed import hand_over, taken
-from leakbench.audit.inference import inferences, of_tokens
+from leakbench.audit.inference import Inference, inferences, of_tokens
 from leakbench.audit.network import reads, untrained
 from leakbench.audit.predictions import look, unmoved
 from leakbench.audit.recorded import Options, one, recorded
 from leakbench.audit.remedies import Change, remedies
 from leakbench.audit.replay import Round, round_in
 from leakbench.audit.report import Audit
+from leakbench.audit.steps import words
 from leakbench.audit.watch import watched
 from leakbench.base.errors import UserError
 from leakbench.observations.observation import Observation
 
 # Hears of an audit that is under way.
 Keep = Callable[[Audit], None]
-# The share of the budget that one exact attack may take.
-EXACT_SHARE = 0.25
+# Shares of the budget of one exact attack and of what would help, and of the rest that of a longer search.
+EXACT_SHARE, HELP_SHARE, LONGER_SHARE = 0.25, 0.3, 0.7
 # A search runs again only if there is time for this many times its seconds.
 LONGER = 1.5
-# The share of the budget that is kept for what would help.
-HELP_SHARE = 0.3
 # Copies of the weights that a search holds at a time.
 COPIES = 10
 
@@ -53,6 +52,11 @@ def of_client(
     audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :], keep=keep)
     left = budget - (time.perf_counter() - begun)
     if own.inputs.is_floating_point():
+        few = own.records > 1 and all(each.iterations < FEWEST for each in audit.found)
+        if few and not audit.recognisable():
+            # A search has no time for this batch. Of a smaller one it shows more.
+            tried = attack("invg", *view(replace(own, records=1).play()), left)
+            _beside(audit, tell, "one record alone", tried, tried.line().removeprefix("InvG: "))
         audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
         tell(f"{each.verdict}: {each.line()}")
@@ -139,67 +143,45 @@ def _attacked(
 
 
 def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, tell: Tell) -> None:
-    searches = [each for each in audit.found if each.trials]
+    """Run the nearest search for longer, and then where the answer is known, which tells how strong it is."""
+    begun, searches = time.perf_counter(), [each for each in audit.found if each.trials]
     if not searches:
         return
     best = max(searches, key=lambda each: sum(each.quality))
-    if best.iterations >= LONGEST or limit < LONGER * best.seconds:
-        return
-    again = attack(best.attack, observation, truth, limit)
-    if again.trials and again.iterations > best.iterations:
-        audit.found[audit.found.index(best)] = again
-        tell(f"matching, with the rest of the budget: {again.line()}")
+    if best.iterations < LONGEST and LONGER * best.seconds <= LONGER_SHARE * limit:
+        again = attack(best.attack, observation, truth, LONGER_SHARE * limit)
+        if again.trials and again.iterations > best.iterations:
+            audit.found[audit.found.index(best)] = best = again
+            tell(f"matching, with the rest of the budget: {again.line()}")
+    if not audit.recognisable():
+        left = min(best.seconds, (limit - (time.perf_counter() - begun)) / 2)
+        same = attack(best.attack, *easy(truth), left, longest=best.iterations)
+        line = (
+            f"{same.title} of one record in a LeNet with sigmoids, which leaks: {LEVELS[max(same.levels)]} "
+            f"(r = {max([0.0, *same.quality]):.2f}), {same.line().rpartition(' s, ')[2]}"
+        )
+        _beside(audit, tell, "the same search where the answer is known", same, same.why_not or line)
+
+
+def _beside(audit: Audit, tell: Tell, title: str, found: Found, line: str) -> None:
+    audit.besides.append(Inference(title, "", found.source, line, found.trials > 0, found.seconds))
+    tell(f"besides: {title}: {line}")
 
 
 def assumptions(played: Round, observation: Observation | None) -> list[str]:
     """Return what the audit takes for granted, one sentence each; of tokens, without an observation."""
     done, steps = played.replayed
-    again = f"{done} of {steps} local steps were computed again"
-    differs = f"They differ from plain training: {'; '.join(played.differs.values())}."
-    optimiser = f"Clients train with {played.optimiser}."
-    frozen = untrained(played.model, played.update)
-    unsent = f"{frozen} are not trained, so nothing is sent of them"
-    alone = "The server sees each client's update by itself; with secure aggregation it sees sums."
-    audited = "One round of one client was audited"
-    if observation is None:
-        sentences: list[tuple[Any, str]] = [
-            (True, alone),
-            (True, "The attacker knows the network's code and its vocabulary."),
-            (True, "The records are tokens. Their set and membership were tried. Whole sentences, searches, "
-             "detectors and what would help were not."),
-            (True, "A record counts as recognisable if every token of it that the loss depends on lies in "
-             "the span of one sent matrix, or if no matrix has a span and all its tokens are exposed."),
-            (True, f"{audited}."),
-            (played.differs, f"{again}. {differs}"),
-            (not played.plain_steps, f"{optimiser} The span takes its steps for plain SGD, so more may be "
-             "found."),
-            (frozen, f"{unsent}."),
-        ]  # fmt: skip
-    else:
-        still, again = unmoved(observation), f"{again}, with the recorded loss, modes and precision"
-        sentences = [
-            (True, alone),
-            (True, "The attacker knows the network's code and the range of each input channel."),
-            (True, "A record counts as read if no value is off by more than half of one of 255 steps of its "
-             "range. It counts as recognisable if the reconstruction explains half of its variation and is "
-             "nearer than what the attack makes of noise, and than the batch's mean."),
-            (True, f"{audited}, with one draw of the attacks' chance."),
-            (played.differs, f"{again}. {differs}"),
-            (not played.differs, f"Checked: {again}, and give the client's update."),
-            (not played.plain_steps, f"{optimiser} Attacks take its steps for plain SGD, so they may find "
-             "less than an attacker who inverts the optimiser."),
-            (not played.plain_loss, f"The loss: {played.loss}. Exact attacks prove records by the network's "
-             "derivative, which needs no loss, and name no labels. Searches take it for the mean "
-             "cross-entropy and seek its labels. No label counts are read. An attacker who knows the loss "
-             "may find more."),
-            (played.precision, f"Layers compute in {played.precision}, so the update is rounded. Searches "
-             "compute in float32. An attacker who knows the precision may find more."),
-            (frozen, f"{unsent}, and attacks leave them out."),
-            (still, f"{still}."),
-            (observation.dropout, "Dropout masks are the client's secret; attacks leave dropout out."),
-            (played.kind == "gradient", "One local step sends its gradient in float32 (FedSGD)."),
-        ]  # fmt: skip
-    return [sentence for holds, sentence in sentences if holds]
+    said = {
+        "differs": "; ".join(played.differs.values()), "frozen": untrained(played.model, played.update),
+        "still": "" if observation is None else unmoved(observation), "precision": played.precision,
+    }  # fmt: skip
+    holds = said | {
+        "same": not played.differs, "steps": not played.plain_steps, "loss": not played.plain_loss,
+        "dropout": played.drops, "gradient": played.kind == "gradient",
+    }  # fmt: skip
+    said |= {"done": f"{done}", "of": f"{steps}", "optimiser": played.optimiser, "loss": played.loss}
+    texts = words("tokens" if observation is None else "records")
+    return [text.format(**said) for key, text in texts.items() if holds.get(key, True)]
 
 
 def audit(

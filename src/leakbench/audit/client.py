@@ -14,10 +14,10 @@ from torch.nn.parameter import is_lazy
 
 from leakbench.audit.child import Json, is_rate
 from leakbench.audit.network import (
+    SPLITS,
     as_records,
     batch_statistics,
     classes_in,
-    drops,
     failing,
     of_batch,
     reads,
@@ -145,20 +145,17 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:
     """Return inputs and targets of a batch. Raises UserError for a batch that cannot be audited."""
-    splits = "(put the model into a module that takes one tensor [records, …] and splits it into them)"
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         size = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
-        raise UserError(
-            f"the batch is {type(batch).__name__}{size}, not (inputs, targets): models with several inputs "
-            f"are not audited {splits}"
-        )
+        what = f"the batch is {type(batch).__name__}{size}, not (inputs, targets)"
+        raise UserError(f"{what}, or the model takes several inputs, {SPLITS}")
     with failing("the batch is no pair of tensors"):
         inputs, targets = (
             part if isinstance(part, tuple | list | dict) else torch.as_tensor(part).detach().cpu().to_dense()
             for part in batch
         )
     if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
-        raise UserError(f"the batch has several inputs or targets: such models are not audited {splits}")
+        raise UserError(f"the batch has several inputs or targets, {SPLITS}")
     inputs = as_records(inputs)
     if targets.shape[:1] != inputs.shape[:1]:
         raise UserError(
@@ -196,7 +193,6 @@ def observed(
     return Observation(
         network={"shape": [rows, columns, channels], "classes": classes},
         mode="train" if batch_statistics(model) else "eval",
-        dropout=drops(model, inputs),
         own=own,
         **seen,
     )
@@ -217,7 +213,8 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
     updates = {f"network.{n}": v.float().cpu().numpy()[None, None] for n, v in played.update.items()}
     observation = observed(
         played.model, played.inputs, played.update, played.precision, weights=weights, updates=updates,
-        origin=np.zeros(1, np.int64), clients=[len(played.inputs)], kind=played.kind, local=local,
+        dropout=played.drops, origin=np.zeros(1, np.int64), clients=[len(played.inputs)], kind=played.kind,
+        local=local,
     )  # fmt: skip
     mean, deviation, images = unit(played.inputs)
     labels = torch.full((len(images),), UNKNOWN)
@@ -239,7 +236,6 @@ def facts(played: Round, observation: Observation | None, vocabulary: int = 0) -
     norm = "none" if not norms else "the batch at hand" if not still else "sent statistics"
     if still and len(still) < len(norms):
         norm = f"mixed: sent statistics in {', '.join(still[:3])}{' …' if len(still) > 3 else ''}"
-    dropout = drops(played.model, played.inputs) if observation is None else observation.dropout
     found = {
         "network": type(played.model).__name__,
         "parameters": sum(p.numel() for p in played.model.parameters()),
@@ -251,7 +247,7 @@ def facts(played: Round, observation: Observation | None, vocabulary: int = 0) -
         "optimiser": played.optimiser,
         "sends": "one gradient" if played.kind == "gradient" else "new weights",
         "batch norm by": norm,
-        "dropout": "yes" if dropout else "no",
+        "dropout": "yes" if played.drops else "no",
         "buffers sent": len(played.model.state_dict()) - len(list(played.model.named_parameters())),
         "loss": played.loss,
         "computes in": f"{played.precision} (and float32)" if played.precision else "float32",

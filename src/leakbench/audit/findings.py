@@ -34,6 +34,10 @@ HALF_A_LEVEL = 0.5 / 255
 HALF_OF_VARIATION = sqrt(0.5)
 
 
+def reached(levels: list[int], least: int) -> int:
+    return sum(level >= least for level in levels)
+
+
 def in_all(records: int) -> str:
     return "of 1 record" if records == 1 else f"of {records} records"
 
@@ -77,7 +81,7 @@ class Found:
         self.quality = [round(float(r), 4) for r in scored.r]
 
     def count(self, least: int) -> int:
-        return sum(level >= least for level in self.levels)
+        return reached(self.levels, least)
 
     def certified(self) -> bool:
         """Return whether it proves as many records as it reads. Of another loss, a proof may err."""
@@ -241,7 +245,7 @@ def pictures(found: list[Found], truth: Truth) -> list[Json]:
     return [
         {
             "which": which, "level": LEVELS[best.levels[i]], "r": best.quality[i], "attack": best.title,
-            "truth": _png(truth.images[i]), "made": _png(best.images[i]),
+            "truth": _png(truth.images[i]), "made": _png(best.images[i])
         }
         for i, which in places.items()
     ]  # fmt: skip

@@ -1,24 +1,23 @@
 """What is inferred from an update besides records: labels, members of the batch, and tokens."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.exact import membership
+from leakbench.attacks.exact.membership import Read, outside, spans
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.tokens import undecayed
 from leakbench.audit.attacks import run
 from leakbench.audit.client import UNKNOWN, Truth
-from leakbench.audit.findings import NOTHING, RECOGNISABLE, Found, OutOfTime, timed, within
-from leakbench.audit.network import drops, reason
+from leakbench.audit.findings import NOTHING, RECOGNISABLE, Found, timed
 from leakbench.audit.predictions import readable, short, uncountable
 from leakbench.audit.replay import Round
 from leakbench.base.errors import Unfit
@@ -32,29 +31,24 @@ TOKENS = "tokens"
 ASKED = 12
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inference:
     """What an attack finds besides records, or why it did not run."""
 
     title: str
     attacker: str
     source: str
-    line: str
-    ran: bool
-    seconds: float
+    line: str = ""
+    ran: bool = False
+    seconds: float = 0.0
 
 
 def _ran(title: str, attacker: str, paper: str, attack: Callable[[], str], limit: float) -> Inference:
     """Run an attack that says in words what it finds, for at most `limit` seconds."""
-    begun = time.perf_counter()
-    try:
-        with within(limit):
-            line, ran = attack(), True
-    except OutOfTime:
-        line, ran = f"not finished in its share of the budget, {limit:.2g} s", False
-    except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
-        line, ran = reason(problem), False
-    return Inference(title, attacker, paper, line, ran, round(time.perf_counter() - begun, 3))
+    told, found = SimpleNamespace(why_not="", seconds=0.0), Inference(title, attacker, paper)
+    timed(told, limit, lambda: setattr(found, "line", attack()))
+    found.line, found.ran, found.seconds = told.why_not or found.line, not told.why_not, told.seconds
+    return found
 
 
 def _others_of(others: Tensor | None) -> Tensor:
@@ -64,16 +58,9 @@ def _others_of(others: Tensor | None) -> Tensor:
     return others
 
 
-def _inside(found: Span | None, samples: Tensor) -> Tensor:
-    """Return which samples [n, inputs] lie in a span, bool [n]."""
-    return membership.outside(found, samples)[1]
-
-
 def _recognised(own: int, records: int, taken: int, others: int, by: str) -> str:
-    return (
-        f"{own} of {records} records are recognised as members, and {taken} of {others} "
-        f"records of others are taken for members{by}"
-    )
+    seen = f"{own} of {records} records are recognised as members"
+    return f"{seen}, and {taken} of {others} records of others are taken for members{by}"
 
 
 def inferences(observation: Observation, truth: Truth, limit: float = 600.0) -> Iterator[Inference]:
@@ -103,16 +90,18 @@ def members(observation: Observation, truth: Truth) -> str:
     """Return in words how many records, and how many of others, lie in the span of the first dense layer."""
     others = _others_of(truth.others)
     try:
-        (seen,) = membership.spans(readable(observation, needs_bias=False), "membership")
+        (seen,) = spans(readable(observation, needs_bias=False), "membership")
         by, found, read = "", seen.found, seen.read
     except Unfit:
         # An adapter on a frozen layer reads what that layer reads.
         by, found, read = _adapter(observation, truth.images)
-    own, taken = (int(_inside(found, read(each)).sum()) for each in (truth.images, others))
+    own, taken = (int(outside(found, read(each))[1].sum()) for each in (truth.images, others))
+    if own == 0 and observation.dropout:
+        raise Unfit("dropout changes what the layers read, so nothing was decided")
     return _recognised(own, len(truth.images), taken, len(others), by)
 
 
-def _adapter(observation: Observation, images: Tensor) -> tuple[str, Span, membership.Read]:
+def _adapter(observation: Observation, images: Tensor) -> tuple[str, Span, Read]:
     """Return the span of a matrix that is sent and reads the records. Raises Unfit if there is none."""
     (batch,), model = observation.clients, observation.model()
     mean, deviation = (v.double() for v in normalisation(model, images.shape[1]))
@@ -132,7 +121,7 @@ def _adapter(observation: Observation, images: Tensor) -> tuple[str, Span, membe
             fits = update.dim() == 2 and update.shape[1] == columns and len(update) > batch
             found = span(update, batch, clear=1.0) if fits else None
             # Another layer may have the size of a second matrix, and read something else.
-            if found is not None and (reader is None or _inside(found, read(reader, images)).all()):
+            if found is not None and (reader is None or outside(found, read(reader, images))[1].all()):
                 return f", by the rows of {short(name)}", found, partial(read, reader)
     raise Unfit(
         "no matrix that reads the records, with more rows than there are records, is sent and has changed"
@@ -269,7 +258,7 @@ def _members(found: Found, played: Round, embedding: str, others: Tensor | None)
         if layer.padding_idx is not None:
             exposed[layer.padding_idx] = True
         best = 0, exposed[torch.cat([played.inputs, others])].all(1), ", from the set of exposed tokens"
-    elif best[0] <= 0 and drops(played.model, played.inputs):
+    elif best[0] <= 0 and played.drops:
         raise Unfit("dropout changes what the matrices read, so nothing was decided")
     _, members, found.by = best
     found.levels = [RECOGNISABLE if one else NOTHING for one in members[:records].tolist()]
@@ -280,4 +269,4 @@ def _all_inside(found: Span | None, read: Tensor) -> Tensor:
     """Return which records [n, places, inputs] lie in a span with all their tokens, bool [n]."""
     # The last place of a decoder is read by nothing that the loss sees, so it is left out.
     part = read[:, : max(1, read.shape[1] - 1)]
-    return _inside(found, part.flatten(0, 1)).view(part.shape[:2]).all(1)
+    return outside(found, part.flatten(0, 1))[1].view(part.shape[:2]).all(1)

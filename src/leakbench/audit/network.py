@@ -22,6 +22,8 @@ from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
 from leakbench.networks.layers import Normalise, first_dense, hooked
 
+# What somebody can do whose model takes several inputs.
+SPLITS = "which is not audited (put it into a module that takes one tensor [records, …] and splits it)"
 # The largest number of letters that are kept of a message that leakbench did not write.
 LONGEST = 200
 # Advice of the catalogue's attacks, which names options that an audit does not have.

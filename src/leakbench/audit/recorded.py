@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from leakbench.audit.child import Tell, loaded
 from leakbench.audit.client import observed
-from leakbench.audit.network import finite, trainable, untrained
+from leakbench.audit.network import drops, finite, trainable, untrained
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
@@ -156,17 +156,13 @@ def _observed(
     if odd := sorted(trained - set(rounds.updates)):
         raise UserError(f"{folder}: {odd[0]} is {rounds.sent[odd[0]].dtype}, no real numbers (record again)")
     return observed(
-        model,
-        example,
-        trained,
-        weights={f"network.{name}": rounds.sent[name] for name in own},
+        model, example, trained, weights={f"network.{name}": rounds.sent[name] for name in own},
         updates={f"network.{name}": rounds.updates[name] for name in trained},
-        origin=np.arange(len(next(iter(rounds.sent.values())))),
-        clients=rounds.clients,
-        kind="model",
+        origin=np.arange(len(next(iter(rounds.sent.values())))), clients=rounds.clients, kind="model",
         local={"lr": options.lr, "batch_size": None, "epochs": options.local_steps},
+        dropout=drops(model, example),
         knows=ThreatModel(source="a Flower app", local_set_repeats=options.repeats),
-    )
+    )  # fmt: skip
 
 
 def _network(made: Any) -> tuple[nn.Module, Tensor]:

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from leakbench.attacks.matching.received import noise_images
 from leakbench.audit.attacks import attack
 from leakbench.audit.client import Client, view
-from leakbench.audit.findings import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
+from leakbench.audit.findings import NOTHING, READ, RECOGNISABLE, Found, combined, in_all, reached
 from leakbench.audit.network import finite, one_line, reason
 from leakbench.audit.predictions import short
 from leakbench.audit.replay import Round
@@ -113,7 +113,7 @@ def remedies(
     until = time.perf_counter() + budget
     plans = [*_of_updates(own, played, defence), *_of_clients(own)]
     again = _again(played, found, budget / (len(plans) + 1))
-    before, seen_before = (_count(again.levels, level) for level in (READ, RECOGNISABLE))
+    before, seen_before = (reached(again.levels, level) for level in (READ, RECOGNISABLE))
     if not seen_before:
         missing = Remedy("every change", own.records, 0, 0, why_not=again.missing)
         return [missing] if again.missing else []
@@ -162,10 +162,6 @@ def _gained(levels: list[int], others: list[int]) -> int:
     return sum(level > other for level, other in zip(levels, others, strict=True))
 
 
-def _count(levels: list[int], least: int) -> int:
-    return sum(level >= least for level in levels)
-
-
 def _measure(each: Remedy, after: Round, again: Again, seconds: float) -> None:
     """Run the attacks again on a changed round within `seconds`, and write what they find into `each`."""
     until = time.perf_counter() + seconds
@@ -187,7 +183,7 @@ def _measure(each: Remedy, after: Round, again: Again, seconds: float) -> None:
     each.note = "; ".join(filter(None, [each.note, *notes]))
     # The client's own records come first.
     levels = combined(found, "ABCD")[: each.records]
-    each.read, each.seen = _count(levels, READ), _count(levels, RECOGNISABLE)
+    each.read, each.seen = reached(levels, READ), reached(levels, RECOGNISABLE)
 
 
 Plan = tuple[str, Callable[[], Round], str]

@@ -1,6 +1,7 @@
 """What a client's training was, read from what was recorded of it."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -11,8 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
-from leakbench.audit.network import as_records, computed, finite, reads, uncompiled
-from leakbench.audit.steps import CAUSES, SAME, Pass, dot, same
+from leakbench.audit.network import SPLITS, as_records, computed, drops, finite, reads, uncompiled
+from leakbench.audit.steps import SAME, Pass, dot, same, words
 from leakbench.audit.watch import Watch, sent_back
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import Tensors
@@ -52,11 +53,16 @@ class Round:
     # In which precisions below float32 layers compute.
     precision: str = ""
 
+    @cached_property
+    def drops(self) -> bool:
+        return drops(self.model, self.inputs)
+
     def least(self) -> bool:
         """Return whether attacks take this training for another one, so that more may be found."""
+        # Attacks leave dropout out, and the masks of another round may close fewer neurons.
         open_ = self.differs.keys() & {"unknown", "unchecked", "steps", "outside", "computed"}
         steps = self.plain_steps or self.replayed == (1, 1)
-        return not (self.plain_loss and steps) or bool(open_) or bool(self.precision)
+        return not (self.plain_loss and steps) or bool(open_ or self.precision or self.drops)
 
 
 def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Round:
@@ -138,10 +144,7 @@ def _inputs(watch: Watch, passes: list[Pass]) -> Tensor:
         hides = (mask := kwargs.get("attention_mask")) is not None and not bool(mask.all())
         found.append([v for v in tree_leaves((args, own, mask if hides else None)) if isinstance(v, Tensor)])
     if any(len(each) > 1 for each in found):
-        raise UserError(
-            "the model takes several inputs: such models are not audited (put it into a module that takes "
-            "one tensor [records, …] and splits it into them)"
-        )
+        raise UserError(f"the model takes several inputs, {SPLITS}")
     sizes = {tuple(each[0].shape[1:]) for each in found}
     if len(sizes) > 1:
         raise UserError(f"records have sizes from {min(sizes)} to {max(sizes)} (crop or pad them all to one)")
@@ -156,7 +159,7 @@ def _replayed(
 ) -> tuple[str, dict[str, str], dict[str, np.ndarray], float]:
     """Return the loss in words, kind → what else the replay found, and two kinds of factors."""
     # Parameter → the factors of what is KNOWN in what is sent; and that of the mean cross-entropy.
-    found: dict[str, str] = {}
+    found, told = dict[str, str](), words("causes")
     if missing := watch.steps.count(None):
         found["unchecked"] = f"{missing} of {len(watch.steps)} steps were not computed again"
     sent, signs, constant = np.eye(len(KNOWN))
@@ -168,7 +171,7 @@ def _replayed(
             continue
         move, causes = each.move or {}, each.gradient
         if causes is None:
-            found.setdefault("unknown", CAUSES["unknown"].format(each.rest))
+            found.setdefault("unknown", told["unknown"].format(each.rest))
         else:
             kinds, scale = causes.keys() - {"gradient"}, causes.get("gradient", 0.0)
             if not kinds and abs(scale - 1) > SAME:
@@ -177,7 +180,7 @@ def _replayed(
                 kinds = {"scale"} if abs(scale - 1) > SAME else set()
                 factors[place] = min(factors[place], 1.0)
             for cause in kinds:
-                found.setdefault(cause, CAUSES[cause].format(causes.get(cause, scale), each.norm))
+                found.setdefault(cause, told[cause].format(causes.get(cause, scale), each.norm))
             if each.move is None:
                 found.setdefault("steps", f"the steps of {name} are no sums of gradients")
         for n in each.rates:
@@ -190,7 +193,7 @@ def _replayed(
             whole[n] = whole[n] + last[n]
     if edited:
         found["unknown"] = edited
-    found |= {kind: CAUSES[kind] for kind in ("moved", "random") if getattr(watch, kind)}
+    found |= {kind: told[kind] for kind in ("moved", "random") if getattr(watch, kind)}
     if watch.outside:
         found["outside"] = f"{len(watch.outside)} tensors of other networks are trained, and not audited"
     if made := [n for n, m in watch.sent.named_modules() if computed(m)]:
@@ -201,7 +204,7 @@ def _replayed(
     loss = " and ".join(dict.fromkeys(word for word, _ in watch.losses))
     if loss == LOSS and abs(factor - 1) > SAME:
         loss = f"{most:.3g}{'' if even else f' (at least {least:.3g})'} times the {LOSS}"
-    if loss.endswith(LOSS) and found.keys() & CAUSES.keys() - {"scale"}:
+    if loss.endswith(LOSS) and found.keys() & told.keys() - {"scale"}:
         loss += " and more"
     known = not found.keys() & {"unknown", "unchecked", "steps"}
     return loss, found, {n: value - sent for n, value in whole.items()} if known else {}, factor

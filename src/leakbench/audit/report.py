@@ -12,19 +12,11 @@ from pathlib import Path
 from leakbench import __version__
 from leakbench.audit.child import Json
 from leakbench.audit.detectors import Alarm
-from leakbench.audit.findings import (
-    LABELLED,
-    LEVELS,
-    NOTHING,
-    READ,
-    RECOGNISABLE,
-    Found,
-    combined,
-    in_all,
-)
+from leakbench.audit.findings import LABELLED, LEVELS, NOTHING, READ, RECOGNISABLE, Found, combined, in_all
 from leakbench.audit.inference import TOKENS, Inference
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
+from leakbench.audit.steps import words
 from leakbench.base.artefacts import write_bytes
 from leakbench.base.errors import UserError
 from leakbench.papers.bibliography import source
@@ -33,15 +25,6 @@ from leakbench.results.report.templates import environment
 
 NAMES = ("audit.json", "audit.sarif", "report.html")
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-# Key of config/bibliography.yaml → what the page takes from that work.
-SOURCES = {
-    "sok": "letters A to H",
-    "hayes": "certified probability",
-    "gdpr": "Article 35: impact assessment",
-    "edpb": "extraction of personal data from models",
-    "wp29": "singling out, linkability, inference",
-    "edps": "leaks through updates",
-}
 
 
 def page(audit: Json, shown: Json) -> str:
@@ -49,7 +32,7 @@ def page(audit: Json, shown: Json) -> str:
     # The page loads nothing from the network and runs no script. Everything is escaped.
     templates = environment("leakbench.audit")
     templates.filters |= {"number": number, "count": count}
-    sources = [f"{source(key)} ({what})" for key, what in SOURCES.items()]
+    sources = [f"{source(key)} ({what})" for key, what in words("sources").items()]
     affected = shown.get("affected", [])
     # What is special about records → how many of those that leak, and of the others.
     special: dict[str, list[int]] = {}
@@ -129,18 +112,8 @@ def write(folder: Path, audit: Json, shown: Json) -> Path:
     return folder / NAMES[-1]
 
 
-# Attackers that follow the protocol, by the letters of Carletti et al. (USENIX Security 2025).
+# Attackers that follow the protocol.
 PASSIVE = "ABCD"
-ATTACKERS = {
-    "A": "sees the update, and knows the network",
-    "B": "and knows the number of records, as a server does",
-    "C": "and knows how clients train: rate, steps, optimiser",
-    "D": "and holds records that may have been in the batch",
-    "E": "and holds statistics of a client's records",
-    "F": "may also change the weights that it sends out",
-    "G": "may change them, and holds similar records",
-    "H": "may change them, and chooses the clients",
-}
 
 
 @dataclass
@@ -249,7 +222,7 @@ class Audit:
     def by_attacker(self) -> list[Json]:
         """Return what each attacker finds, who also runs the attacks of those before."""
         rows = []
-        for letter, what in ATTACKERS.items():
+        for letter, what in words("attackers").items():
             tried = [each.title for each in self.found if each.attacker == letter and not each.why_not]
             tried += [each.title for each in self.besides if each.attacker == letter and each.ran]
             levels = self.levels(PASSIVE[: PASSIVE.index(letter) + 1]) if letter in PASSIVE else []

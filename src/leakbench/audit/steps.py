@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -12,11 +14,14 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.audit.network import classes_in, entropy
 from leakbench.base.tensors import Tensors
+from leakbench.base.yamls import read_yaml
 from leakbench.observations.observation import LOSS
 
 # Two updates are equal if their distance is below this share of their norm, or below rounding, as a share of
 # the norm of the weights.
 SAME, ROUNDING = 1e-3, 2e-7
+# The same share for slopes of losses: two smoothed classes are nearly a mean cross-entropy of a lower weight.
+EXACT = 1e-5
 # Of fewer values, two causes explain anything.
 FEW = 5
 # The arguments of losses that change them, and what training code may do to scores before a loss.
@@ -25,20 +30,12 @@ THROUGH = (
     lambda z: z, lambda z: z.log_softmax(1), torch.sigmoid, lambda z: z.softmax(1), lambda z: z.flatten(),
     lambda z: z.sigmoid().flatten(),
 )  # fmt: skip
-# What else a gradient may consist of → in words, with its factor and the norm of the gradient.
-CAUSES = {
-    "weights": "its gradient has {:.3g} times the weights (their decay in the loss)",
-    "signs": "its gradient has {:.3g} times the weights' signs (an L1 term in the loss)",
-    "constant": "its gradient has the same vector in each step (SCAFFOLD, or a term that hardly changes)",
-    "moved": "its gradient is that at other weights than the step begins at (SAM)",
-    "random": "the network draws numbers by another generator than torch's, so no pass can be computed again "
-    "(draw them by torch.rand and its kin)",
-    "clipped": "each value of its gradient is clipped to {:.3g}",
-    "pull": "its gradient has {:.3g} times the way from the weights that were sent (FedProx)",
-    "scale": "the gradient is {:.3g} times that of the loss (clipped to a norm of {:.3g}, or scaled)",
-    "unknown": "the gradient differs by {:.0%} from that of the recorded passes (noise, or another term)",
-    "before": "the gradient of the step before is added (no zero_grad)",
-}
+
+
+@cache
+def words(kind: str) -> dict[str, str]:
+    """Return sentences of an audit (words.yaml)."""
+    return dict(read_yaml(Path(__file__).with_name("words.yaml"))[kind])
 
 
 @dataclass
@@ -77,7 +74,9 @@ class Step:
     rates: dict[str, float]
 
 
-def fit(target: Tensors, causes: dict[str, Tensors], slack: float) -> tuple[dict[str, float] | None, float]:
+def fit(
+    target: Tensors, causes: dict[str, Tensors], slack: float, same: float = SAME
+) -> tuple[dict[str, float] | None, float]:
     """Return the factors of the fewest causes that add up to `target`, or None, and the share left."""
     # The first cause is in every sum. Then one other thing at a time is tried, and at last all of them.
     whole = dot(target, target) ** 0.5
@@ -93,7 +92,7 @@ def fit(target: Tensors, causes: dict[str, Tensors], slack: float) -> tuple[dict
         factors = {name: float(v) / sizes[name] for name, v in zip(chosen, solved.flatten(), strict=True)}
         left = {n: v - sum(f * causes[name][n] for name, f in factors.items()) for n, v in target.items()}
         apart = dot(left, left) ** 0.5
-        if apart <= SAME * whole + slack:
+        if apart <= same * whole + slack:
             counts = {name for name, f in factors.items() if abs(f) * sizes[name] > SAME * whole}
             return {n: f for n, f in factors.items() if n in {*first, *counts}}, apart / (whole or 1.0)
         least = min(least, apart / whole)
@@ -151,7 +150,7 @@ def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None)
     for target in (targets, *(target for _, target, _ in one.losses)):
         if target is not None and classes_in(target, scores):
             plain = {"": torch.autograd.grad(entropy(scores, target), scores)[0]}
-            factors, _ = fit(own, {"": plain}, slack)
+            factors, _ = fit(own, {"": plain}, slack, EXACT)
             if factors:
                 # Scores of a low precision leave a factor that is nearly whole.
                 whole = round(factor := factors[""])
@@ -168,7 +167,7 @@ def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None)
                 value = function(through(scores), target, **named)
                 made = {"": torch.autograd.grad(value.sum(), scores)[0]}
                 first = first or made
-                if fit(own, {"": made}, slack)[0]:
+                if fit(own, {"": made}, slack, EXACT)[0]:
                     return words, 0.0
         found += [(words, first)] if first else []
     if len(found) > 1 and fit(own, {str(place): each for place, (_, each) in enumerate(found)}, slack)[0]:

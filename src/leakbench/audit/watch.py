@@ -39,21 +39,14 @@ class Watch(TorchFunctionMode):
         self.model: nn.Module | None = None
         self.sent = nn.Module()
         self.copies: dict[nn.Module, nn.Module] = {}
-        # The name of each optimiser → its settings. Parameter → its rate in each step.
-        self.optimisers: dict[str, dict[str, float]] = {}
-        self.rates: dict[str, list[float]] = {}
-        # Parameter → the epsilon of Adam, if the newest step is Adam's first.
-        self.scaled: dict[str, float] = {}
+        # Optimiser → its settings. Parameter → its rate in each step, and Adam's epsilon in Adam's first.
+        self.optimisers = dict[str, dict[str, float]]()
+        self.rates, self.scaled = dict[str, list[float]](), dict[str, float]()
         # The parameters of other networks that are trained.
-        self.outside: set[int] = set()
-        self.trained: set[str] = set()
-        self.passes: list[Pass] = []
-        self.batches: list[list[Pass]] = []
+        self.outside, self.trained, self.precisions = set[int](), set[str](), set[str]()
+        self.passes, self.batches = list[Pass](), list[list[Pass]]()
         # Of each step: the loss in words with the factor of entropy; what it consists of, if that is known.
-        self.losses: list[tuple[str, float]] = []
-        self.steps: list[Step | None] = []
-        self.edited = False
-        self.precisions: set[str] = set()
+        self.losses, self.steps = list[tuple[str, float]](), list[Step | None]()
         # Of the step that is being taken: gradients; weights, and gradients computed again. Of the newest
         # passes, those of parameters that no optimiser has moved yet.
         self.given: Tensors = {}
@@ -62,7 +55,7 @@ class Watch(TorchFunctionMode):
         # The weights at the newest pass or step, and whether passes of a step were at other weights than it,
         # and whether they come out otherwise each time.
         self.seen: Tensors = {}
-        self.moved, self.random = False, False
+        self.edited = self.moved = self.random = False
         # What was in the gradient of a step beside its passes, if it could not be told.
         self.rest: Tensors = {}
         # Of the step before: gradients, moves of the weights, and the weights after it.

@@ -62,10 +62,9 @@ class Network(NamedTuple):
 
 # A network whose file states no COST, and whose operations cannot be counted, is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
-# The number of different tokens that a transformer is taken to know.
-VOCABULARY = 2048
-# Forward passes that cost as much as a training step, and as an iteration of gradient matching whose second
-# derivative is exact or a difference of first derivatives.
+# Networks that read tokens, and the number of different tokens that they are taken to know.
+READERS, VOCABULARY = ("transformer", "encoder", "published"), 2048
+# Forward passes that a training step costs, and one of matching by exact second derivatives or differences.
 STEP, EXACT, FROZEN = 3, 14, 7
 # Thousands of calls of torch for each layer, in a training step and in an iteration of gradient matching.
 STEPPED, MATCHED = 0.01, 0.16
@@ -140,7 +139,7 @@ def network(victim: Spec, shape: list[int]) -> Network:
         widths = [math.prod(shape), *parameters.get("hidden", [1000])]
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
         return Network(2 * weights, weights, len(widths), dense=True)
-    if victim["module"] in ("transformer", "encoder"):
+    if victim["module"] in READERS:
         wide, blocks = parameters.get("width", 256), parameters.get("blocks", 2)
         weights = (12 * blocks * wide**2 + VOCABULARY * wide) / 1e6
         # The rows of the embedding are looked up, not multiplied.
@@ -235,8 +234,9 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
     updates, images = trials(spec, capture)
     if attack["module"] == "alignment":
-        # A pair is a candidate under a class: its gradient, and the product of the gradient with each update.
-        pairs = capture["dataset"]["classes"] * (federation.get("candidates", 0) + images)
+        # A pair is a candidate under a class (a sentence has one): its gradient, times each update.
+        labels = 1 if victim["module"] in READERS else capture["dataset"]["classes"]
+        pairs = labels * (federation.get("candidates", 0) + images)
         return Work(0, pairs * weights * 2 * (STEP + updates), pairs * STEPPED / 100)
     if attack["module"] == "labels":
         asked = {"zlg": NOISE, "rlu": EACH * capture["dataset"]["classes"]}.get(attack["labels"], 0)

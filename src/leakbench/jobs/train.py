@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from leakbench.base.artefacts import Facts, open_tensors, write_table, write_tensors
 from leakbench.base.errors import UserError
-from leakbench.base.missing import absent, lacking, pass_on
+from leakbench.base.missing import absent, lacking, pass_on, unless_unfit
 from leakbench.base.parts import part
 from leakbench.base.pixels import pixels
 from leakbench.base.processes.gpu_lease import leased
@@ -213,7 +213,7 @@ def train(
     further: for a study its data sets in addition to `data`, those to train on and those to test on, in the
     order of its spec. For a generator, the set that it is to attack, if it is trained on another one.
     """
-    with recording(record, "train") as cost:
+    with recording(record, "train") as cost, unless_unfit("train", [out]):
         # Data sets to test on may be absent; a study uses those that are there.
         needed = list(further or [])[: len(spec.training.beside)] if spec.kind == "study" else []
         reason = absent([data, *needed] if victim is None else [data, victim])

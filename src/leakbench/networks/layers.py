@@ -164,9 +164,13 @@ def tokens(x: Tensor, vocabulary: int) -> Tensor:
     return (x.flatten(1) * vocabulary).round().long().clamp(0, vocabulary - 1)
 
 
-def freeze(model: nn.Module, names: Sequence[str], *, begun: bool) -> None:
-    """Turn parameters into buffers, in place; `begun` trains the others before clients train (`thawed`)."""
-    model.frozen, model.begun = list(names), begun  # type: ignore[assignment]
+def freeze(model: nn.Module, kept: Sequence[str], *, begun: bool = False) -> None:
+    """Turn all parameters into buffers, in place, but those that have a part of their name among `kept`.
+
+    `begun` trains these too before clients train (`thawed`).
+    """
+    names = [name for name, _ in model.named_parameters() if not {*name.split(".")} & {*kept}]
+    model.frozen, model.begun = names, begun  # type: ignore[assignment]
     _turn(model, names, buffers=True)
 
 

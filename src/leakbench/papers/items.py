@@ -24,16 +24,7 @@ outcomes, or the sentences. The next says why rows are not measured, and the las
 item's experiments take at the published sizes, by the cost model.
 `snakemake --cores 2 results/quick/figures/NAME.png` draws experiment NAME, from its longest record.
 """
-COLUMNS = (
-    "item",
-    "printed",
-    "measured",
-    "verdicts",
-    "ours",
-    "print in ours",
-    "why not, mostly",
-    "core-hours",
-)
+COLUMNS = ("item", "measured", "verdicts", "ours", "print in ours", "why not, mostly", "core-hours")
 # The words of the scorecard for what is measured, in its order.
 WORDS = ("reproduced", "direction", "differs", "inconclusive")
 # What stands in no figure or table of a work.

@@ -45,15 +45,9 @@ def photographs(count: int, size: int) -> Tensor:
 
 
 def observe(
-    images: Tensor,
-    labels: Tensor,
-    victim: str = "lenet-dlg",
-    parameters: dict[str, Any] | None = None,
-    kind: str = "gradient",
-    local: dict[str, Any] = LEVEL,
-    classes: int = 10,
-    seed: int = 0,
-) -> Observation:
+    images: Tensor, labels: Tensor, victim: str = "lenet-dlg", parameters: dict[str, Any] | None = None,
+    kind: str = "gradient", local: dict[str, Any] = LEVEL, classes: int = 10, seed: int = 0,
+) -> Observation:  # fmt: skip
     """Return what the server saw of one client with images [rounds, k, …] and given labels."""
     torch.manual_seed(seed)
     shape = (images.shape[3], images.shape[4], images.shape[2])

@@ -12,16 +12,10 @@ from leakbench.observations.observation import Observation
 
 
 def observe(
-    module: str = "fcnn",
-    shape: tuple[int, int, int] = (28, 28, 1),
-    k: int = 1,
-    rounds: int = 1,
-    seed: int = 0,
-    kind: str = "gradient",
-    generator: nn.Module | None = None,
-    levels: int | None = None,
+    module: str = "fcnn", shape: tuple[int, int, int] = (28, 28, 1), k: int = 1, rounds: int = 1,
+    seed: int = 0, kind: str = "gradient", generator: nn.Module | None = None, levels: int | None = None,
     **parameters: Any,
-) -> tuple[Observation, Tensor]:
+) -> tuple[Observation, Tensor]:  # fmt: skip
     """Return what was seen of one client, and its k random samples a round (of `levels`)."""
     torch.manual_seed(seed)
     model = victims.build(module, shape, 10, parameters)

@@ -64,6 +64,38 @@ def test_members_are_found(activation: str, clients: int, local: dict[str, Any] 
     assert found.images.numel() == 0
 
 
+ADAMW = {"lr": 0.001, "batch_size": None, "epochs": 1, "optimiser": "adamw", **DECAY}
+
+
+@pytest.mark.parametrize(
+    "local", [None, LOCAL, LOCAL | DECAY, LOCAL | DECAY | {"batch_size": None, "epochs": 1}]
+)
+@pytest.mark.parametrize("down", [True, False])
+def test_an_adapter_gives_away_its_members(local: dict[str, Any] | None, down: bool) -> None:
+    """In the first step from B, later from A, and with A frozen from B."""
+    observation, members = held(local=local, module="adapted", width=64, rank=32, down=down)
+    accepted = attacked(observation).usable[0, 0].numpy()
+    assert accepted[members].mean() > 0.9
+    assert not accepted[~members].any()
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_one_step_of_adamw_on_an_adapter_ranks_its_members(down: bool) -> None:
+    """Decay moves A, whose gradient is zero."""
+    observation, members = held(local=ADAMW, module="adapted", width=64, rank=32, down=down)
+    found = attacked(observation)
+    assert tpr_at_fpr_0(found.span_distance[0, 0].numpy(), members, found.usable[0, 0].numpy()) > 0.9
+
+
+def test_an_adapter_of_a_rank_below_the_batch_leaves_no_span() -> None:
+    observation, _ = held(module="adapted", width=64, rank=8)
+    with pytest.raises(Unfit, match=r"dense1\.up has 64 × 8"):
+        attacked(observation)
+    observation.updates.clear()
+    with pytest.raises(Unfit, match="frozen"):
+        attacked(observation)
+
+
 def test_a_decay_that_nobody_declared_hides_members() -> None:
     observation, members = held(local=LOCAL | DECAY)
     found = attacked(replace(observation, local=LOCAL))

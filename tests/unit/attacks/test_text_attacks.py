@@ -1,5 +1,6 @@
 """The attacks on text find every token and every sentence where they should, and say so where they cannot."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from observations import observe
 from text_observations import VOCABULARY, observe_text
 from torch import Tensor
 
+from leakbench.attacks.alignment import alignment
 from leakbench.attacks.sentence_membership import sentence_membership
 from leakbench.attacks.sentences import sentences
 from leakbench.attacks.token_span import token_span
@@ -160,6 +162,16 @@ def test_members_are_told_from_other_sentences(settings: dict[str, Any]) -> None
     assert result.usable[0, 0].tolist() == [True] * len(true) + [False] * 30
 
 
+@pytest.mark.parametrize("rank", [4, 16])
+@pytest.mark.parametrize("settings", [{}, {"kind": "model", "epochs": 20, "optimiser": "adamw", "lr": 0.001}])
+def test_neither_adamw_nor_a_small_rank_hides_the_direction_of_a_sentence(
+    settings: dict[str, Any], rank: int
+) -> None:
+    seen, true = observe_text(rank=rank, candidates=40, **settings)
+    distance = alignment(seen, RNG).span_distance[0, 0]
+    assert distance[: len(true)].max() < distance[len(true) :].min()
+
+
 def test_the_second_block_knows_the_order_of_tokens() -> None:
     seen, true = observe_text(candidates=1)
     # Each token at a place of its own, but in a sentence that nobody wrote.
@@ -200,3 +212,38 @@ def test_an_adapter_whose_update_is_not_sent_is_one_line() -> None:
         del seen.updates[name]
     with pytest.raises(Unfit, match="needs the update of a query, key or value, or of an adapter"):
         token_span(seen, RNG)
+
+
+GPT2, BERT = ({"module": "published", "like": like} for like in ("gpt2", "bert"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GPT2,
+        {**GPT2, "tied": True},
+        {**GPT2, "clients": 3, "k": 1, "kind": "model"},
+        {**GPT2, **LORA},
+        {**GPT2, **LORA, "up": 0.1},
+        {**GPT2, **LORA, "down": False},
+        *(BERT, {**BERT, "k": 1}, {**BERT, **LORA}, {**BERT, **LORA, "up": 0.1}),
+    ],
+)
+def test_victims_of_transformers_give_away_tokens_sentences_and_members(settings: dict[str, Any]) -> None:
+    pytest.importorskip("peft")
+    seen, true = observe_text(candidates=30, **settings)
+    assert found(token_span(seen, RNG)) == read(true)
+    assert sentence_membership(seen, RNG).usable[0, 0].tolist() == [True] * len(true) + [False] * 30
+    # Without a head of its own the last token is the model's guess.
+    stop = None if not settings.keys() & {"rank", "tied"} else -1
+    assert {each[:stop] for each in written(sentences(seen, RNG))} == {
+        tuple(each[:stop]) for each in true.tolist()
+    }
+    if "rank" not in settings:
+        assert found(tokens(seen, RNG)) == (set() if "tied" in settings else read(true))
+
+
+def test_without_transformers_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(Unfit, match=r"peft is not installed \(install leakbench\[text\]\)"):
+        observe_text(**GPT2)

@@ -22,7 +22,7 @@ def observe_text(
     settings = {"width": 64, "heads": 2} | parameters
     model = victims.build(module, (1, LENGTH, 1), VOCABULARY, settings)
     for name, value in model.named_parameters():
-        if name.endswith(".up"):
+        if name.endswith((".up", "lora_B.default.weight")):
             torch.nn.init.normal_(value, 0.0, up)
     sentences = torch.randint(0, VOCABULARY, (clients * k, LENGTH))
     images = (sentences / VOCABULARY)[:, None, None].unflatten(0, (clients, k))

@@ -9,6 +9,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,12 @@ import leakbench.attacks
 from leakbench.audit import attacks, findings
 from leakbench.audit.attacks import attack, catalogue
 from leakbench.audit.audit import of_client
-from leakbench.audit.client import client, view
+from leakbench.audit.client import Truth, client, view
 from leakbench.audit.findings import READ, RECOGNISABLE, Found, OutOfTime, within
+from leakbench.audit.inference import inferences
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
+from leakbench.observations.observation import Observation
 
 COSINE, SMOOTH = {"cosine": {}}, {"total-variation": {"weight": 0.0001}}
 WEIGHTS = {"shape": "linear", "beta": 50.0, "relu": True, "norms": "following", "order": "parameters"}
@@ -82,7 +86,7 @@ def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
 ) -> None:
     asked: list[tuple[str, float]] = []
 
-    def searched(name: str, *given: Any) -> Found:
+    def searched(name: str, *given: Any, longest: int = 0) -> Found:
         if catalogue()[name].stage == "exact":
             return attack(name, *given)
         asked.append((name, given[2]))
@@ -96,12 +100,49 @@ def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
     monkeypatch.setattr("leakbench.audit.audit.attack", searched)
     lines: list[str] = []
     found = of_client(client_of(convolutional().eval(), pictures(2)), 60, lines.append)
-    # Only if that leaves half as much again.
-    assert [name for name, _ in asked] == ["invg", "agic", "agic"][: 2 if took > 40 else 3]
+    # Only if that leaves half as much again. Then the same search runs where the answer is known.
+    assert [name for name, _ in asked] == ["invg", "agic", "agic", "agic"][: 3 if took > 40 else 4]
+    told = found.besides[-1]
+    assert told.title == "the same search where the answer is known"
+    assert f"{told.title}: {told.line}" in found.headline()
     # The share of what would help comes on top.
-    assert all(seconds > 0.3 * 60 for _, seconds in asked[2:])
+    assert all(seconds > 0.3 * 60 for _, seconds in asked[2:3])
     assert [each.iterations for each in found.found[3:]] == [100, kept]
     assert any("rest of the budget" in line for line in lines) == (longer == kept)
+
+
+@pytest.mark.parametrize("shape", [(1, 12, 12), (30, 1, 1)])
+def test_a_search_reads_where_the_answer_is_known(shape: tuple[int, ...]) -> None:
+    images = (
+        torch.linspace(0, 1, 12).outer(torch.linspace(0, 1, 12)).flatten()[-prod(shape) :].view(1, *shape)
+    )
+    found = attack("invg", *attacks.easy(Truth(images, torch.zeros(1))), 60, longest=300)
+    assert found.count(RECOGNISABLE) == 1
+
+
+def test_trials_take_turns_with_weights_and_steps() -> None:
+    entry = catalogue()["invg"].entry
+    turns = [attacks._turned(entry, turn) for turn in range(6)]
+    both = {
+        (each["objective"]["total-variation"]["weight"], each["optimiser"]["adam"]["lr"]) for each in turns
+    }
+    assert both == set(product([1e-4, 1e-3, 1e-2], [0.1, 0.03]))
+    assert turns[0] == entry
+
+
+def test_where_no_search_has_time_for_the_batch_one_record_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def searched(name: str, observation: Observation, *given: Any) -> Found:
+        if catalogue()[name].stage == "exact":
+            return attack(name, observation, *given)
+        (records,) = observation.clients
+        sizes.append(records)
+        return Found(name, name, "matching", "C", "", records, [0] * records, why_not="no time")
+
+    monkeypatch.setattr("leakbench.audit.audit.attack", searched)
+    found = of_client(client_of(convolutional().eval(), pictures(2)), 60, lambda line: None)
+    assert (sizes, found.besides[-1].title) == ([2, 2, 1], "one record alone")
 
 
 def ramp() -> tuple[Tensor, Tensor]:
@@ -164,6 +205,12 @@ def test_an_audit_takes_it_for_granted_that_zeros_tell_nothing() -> None:
     found = of_client(client_of(network, 40, records=8), 5, lambda line: None)
     (told,) = (each for each in found.assumptions if "an update of zero" in each)
     assert told.startswith("4 of 6 tensors")
+
+
+def test_members_that_dropout_hides_are_not_counted() -> None:
+    seen = observed(nn.Sequential(nn.Flatten(), nn.Dropout(0.9), *mlp(400)[1:]), 8)  # type: ignore[index]
+    *_, found = inferences(seen[0], replace(seen[1], others=torch.rand(3, 1, 25, 25)))
+    assert (found.title, found.ran, "dropout changes" in found.line) == ("membership", False, True)
 
 
 def test_labels_and_members_are_found() -> None:

@@ -1,7 +1,7 @@
 """Random clients: an audit takes for granted what is true, and reads what their gradient gives away."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,10 +71,8 @@ class Client:
         self.loss = draw.choice([*PLAIN, *OTHERS])
         self.optimiser, self.steps = draw.choice(["SGD", "SGD", *OPTIMISERS]), draw.choice([1, 1, 2, 3])
         self.pieces = 1 if norm and norm.training else draw.choice([1, 1, 2])
-        self.term, self.change = (
-            draw.choice(["", "", "proximal", "decay"]),
-            draw.choice(["", "", "clip", "noise"]),
-        )
+        self.term = draw.choice(["", "", "proximal", "decay"])
+        self.change = draw.choice(["", "", "clip", "noise"])
         self.cast = draw.random() < 0.1
         self.sent = deepcopy(self.network)
 
@@ -84,6 +82,7 @@ class Client:
         return (PLAIN | OTHERS)[self.loss](scores.float(), self.targets[part])
 
     def train(self) -> None:
+        torch.manual_seed(self.seed)
         optimiser = OPTIMISERS[self.optimiser](self.network.parameters())
         for _ in range(self.steps):
             optimiser.zero_grad()
@@ -125,23 +124,25 @@ def read(found: list[Found]) -> int:
     return sum(level >= READ for level in combined(found, "AB"))
 
 
-@pytest.mark.parametrize("seeds", daily([range(n, n + 20) for n in range(0, 200, 20)], [range(20)]))
-def test_an_audit_of_a_random_client_is_true(seeds: range) -> None:
-    wrong = 0
+# Attacks prove samples of these that are off by more than half a level, means of records that rounding hides,
+# or neurons that hold a little of others; and two smoothed classes are nearly a plain loss of a lower weight.
+ODD = 26, 80, 136, 227, 370, 267
+
+
+@pytest.mark.parametrize("seeds", [*daily([range(n, n + 20) for n in range(0, 200, 20)], [range(20)]), ODD])
+def test_an_audit_of_a_random_client_is_true(seeds: Iterable[int]) -> None:
     for client in map(Client, seeds):
         played = round_in(watched(client.train)[1])
         # The weighted mean of a single record is not weighted.
         alone = client.pieces * (client.loss == "weighted") == client.records
         assert played.least() or alone or client.known(), client
+        assert played.least() or not client.drops, client
         assert client.loss in PLAIN or alone or not played.plain_loss, client
         assert played.replayed == (client.steps,) * 2, client
         assert (played.precision != "") == client.cast, client
         found = exact(played)
-        for each in found:
-            wrong += max(0, each.proven - each.count(READ))
+        assert all(each.proven <= each.count(READ) for each in found), client
         # A step that is clipped, or beside a term that reads the weights, is small: rounding hides records.
         whole = client.steps == 1 and not (client.cast or client.drops or client.change or client.term)
         if whole and client.optimiser not in ("Adam", "AdamW"):
             assert read(found) >= read(exact(client.gradient(played))), client
-    # Of an update that is mostly rounding, a sample may be off by more than half a level.
-    assert wrong <= 2

@@ -18,7 +18,8 @@ from leakbench.audit.findings import READ, Found, affected, pictures
 from leakbench.audit.inference import Inference
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
-from leakbench.audit.report import SOURCES, Audit, page
+from leakbench.audit.report import Audit, page
+from leakbench.audit.steps import words
 from leakbench.papers.bibliography import source
 
 LINES: list[str] = []
@@ -62,7 +63,7 @@ def test_the_page_cites_what_the_bibliography_says() -> None:
     paragraph, _, sources = text.partition("For a privacy officer")[2].partition("<ul")
     for document in ("EDPB Opinion 28/2024", "EDPS TechDispatch 1/2025"):
         assert document in paragraph
-    for key in ("fidel", "projres", *SOURCES):
+    for key in ("fidel", "projres", *words("sources")):
         assert str(source(key)) in sources
 
 

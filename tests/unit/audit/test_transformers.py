@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import client
-from leakbench.networks.victims.transformer import Transformer
+from leakbench.networks import victims
+from leakbench.networks.victims.encoder import certain
+from leakbench.networks.victims.published import Published
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
@@ -91,54 +93,37 @@ def test_a_transformer_gives_away_its_sentences(name: str) -> None:
     assert (audit.recognisable(), audit.found[0].null) == (RECORDS, 0)
 
 
-def theirs(own: Transformer) -> dict[str, Tensor]:
-    """Return weights of the catalogue's transformer under the names of GPT2LMHeadModel, also of an update."""
-    state, out = dict(own.named_parameters()), {}
-    names = {"embedding.weight": "transformer.wte.weight", "position.weight": "transformer.wpe.weight"}
-    names |= {"head.weight": "lm_head.weight"}
-    names |= {f"norm.{part}": f"transformer.ln_f.{part}" for part in ("weight", "bias")}
-    for n in range(len(own.blocks)):
-        to = f"transformer.h.{n}"
-        layers = {
-            "norm1": "ln_1",
-            "norm2": "ln_2",
-            "mix": "attn.c_proj",
-            "wide": "mlp.c_fc",
-            "narrow": "mlp.c_proj",
-        }
-        names |= {
-            f"blocks.{n}.{ours}.{part}": f"{to}.{other}.{part}"
-            for ours, other in layers.items()
-            for part in ("weight", "bias")
-        }
-        for part in ("weight", "bias"):
-            state[f"blocks.{n}.qkv.{part}"] = torch.cat(  # type: ignore[assignment]
-                [state.pop(f"blocks.{n}.{layer}.{part}") for layer in ("query", "key", "value")]
-            )
-            names[f"blocks.{n}.qkv.{part}"] = f"{to}.attn.c_attn.{part}"
-    for ours, other in names.items():
-        value = state.pop(ours).detach()
-        # transformers' Conv1D keeps its matrix transposed.
-        out[other] = value.T if ".h." in other and value.dim() == 2 else value
-    assert not state
-    return out
-
-
-def test_the_transformer_of_the_catalogue_sends_what_gpt2_sends() -> None:
+@pytest.mark.parametrize(("like", "rank"), [("gpt2", 0), ("gpt2", 3), ("bert", 0), ("bert", 3)])
+def test_a_victim_of_transformers_sends_what_its_twin_sends(like: str, rank: int) -> None:
     torch.manual_seed(0)
-    own = Transformer(LENGTH + 1, WORDS, WIDTH, 2, 2, 0, tied=False)
-    other = gpt2(tie_word_embeddings=False)
-    missing = other.load_state_dict(theirs(own), strict=False)
-    assert not missing.unexpected_keys
-    assert not [name for name in missing.missing_keys if not name.endswith(".attn.bias")]
+    sizes = {"width": WIDTH, "heads": 2, "rank": rank, "tied": False}
+    victim = victims.build("published", (1, LENGTH + 1, 1), WORDS, {"like": like, **sizes})
+    assert isinstance(victim, Published)
+    for name, value in victim.named_parameters():
+        if "lora_B" in name:
+            nn.init.normal_(value, std=0.05)
     sentences = torch.randint(0, WORDS, (3, LENGTH + 1), generator=torch.Generator().manual_seed(2))
-    score = nn.functional.cross_entropy(own((sentences / WORDS)[:, None, None]), sentences[:, 1:])
-    score.backward()
-    logits = other(sentences[:, :-1]).logits.transpose(1, 2)
-    nn.functional.cross_entropy(logits, sentences[:, 1:]).backward()
-    for value in own.parameters():
-        value.data = value.grad
-    expected = theirs(own)
-    assert expected.keys() == dict(other.named_parameters()).keys()
-    for name, value in other.named_parameters():
-        assert torch.allclose(value.grad, expected[name], rtol=1e-4, atol=1e-7), name
+    x, twin = (sentences / WORDS)[:, None, None], victim.twin()
+    logits = twin(x) if like == "gpt2" else certain(*twin.read(x), x)
+    for output in (victim(x), logits):
+        nn.functional.cross_entropy(output, sentences[:, 1:]).backward()
+    sent = victim.renamed({name: value.grad.numpy() for name, value in victim.named_parameters()})  # type: ignore[union-attr]
+    own = dict(twin.named_parameters())
+    # The three adapters of GPT-2 share an A, whose gradient is the sum of theirs.
+    for name in [each for each in sent if each.endswith("value.down") and like == "gpt2"]:
+        for other in ("query", "key"):
+            own[name].grad += own[name.replace("value", other)].grad  # type: ignore[operator]
+    both = sent.keys() & own.keys()
+    assert len(both) == (8 if rank else len(own))
+    for name in both:
+        assert torch.allclose(torch.from_numpy(sent[name]), own[name].grad, rtol=1e-4, atol=1e-7), name  # type: ignore[arg-type]
+
+
+def test_its_gpt2_is_the_one_with_a_head_for_language() -> None:
+    torch.manual_seed(0)
+    sizes = {"like": "gpt2", "width": WIDTH, "heads": 2, "tied": True}
+    victim = victims.build("published", (1, LENGTH + 1, 1), WORDS, sizes)
+    other = transformers.GPT2LMHeadModel(victim.trunk.config).eval()
+    other.transformer.load_state_dict(victim.trunk.state_dict())  # type: ignore[union-attr]
+    logits = other(TOKENS[:, :-1]).logits.transpose(1, 2)
+    assert torch.allclose(victim((TOKENS / WORDS)[:, None, None]), logits, rtol=1e-4, atol=1e-6)

@@ -22,17 +22,11 @@ PRUNED = {"module": "prune", "parameters": {"share": 0.5}}
 
 
 def captured(
-    root: Path,
-    evaluate: int | None = 25,
-    splits: tuple[str, ...] = ("train", "test"),
-    defence: dict[str, Any] = PRUNED,
-    clients: tuple[int, ...] = (2, 6),
-    private: str = "train",
-    activation: str = "relu",
-    malicious: dict[str, Any] | None = None,
-    network: dict[str, Any] | None = None,
-    **more: Any,
-) -> dict[str, Any]:
+    root: Path, evaluate: int | None = 25, splits: tuple[str, ...] = ("train", "test"),
+    defence: dict[str, Any] = PRUNED, clients: tuple[int, ...] = (2, 6), private: str = "train",
+    activation: str = "relu", malicious: dict[str, Any] | None = None,
+    network: dict[str, Any] | None = None, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Play clients of so many images each; return the tensors of observation, labels and truth, and the data.
 
     malicious: the server that writes the weights, if it does not follow the protocol. network: the victim, by

@@ -167,7 +167,7 @@ def test_every_work_is_cited() -> None:
     for key, work in WORKS.items():
         names = [work.short, work.surnames, f"({', '.join(work.names)}"]
         names += [f"{work.names[0].split()[-1]} et al", f"{work.names[-1]} ("]
-        said = [work.title, *names, f'source("{key}")', f'"{key}": "', work.link, work.address]
+        said = [work.title, *names, f'source("{key}")', f'"{key}": "', f" {key}: ", work.link, work.address]
         assert any(each in everything for each in filter(None, said)), key
 
 

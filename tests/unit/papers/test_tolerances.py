@@ -65,14 +65,7 @@ def test_a_metric_without_a_line_is_named() -> None:
 
 def test_no_line_is_left_of_a_metric_that_went() -> None:
     kinds = [
-        "db",
-        "share",
-        "correlation",
-        "model_accuracy",
-        "count",
-        "ratio",
-        "deviation",
-        "other",
+        "db", "share", "correlation", "model_accuracy", "count", "ratio", "deviation", "other",
         "failure_rate",
-    ]
+    ]  # fmt: skip
     assert [line for line in TOLERANCES if not fnmatch.filter([*names(), *kinds], line)] == []

@@ -56,6 +56,13 @@ def test_what_is_rare_never_makes_a_number_differ(name: str, n: int) -> None:
     assert differs <= five_percent(n)
 
 
+@pytest.mark.parametrize("name", daily(drawing.FAMILIES, OF_EACH_KIND))
+@pytest.mark.parametrize(("n", "rounds"), [(5, 1), (5, 2), (10, 3), (20, 3), (20, 5)])
+def test_few_rounds_of_another_update_seldom_seem_worse(name: str, n: int, rounds: int) -> None:
+    rng = np.random.default_rng([n, rounds])
+    assert drawing.no_gain(drawing.FAMILIES[name], n, rounds, repeats_of(n), rng) <= five_percent(n)
+
+
 def test_rare_failures_are_what_no_rule_can_see() -> None:
     # As often as five trials miss a fifth of the outcomes, and three tolerances with them.
     family = drawing.HARD["bimodal, 30 and 10 dB, 20 % fail"]

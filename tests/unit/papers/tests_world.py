@@ -94,11 +94,9 @@ def trials(mean: float, spread: float, n: int, seed: int = 0) -> np.ndarray:
 
 
 def lines(
-    name: str,
-    cells: Mapping[tuple[str, ...], Any],
-    columns: tuple[str, ...] = ("dataset", "attack", "metric"),
-    seed: int = 0,
-) -> Lines:
+    name: str, cells: Mapping[tuple[str, ...], Any],
+    columns: tuple[str, ...] = ("dataset", "attack", "metric"), seed: int = 0,
+) -> Lines:  # fmt: skip
     """Return a table with one line for each cell, of the network of one seed.
 
     cells: the values of `columns` -> the cell's trials, or a mapping with more columns.

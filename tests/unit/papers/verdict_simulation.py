@@ -6,7 +6,7 @@ tolerances that is in docs/verdicts.md.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -16,6 +16,8 @@ import pandas as pd
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM, interval
 from leakbench.metrics.interval import of_networks as across
+from leakbench.papers.scorecard.evidence import better
+from leakbench.papers.scorecard.quantity import Trials
 from leakbench.papers.verdicts.sample import Sample, Statement, unseen
 from leakbench.papers.verdicts.schedule import Schedule
 from leakbench.papers.verdicts.tolerances import TOLERANCES, Tolerance
@@ -111,9 +113,8 @@ def words(
         sample = Sample(float(values.mean()), low, high, n, values=tuple(values.tolist()))
         for difference, found in counts.items():
             against = family.mean - difference * family.tolerance
-            word = decide(
-                Statement("=", against, tolerance=family.tolerance, bounds=family.bounds), sample
-            ).word
+            printed = Statement("=", against, tolerance=family.tolerance, bounds=family.bounds)
+            word = decide(printed, sample).word
             found[word] = found.get(word, 0) + 1 / repeats
     return counts
 
@@ -132,9 +133,8 @@ def of_networks(
 ) -> dict[str, float]:
     """Return how often the rule is wrong, and the interval misses, where each network has an effect."""
     tolerance, bounds = DECIBELS
-    found = dict.fromkeys(
-        ("differs", "reproduced", "covers", "own differs", "own reproduced", "own covers"), 0.0
-    )
+    words = ("differs", "reproduced", "covers", "own differs", "own reproduced", "own covers")
+    found = dict.fromkeys(words, 0.0)
     labels = np.arange(n) % networks
     for _ in range(repeats):
         means = rng.normal(25, effect, networks)
@@ -198,6 +198,30 @@ def outcome_refuted(n: int, share: float, repeats: int, rng: np.random.Generator
     return float(
         np.mean([decide_outcome(each.tolist(), "failure", 0.05).word == "differs" for each in drawn])
     )
+
+
+def no_gain(family: Family, n: int, rounds: int, repeats: int, rng: np.random.Generator) -> float:
+    """Return how often, at worst, a word rests on a gain over another update that is just the tolerance.
+
+    The attack is then "reproduced" as a success, or a shorter run "differs" from a printed failure.
+    """
+    clusters = {str(each): str(each) for each in range(n)}
+    low, tolerance = family.mean - 40 * family.tolerance, family.tolerance
+    prints: list[tuple[Statement, float, str]] = [
+        (Statement("=", family.mean, tolerance=tolerance, success=True), 1.0, "reproduced"),
+        (Statement(">=", low, success=True), 1.0, "reproduced"),
+        (Statement("=", low, tolerance=tolerance, hidden=True, leak=1), 0.05, "differs"),
+    ]
+    # A share that is worse by the tolerance is no share.
+    ahead = 0.0 if (tolerance, family.bounds) == SHARE else tolerance
+    count = np.zeros(len(prints))
+    for drawn in family.draw(rng, (repeats, n + rounds)):
+        values, other = drawn[:n], drawn[n:] - ahead
+        own, null = (Trials(dict(zip(clusters, each, strict=False)), clusters) for each in (values, other))
+        beats = better(own, null, 1, tolerance) and values.mean() > other.mean()
+        sample = Sample(float(values.mean()), *interval(values, None, rng), n, beats_null=beats)
+        count += [decide(each, replace(sample, length=length)).word == word for each, length, word in prints]
+    return float(count.max() / repeats)
 
 
 NUMBERS = [5, 7, 10, 15, 20, 30, 50]

@@ -104,13 +104,9 @@ def experiment(title: str) -> tuple[str, Experiment]:
     cells = [{"dataset": ["a"], "victim": ["b"], "federation": ["c"], "attack": ["d"]}]
     drawn = [{"drawing": "grid"}]
     own = {
-        "item": "fig-13",
-        "title": title,
-        "shows": "S.",
-        "metrics": ["mse"],
-        "cells": cells,
+        "item": "fig-13", "title": title, "shows": "S.", "metrics": ["mse"], "cells": cells,
         "figure": drawn,
-    }
+    }  # fmt: skip
     return "fidel", Experiment.model_validate(own)
 
 

@@ -6,6 +6,7 @@ rows of A's span the vectors x themselves, and those of B's the images A x. A's 
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from operator import itemgetter
@@ -19,6 +20,7 @@ from leakbench.attacks.exact.membership import outside, without_decay
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
 from leakbench.base.errors import Unfit
+from leakbench.networks.victims.published import Published
 from leakbench.observations.observation import Observation
 
 LAYERS = ("query", "key", "value")
@@ -64,14 +66,18 @@ def heard(observation: Observation, attack: str) -> Iterator[Heard]:
     """
     length = observation.network["shape"][1] - 1
     for number, origin in enumerate(observation.origin.tolist()):
-        model = observation.model(origin).double()
+        model, seen = observation.model(origin), observation
         embedding_of(model, attack)
+        if isinstance(model, Published):
+            seen = replace(observation, updates=model.renamed(observation.updates))
+            model = model.twin()
+        model = model.double()
         for client, batch in enumerate(observation.clients):
-            sent = partial(_sent, observation, model, number, client, batch * length)
+            sent = partial(_sent, seen, model, number, client, batch * length)
             once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
             sends: list[Callable[[str], Tensor | None]] = [sent]
             if once_by_adam(observation):
-                sends.append(partial(_unscaled, observation, model, number, client))
+                sends.append(partial(_unscaled, seen, model, number, client))
             tests = [
                 _test(block, f"blocks.{n}", sends, batch * length, once, f"attack: {attack}")
                 for n, block in enumerate(model.blocks[:2])  # type: ignore[index]

@@ -83,21 +83,49 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 
     for number, origin in enumerate(observation.origin.tolist()):
         name, of_pixels, read = layer(origin)
-        updates = observation.update(f"{name}.weight", number).double()
+        part, read, plain = _sent(observation, name, number, read, of_pixels)
+        updates = observation.update(part, number).double()
         for client, batch in enumerate(observation.clients):
             if min(updates.shape[1:]) <= batch:
                 raise Unfit(
                     f"attack: {attack} needs fewer samples than the first dense layer has neurons and inputs "
-                    f"(client {client} has {batch}, {name} has {updates.shape[1]} × {updates.shape[2]})"
+                    f"(client {client} has {batch}, {part} has {updates.shape[1]} × {updates.shape[2]})"
                 )
             if not of_pixels and observation.kind == "model" and len(local_steps(observation, batch)) > 1:
                 raise Unfit(f"attack: {attack} needs features that stand still, and {name} reads what local "
                             "steps move")  # fmt: skip
             update = updates[client]
             if adam or (observation.kind == "model" and observation.local.get("weight_decay")):
-                sent = observation.sent(f"{name}.weight", origin).double()
-                update = by_error(update, sent, observation) if adam else without_decay(update, sent, batch)
-            yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0), update)
+                sent = observation.sent(part, origin).double()
+                # Nothing of weights of zero decays.
+                update = (
+                    by_error(update, sent, observation) if adam
+                    else without_decay(update, sent, batch) if sent.any()
+                    else update
+                )  # fmt: skip
+            yield Seen(number, client, read, plain, span(update, batch, clear=1.0), update)
+
+
+def _sent(
+    observation: Observation, name: str, number: int, read: Read, of_pixels: bool
+) -> tuple[str, Read, bool]:
+    """Return which matrix of the first dense layer was sent, what it reads, and whether that is pixels.
+
+    An adapter B A on a frozen layer has two: A reads what the layer reads, and B what A makes of it. In one
+    step from a B of zero A does not move, or by decay and noise alone.
+    """
+    weight, down, up = (f"{name}.{part}" for part in ("weight", "down", "up"))
+    origin = int(observation.origin[number])
+    if weight in observation.updates:
+        return weight, read, of_pixels
+    steps = max(len(local_steps(observation, n)) for n in observation.clients)
+    once = observation.kind == "gradient" or steps == 1
+    if down in observation.updates and (not once or observation.sent(up, origin).any()):
+        return down, read, of_pixels
+    if up not in observation.updates:
+        raise Unfit(f"attack: clients do not send the update of the first dense layer, {name} (it is frozen)")
+    through = observation.sent(down, origin).double()
+    return up, lambda x: read(x) @ through.T, False
 
 
 def without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:

@@ -29,7 +29,7 @@ def fitted(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
     Places are tried in the order of the number of tokens that are left there, until all `count` are found.
     """
     first, every = one.model.blocks[0], torch.arange(one.model.embedding.num_embeddings)
-    left = [every[one.tests[0](first.norm1(one.model.at(every, at)))[1]] for at in range(length)]
+    left = [every[one.tests[0](first.reads(one.model.at(every, at)))[1]] for at in range(length)]
     found: dict[tuple[int, ...], float] = {}
     near: list[tuple[float, tuple[int, ...]]] = []
     sizes = [len(each) for each in left]
@@ -56,7 +56,7 @@ def fitted(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
 
 def _apart(one: Heard, read: Tensor) -> tuple[Tensor, Tensor]:
     """Return how far each token of sentences [n, length] is outside the second span, and who lie in it."""
-    behind = one.model.blocks[1].norm1(one.model.blocks[0](one.model.embedded(read)))
+    behind = one.model.blocks[1].reads(one.model.blocks[0](one.model.embedded(read)))
     apart, inside = (each.view(read.shape) for each in one.tests[1](behind.flatten(0, 1)))
     return apart, inside.all(1)
 
@@ -85,7 +85,7 @@ def _mixed(one: Heard, left: list[Tensor], at: int, fixed: Tensor) -> Tensor:
     for _ in range(STEPS):
         with torch.enable_grad():
             shares = torch.cat([each.softmax(1) for each in (logits + held).split(sizes, 1)], 1)
-            outside, _ = one.tests[1](second.norm1(read(shares)))
+            outside, _ = one.tests[1](second.reads(read(shares)))
             (logits.grad,) = torch.autograd.grad(outside.square().sum(), logits)
         adam.step()
     likely = (logits + held).detach().split(sizes, 1)

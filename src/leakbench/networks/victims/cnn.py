@@ -7,8 +7,10 @@ from torch import nn
 
 from leakbench.networks.layers import ACTIVATIONS, Dropout, glorot, sequential
 
-# Its size (`catalogue.costs.Network`).
-COST = {"operations": 7, "weights": 1.0, "layers": 4}
+# Its size by the number of convolutions (`catalogue.costs.Network`).
+COST = {
+    "": {"operations": 7, "weights": 1.0, "layers": 4}, "2": {"operations": 10, "weights": 0.2, "layers": 5}
+}  # fmt: skip
 
 
 def cnn(
@@ -17,6 +19,10 @@ def cnn(
     *,
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    depth: Annotated[int, Field(ge=1, le=2, exclude_if=lambda value: value == 1)] = 1,
+    downsampling: Annotated[
+        Literal["max-pool", "stride"], Field(exclude_if=lambda value: value == "max-pool")
+    ] = "max-pool",
 ) -> nn.Module:
     """Return Fidel's convolutional network, untrained.
 
@@ -26,15 +32,24 @@ def cnn(
 
     activation: the activation under test, of the first dense layer.
     dropout: the rate of the dropout, in [0, 1).
+    depth: how often convolution and max-pool stand one behind another; the paper's network has them once.
+    downsampling: what halves rows and columns: the paper's max-pool, or the stride of the convolution.
     """
-    rows, columns, channels = shape
-    flat = 32 * ((rows - 2) // 2) * ((columns - 2) // 2)
+    channels, *size = shape[2], *shape[:2]
+    layers: dict[str, nn.Module] = {}
+    for n in range(1, depth + 1):
+        layers[f"conv{n}"] = nn.Conv2d(channels, 32, 3, stride=1 if downsampling == "max-pool" else 2)
+        size, channels = [each - 2 for each in size], 32
+        if downsampling == "max-pool":
+            layers[f"pool{n}"] = nn.MaxPool2d(2)
+            size = [each // 2 for each in size]
+        else:
+            size = [(each + 1) // 2 for each in size]
     return glorot(
         sequential(
-            conv1=nn.Conv2d(channels, 32, 3),
-            pool1=nn.MaxPool2d(2),
+            **layers,
             flatten=nn.Flatten(),
-            dense1=nn.Linear(flat, 128),
+            dense1=nn.Linear(channels * size[0] * size[1], 128),
             activation1=ACTIVATIONS[activation](),
             dropout=Dropout(dropout, 128),
             dense2=nn.Linear(128, 64),

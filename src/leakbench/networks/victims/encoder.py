@@ -20,10 +20,14 @@ class Encoder(Transformer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits [n, vocabulary, length - 1]. Tokens that it reads are certain, without loss."""
-        states, weight = self.read(x)
-        last = linear(states.mean(1), weight)[..., None]
-        known = tokens(x, len(weight))[:, None, 1:-1] == torch.arange(len(weight), device=x.device)[:, None]
-        return torch.cat([SURE * known, last], 2)
+        return certain(*self.read(x), x)
+
+
+def certain(states: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    """Return the logits of `Encoder` from its states [n, length - 1, width] and its head's weights."""
+    last = linear(states.mean(1), weight)[..., None]
+    known = tokens(x, len(weight))[:, None, 1:-1] == torch.arange(len(weight), device=x.device)[:, None]
+    return torch.cat([SURE * known, last], 2)
 
 
 def encoder(

@@ -6,7 +6,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import gelu, linear
 
 from leakbench.base.errors import UserError
 from leakbench.networks.layers import freeze, tokens
@@ -33,16 +33,18 @@ class Adapted(nn.Linear):
 class Block(nn.Module):
     """A layer of attention and two dense layers, each behind a norm and beside a shortcut.
 
-    `causal`: whether a place sees no later one.
+    `causal`: whether a place sees no later one. `like`: `bert` has the norms behind the layers, and `gpt2`
+    approximates GELU and has adapters on the key too.
     """
 
-    def __init__(self, width: int, heads: int, rank: int, *, causal: bool = True) -> None:
+    def __init__(self, width: int, heads: int, rank: int, *, causal: bool = True, like: str = "") -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads, self.causal, self.like = heads, causal, like
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         adapted = (lambda: Adapted(width, width, rank)) if rank else (lambda: nn.Linear(width, width))
         self.query, self.value = adapted(), adapted()
-        self.key, self.mix = nn.Linear(width, width), nn.Linear(width, width)
+        self.key = adapted() if like == "gpt2" else nn.Linear(width, width)
+        self.mix = nn.Linear(width, width)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,17 +84,23 @@ class Block(nn.Module):
 
         return seen
 
+    def reads(self, x: Tensor) -> Tensor:
+        """Return what query, key and value read of x [..., width]."""
+        out: Tensor = x if self.like == "bert" else self.norm1(x)
+        return out
+
     def _read(self, x: Tensor) -> list[Tensor]:
         """Return query, key and value of x [..., width], each [..., heads, width / heads]."""
-        read = self.norm1(x)
+        read = self.reads(x)
         return [layer(read).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value)]
 
     def _behind(self, x: Tensor, seen: Tensor) -> Tensor:
         """Return what the rest of the block makes of what attention has seen."""
         x = x + self.mix(seen)
-        wide: Tensor = self.wide(self.norm2(x))
-        out: Tensor = x + self.narrow(nn.functional.gelu(wide))
-        return out
+        x = self.norm1(x) if self.like == "bert" else x
+        wide: Tensor = self.wide(x if self.like == "bert" else self.norm2(x))
+        out: Tensor = x + self.narrow(gelu(wide, approximate="tanh" if self.like == "gpt2" else "none"))
+        return self.norm2(out) if self.like == "bert" else out
 
 
 class Transformer(nn.Module):
@@ -100,13 +108,15 @@ class Transformer(nn.Module):
 
     def __init__(
         self, length: int, vocabulary: int, width: int, blocks: int, heads: int, rank: int, *, tied: bool,
-        causal: bool = True,
+        causal: bool = True, like: str = "",
     ) -> None:  # fmt: skip
         super().__init__()
-        self.causal = causal
+        self.causal, self.like = causal, like
         self.embedding = nn.Embedding(vocabulary, width)
         self.position = nn.Embedding(length - 1, width)
-        self.blocks = nn.ModuleList(Block(width, heads, rank, causal=causal) for _ in range(blocks))
+        self.blocks = nn.ModuleList(
+            Block(width, heads, rank, causal=causal, like=like) for _ in range(blocks)
+        )
         self.norm = nn.LayerNorm(width)
         self.head = None if tied else nn.Linear(width, vocabulary, bias=False)
         for table in (self.embedding, self.position):
@@ -114,14 +124,12 @@ class Transformer(nn.Module):
 
     def embedded(self, read: Tensor) -> Tensor:
         """Return what the first block reads of tokens int64 [n, length], [n, length, width]."""
-        places = torch.arange(read.shape[1], device=read.device)
-        out: Tensor = self.embedding(read) + self.position(places)
-        return out
+        return self.at(read, torch.arange(read.shape[1], device=read.device))
 
-    def at(self, read: Tensor, place: int) -> Tensor:
+    def at(self, read: Tensor, place: int | Tensor) -> Tensor:
         """Return what the first block reads of tokens int64 [n] that stand at a place, [n, width]."""
         out: Tensor = self.embedding(read) + self.position.weight[place]
-        return out
+        return self.norm(out) if self.like == "bert" else out
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits [n, vocabulary, length - 1] of sentences [n, 1, 1, length] (`datasets.text`).
@@ -136,7 +144,7 @@ class Transformer(nn.Module):
         x = self.embedded(tokens(x, self.embedding.num_embeddings)[:, :-1])
         for block in self.blocks:
             x = block(x)
-        return self.norm(x), (self.head or self.embedding).weight
+        return x if self.like == "bert" else self.norm(x), (self.head or self.embedding).weight
 
 
 def transformer(
@@ -163,15 +171,10 @@ def transformer(
     begun: whether the adapters were trained together with the network before; else their B is zero.
     """
     raise_unless_sized(shape, width, heads)
-    if not rank and (begun or not down):
-        raise UserError(
-            "victim: parameters: rank is 0, so there are no adapters (raise it, or drop down and begun)"
-        )
+    raise_unless_adapted(rank, changed=begun or not down)
     network = Transformer(shape[1], classes, width, blocks, heads, rank, tied=tied)
     if rank:
-        adapters = ("up", "down") if down else ("up",)
-        names = [name for name, _ in network.named_parameters() if name.rpartition(".")[2] not in adapters]
-        freeze(network, names, begun=begun)
+        freeze(network, ("up", "down") if down else ("up",), begun=begun)
     return network
 
 
@@ -181,3 +184,11 @@ def raise_unless_sized(shape: tuple[int, int, int], width: int, heads: int) -> N
         raise UserError(f"victim: parameters: width {width} is no multiple of heads {heads} (change one)")
     if shape[0] != 1 or shape[2] != 1 or shape[1] < 3:
         raise UserError(f"victim: {shape} is no sentence of three tokens or more (choose a data set of text)")
+
+
+def raise_unless_adapted(rank: int, *, changed: bool) -> None:
+    """Raise UserError where adapters of rank 0 are `changed`."""
+    if not rank and changed:
+        raise UserError(
+            "victim: parameters: rank is 0, so there are no adapters (raise it, or drop down and begun)"
+        )

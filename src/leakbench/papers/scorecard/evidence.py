@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pandas as pd
 from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
-from leakbench.metrics.interval import FEWEST, of_networks, paired
+from leakbench.metrics.interval import FEWEST, LEVEL, of_networks, paired
 from leakbench.papers.printed import as_text
 from leakbench.papers.scorecard.quantity import (
     NAN,
@@ -26,7 +27,7 @@ from leakbench.papers.scorecard.quantity import (
     Trials,
     exactly,
     from_trials,
-)
+)  # fmt: skip
 from leakbench.papers.verdicts.schedule import Schedule, schedule_of, settled
 from leakbench.papers.verdicts.tolerances import tolerance_of
 from leakbench.papers.verdicts.verdict import FEWEST as DECIDING
@@ -330,8 +331,8 @@ class Evidence:
     ) -> tuple[bool | None, tuple[float, ...]]:
         """Return whether a mean is better than every null baseline of its condition, and their means.
 
-        What the attack made of other updates must be worse by more than a tolerance, image by image where
-        both have trials: an attack that only shows its prior knowledge is as good there, up to chance.
+        What the attack made of other updates must surely be worse, by more than a tolerance: an attack that
+        only shows its prior knowledge is as good there, up to chance.
         """
         if where.get("baseline"):
             return None, ()
@@ -347,13 +348,26 @@ class Evidence:
         sign = 1 if declared.higher_is_better else -1
         for line in places[[name == OTHER_UPDATE for name in names]]:
             theirs = lines.trials(int(line))
-            if trials and theirs and (both := trials.values.keys() & theirs.values.keys()):
-                own, other = ({key: each.values[key] for key in both} for each in (trials, theirs))
-                gain, low, high, pairs = paired(own, other, trials.clusters)
-                worst = gain if pairs < DECIDING else low if sign > 0 else high
-                if not sign * worst > tolerance_of(metric, mean)[0]:
-                    return False, known
+            if trials and theirs and not better(trials, theirs, sign, tolerance_of(metric, mean)[0]):
+                return False, known
         return sign * mean > max(sign * value for value in beaten), known
+
+
+def better(own: Trials, other: Trials, sign: int, least: float) -> bool:
+    """Return whether `own` is surely further than `other` by more than `least`, in the direction `sign`.
+
+    Where they have too few pairs, Pitman's exact test of two means asks it of all trials of both.
+    """
+    both = own.values.keys() & other.values.keys()
+    a, b = ({key: sign * each.values[key] for key in both} for each in (own, other))
+    _, low, _, count = paired(a, b, own.clusters)
+    if count >= DECIDING:
+        return low > least
+    # Of so few of the other, many of ours say no more.
+    ours, theirs = (sign * np.array(each.scored().means()[:50]) for each in (own, other))
+    every = combinations(np.concatenate([ours - least, theirs]), len(theirs))
+    as_low = np.fromiter(map(sum, every), float) <= sum(theirs) + 1e-12
+    return bool(as_low.mean() <= 1 - LEVEL)
 
 
 def _unknown(what: str) -> Any:

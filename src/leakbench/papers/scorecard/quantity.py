@@ -164,21 +164,15 @@ def _joined(parts: Sequence[Measured], value: float, low: float = NAN, high: flo
     nulls = [part.beats_null for part in parts if part.beats_null is not None]
     unfinished = (part.schedule for part in parts if part.schedule and part.schedule.ahead)
     return Measured(
-        value,
-        low,
-        high,
-        n=min((part.n for part in parts if part.n is not None), default=None),
-        independent=min(part.independent for part in parts),
-        length=min(part.length for part in parts),
-        schedule=next(unfinished, None),
-        unequal=any(part.unequal for part in parts),
-        open_end=any(part.open_end for part in parts),
+        value, low, high, n=min((part.n for part in parts if part.n is not None), default=None),
+        independent=min(part.independent for part in parts), length=min(part.length for part in parts),
+        schedule=next(unfinished, None), unequal=any(part.unequal for part in parts),
+        open_end=any(part.open_end for part in parts), beats_null=all(nulls) if nulls else None,
         networks=min((part.networks for part in parts if part.networks), default=0),
-        beats_null=all(nulls) if nulls else None,
         leaves=frozenset().union(*(part.leaves for part in parts)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         metric=parts[0].metric if len({part.metric for part in parts if part.metric}) == 1 else "",
-    )
+    )  # fmt: skip
 
 
 def _compared(a: Measured, b: Measured, value: float, low: float = NAN, high: float = NAN) -> Measured:

@@ -32,16 +32,13 @@ def of_records(
         return open_tensors(path)
 
     return Evidence(
-        scale=scale,
-        lines={name: Lines(name, each.rows, each.trials()) for name, each in kept.items()},
+        scale=scale, lines={name: Lines(name, each.rows, each.trials()) for name, each in kept.items()},
         absent=reasons | {name: each.record["absent"] for name, each in kept.items()},
         shares={name: each.record.get("shares", {}) for name, each in kept.items()},
-        falls={name: each.record.get("falls", {}) for name, each in kept.items()},
-        attacks=attacks or {},
-        exhibit=exhibit,
-        known=known,
+        falls={name: each.record.get("falls", {}) for name, each in kept.items()}, attacks=attacks or {},
+        exhibit=exhibit, known=known,
         origins={name: (plain, each.record["device"], each.record["commit"]) for name, each in kept.items()},
-    )
+    )  # fmt: skip
 
 
 def joined(scales: Sequence[Evidence]) -> Evidence:

@@ -280,7 +280,7 @@ class Card:
         # A statement on many cells needs only some of its experiment, whose cost as a whole would mislead.
         seconds = sum(cost for stem, cost in cells.items() if names and names <= set(stem.split("/")))
         if seconds:
-            words.append(f"at most about {in_words(seconds)} at the published size")
+            words.append(f"by the cost model at most {in_words(seconds)} at the published size")
         return "; ".join(words)
 
 

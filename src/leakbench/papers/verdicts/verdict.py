@@ -96,13 +96,9 @@ def decide_text(measured: str, published: str) -> Verdict:
 
 
 def decide_outcome(
-    successes: Sequence[bool],
-    published: Literal["success", "failure"],
-    length: float,
-    schedule: Schedule | None = None,
-    open_end: bool = False,
-    networks: int = 0,
-) -> Verdict:
+    successes: Sequence[bool], published: Literal["success", "failure"], length: float,
+    schedule: Schedule | None = None, open_end: bool = False, networks: int = 0,
+) -> Verdict:  # fmt: skip
     """Judge a printed success or failure by whether each independent trial succeeded.
 
     The attack succeeds where Wilson's 95 % interval of the share of successes lies above 1/2, and fails where
@@ -130,6 +126,7 @@ def decide_outcome(
 
 # A success refutes a printed failure after any share of the length.
 _EARLY = "an attacker may stop early, so the success counts although this is {}"
+_NULL = ", but not surely better than the null baselines"
 _OPEN_END = (
     "the source states no length, that of its code was run, and the search had not settled, so that more "
     "iterations might succeed"
@@ -205,7 +202,7 @@ def _by_mean(statement: Statement, sample: Sample) -> Verdict:
     beaten = statement.success and statement.monotone and sample.beats_null is False
     if _near(value, low, high, sure, tolerance):
         if beaten:
-            return Verdict("inconclusive", f"{numbers}, but no better than the null baselines")
+            return Verdict("inconclusive", f"{numbers}{_NULL}")
         nulls = [null for null in sample.nulls if abs(null - statement.against) <= tolerance]
         if not statement.monotone and (nulls or not sample.nulls):
             said = f"a null baseline gives {_show(nulls[0])}" if nulls else "no null baseline is known"
@@ -220,7 +217,7 @@ def _by_mean(statement: Statement, sample: Sample) -> Verdict:
         )
     _, least, most = difference(statement, sample, sample.widened(statement.bounds))
     differs = least > tolerance or most < -tolerance
-    contrary = not _same_outcome(statement, sample) or _reads(statement, sample)
+    contrary = not _same_outcome(statement, sample) or _reads(statement, replace(sample, beats_null=True))
     arms = 0.0 if beaten or contrary else _ordered(statement, sample)
     if arms > 1 and sample.ordering is not None and not _near(value, low, high, sure, 2 * tolerance):
         order = f"the printed order holds, by {_show(sample.ordering.value)}"
@@ -270,7 +267,9 @@ def _claim(statement: Statement, sample: Sample) -> Verdict:
     numbers = f"measured {_show(sample.value)} ({_span(sample.low, sample.high)})"
     if low > 0 or (low == 0 and not strict):
         if statement.success and sample.beats_null is False:
-            return Verdict("inconclusive", f"{test}: {numbers}, but no better than the null baselines")
+            return Verdict(
+                "inconclusive", f"{test}: {numbers}, but not surely better than the null baselines"
+            )
         told = f"{test} through the whole interval: {numbers}"
         return Verdict("reproduced", told, kind=_kind(statement, False, 0.0))
     if most < 0 or (most == 0 and strict):

@@ -108,14 +108,9 @@ def gradient(model: nn.Module, images: Tensor, labels: Tensor, **options: Any) -
 
 
 def group(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    known: bool = True,
-    observed: dict[str, Tensor] | None = None,
-    steps: list[slice] | None = None,
-    lr: float = 0.0,
-) -> Group:
+    model: nn.Module, images: Tensor, labels: Tensor, known: bool = True,
+    observed: dict[str, Tensor] | None = None, steps: list[slice] | None = None, lr: float = 0.0,
+) -> Group:  # fmt: skip
     """Return the trials whose updates are the gradients of `images` [trials, batch, …], or `observed`."""
     trials, batch = labels.shape
     if observed is None:
