@@ -71,14 +71,17 @@ def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) 
         assert {where for where, kinds in attackers.items() if len(kinds) < 2} == set(), name
 
 
-def test_each_defence_of_the_quick_scale_has_a_control_cell() -> None:
+def test_each_defence_has_a_control_cell_at_the_first_scale_that_runs_it() -> None:
     """Variants are the same defence with other settings."""
-    runs, control = set(), set()
-    for cell in real("quick").cells:
-        runs.add(file_of(ROOT / "config", "defences", cell.defence).stem)
-        if "apart" in real("quick").specs[cell.path("capture")]:
-            control.add(cell.defence)
-    assert control >= runs - {"none"}
+    left = {*stems(ROOT / "config", "defences")} - {"none"}
+    for scale in ("quick", "standard"):
+        runs: dict[str, bool] = {}
+        for cell in real(scale).cells:
+            name = file_of(ROOT / "config", "defences", cell.defence).stem
+            runs[name] = runs.get(name, False) or "apart" in real(scale).specs[cell.path("capture")]
+        assert all(runs[name] for name in left & runs.keys())
+        left -= runs.keys()
+    assert not left
 
 
 def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
