@@ -52,7 +52,7 @@ def of_client(
     audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :], keep=keep)
     left = budget - (time.perf_counter() - begun)
     if own.inputs.is_floating_point():
-        few = own.records > 1 and all(each.iterations < FEWEST for each in audit.found)
+        few = own.records > 1 and audit.found and all(each.iterations < FEWEST for each in audit.found)
         if few and not audit.recognisable():
             # A search has no time for this batch. Of a smaller one it shows more.
             tried = attack("invg", *view(replace(own, records=1).play()), left)

@@ -33,7 +33,10 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
     # They read words and sentences, and no attack here is about those.
     "crnn": [],
     "encoder": [],
+    "published": [],
     "transformer": [],
+    # No rule knows adapters, so plain autograd takes their gradients.
+    "adapted": [],
     "cifar_resnet": [{}, {"activation": "sigmoid", "statistics": "batch"}],
     "cnn": [{"activation": "tanh"}, {"activation": "relu"}],
     "convnet": [{"width": 4, "normalise": "cifar10"}],
