@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from itertools import product
@@ -45,18 +46,18 @@ def of_client(
     keep: Keep = lambda _: None,
 ) -> Audit:  # fmt: skip
     """Audit a client's round, and measure what would help."""
-    # `tell` hears each line of a stage as soon as it is known. `defence` is the user's own candidate, which
-    # changes an update into another one of the same shapes.
+    # `tell` hears each line as soon as it is known. `defence` changes an update as the user's own would.
     begun = time.perf_counter()
     played = own.play()
     audit = of_round(played, budget, tell, show=show, others=own.inputs[own.records :], keep=keep)
     left = budget - (time.perf_counter() - begun)
     if own.inputs.is_floating_point():
-        few = own.records > 1 and audit.found and all(each.iterations < FEWEST for each in audit.found)
-        if few and not audit.recognisable():
-            # A search has no time for this batch. Of a smaller one it shows more.
-            tried = attack("invg", *view(replace(own, records=1).play()), left)
-            _beside(audit, tell, "one record alone", tried, tried.line().removeprefix("InvG: "))
+        short = audit.found and all(each.iterations < FEWEST for each in audit.found)
+        if short and own.records > 1 and not audit.recognisable():
+            # A search has no time for this batch. Of a smaller one it shows more, if memory has room for it.
+            with suppress(UserError):
+                tried = attack("invg", *view(replace(own, records=1).play()), left)
+                _beside(audit, tell, "one record alone", tried, tried.line().removeprefix("InvG: "))
         audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
         tell(f"{each.verdict}: {each.line()}")

@@ -29,6 +29,7 @@ from leakbench.audit.audit import of_client
 from leakbench.audit.client import Truth, client, view
 from leakbench.audit.findings import READ, RECOGNISABLE, Found, OutOfTime, within
 from leakbench.audit.inference import inferences
+from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
 from leakbench.observations.observation import Observation
@@ -130,7 +131,10 @@ def test_trials_take_turns_with_weights_and_steps() -> None:
     assert turns[0] == entry
 
 
-def test_where_no_search_has_time_for_the_batch_one_record_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room", [True, False])
+def test_where_no_search_has_time_for_the_batch_one_record_is_tried(
+    room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: list[int] = []
 
     def searched(name: str, observation: Observation, *given: Any) -> Found:
@@ -138,11 +142,14 @@ def test_where_no_search_has_time_for_the_batch_one_record_is_tried(monkeypatch:
             return attack(name, observation, *given)
         (records,) = observation.clients
         sizes.append(records)
+        if records == 1 and not room:
+            raise UserError("the model cannot be copied")
         return Found(name, name, "matching", "C", "", records, [0] * records, why_not="no time")
 
     monkeypatch.setattr("leakbench.audit.audit.attack", searched)
     found = of_client(client_of(convolutional().eval(), pictures(2)), 60, lambda line: None)
-    assert (sizes, found.besides[-1].title) == ([2, 2, 1], "one record alone")
+    assert sizes == [2, 2, 1]
+    assert (found.besides[-1].title == "one record alone") == room
 
 
 def ramp() -> tuple[Tensor, Tensor]:
