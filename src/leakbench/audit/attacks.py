@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from leakbench import attacks
-from leakbench.attacks.exact.any_loss import of_any_loss
 from leakbench.attacks.exact.first_layer import first_layers
+from leakbench.attacks.exact.sharp import sharp
 from leakbench.attacks.exact.span import span
 from leakbench.audit.client import Truth, client, view
 from leakbench.audit.findings import (
@@ -129,28 +128,11 @@ def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
     """Return which of the samples that an attack proves are one record up to half a level, bool [n]."""
     ((_, _, layer),) = first_layers(observation, "an audit")
     seen = span(layer.slope, layer.batch)
-    if seen is None or layer.of_batch or not len(images) or (layer.known and len(seen.values) == layer.batch):
-        return images.flatten(1).isfinite().all(1)
+    if seen is None or layer.of_batch or not len(images):
+        return torch.ones(len(images), dtype=torch.bool)
     mean, deviation = (v.double() for v in normalisation(observation.model(), images.shape[1]))
     samples = ((images.double() - mean) / deviation).flatten(1)
-    if not layer.known and len(images) == len(seen.values):
-        columns = normalize((torch.linalg.pinv(samples @ seen.right.T) * seen.values[:, None]).T, dim=1)
-        if not layer.any_loss or of_any_loss(layer, seen, samples, columns).all():
-            return torch.ones(len(images), dtype=torch.bool)
-    if not layer.known:
-        # The proof allows for 1 % then. Neurons that hold one sample alone agree on it as far as it is known.
-        # Where no neuron closes, each holds a little of all samples.
-        moved = layer.offset != 0
-        apart = torch.cdist(samples, layer.slope[moved] / layer.offset[moved, None], p=torch.inf)
-        closes = not layer.any_loss or (layer.linear(samples)[1] == 0).all(1).any(1)
-        return ((apart * deviation.max() <= HALF_A_LEVEL / 2).sum(1) > 1) & closes
-    # Two records x ± d of one class that open the same neurons add 2 c xᵀ, as if x were in the batch twice,
-    # and 2 (c' d) dᵀ. If the update's rounding hides that, their mean x has a proof, whatever d is.
-    caused = layer.caused(samples)[torch.arange(len(samples)), labels]
-    once = ((samples @ seen.right.T) * (caused @ seen.left) / seen.values).sum(1) > 2 / 3
-    steep = layer.steepness(samples, seen.right).norm(dim=1)
-    hidden = (seen.noise * seen.values[0] / (2 * steep)).sqrt() * deviation.max()
-    return once | (hidden <= HALF_A_LEVEL)
+    return sharp(layer, seen, samples, labels, HALF_A_LEVEL / float(deviation.max()))
 
 
 def run(entry: Entry, observation: Observation) -> Reconstruction:

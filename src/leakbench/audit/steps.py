@@ -147,14 +147,16 @@ def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None)
     """Return the loss of some scores, whose slope is known, in words, and the factor of entropy."""
     low = torch.finfo(slope.dtype).eps
     own, slack = {"": slope.float()}, low * float(slope.float().norm())
+    # Share left → loss and factor. Scores of a low precision fit several losses, and the nearest is meant.
+    near: dict[float, tuple[str, float]] = {}
     for target in (targets, *(target for _, target, _ in one.losses)):
-        if target is not None and classes_in(target, scores):
+        if not near and target is not None and classes_in(target, scores):
             plain = {"": torch.autograd.grad(entropy(scores, target), scores)[0]}
-            factors, _ = fit(own, {"": plain}, slack, EXACT)
+            factors, rest = fit(own, {"": plain}, slack, EXACT)
             if factors:
-                # Scores of a low precision leave a factor that is nearly whole.
-                whole = round(factor := factors[""])
-                return LOSS, float(whole) if whole and abs(factor - whole) <= 2 * low * whole else factor
+                # Such scores also leave a factor that is nearly whole.
+                whole = float(round(factor := factors[""]))
+                near[rest] = LOSS, whole if whole and abs(factor - whole) <= 2 * low * whole else factor
     found: list[tuple[str, Tensors]] = []
     for function, target, named in one.losses:
         words, first = function.__name__.replace("_", " "), None
@@ -167,9 +169,13 @@ def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None)
                 value = function(through(scores), target, **named)
                 made = {"": torch.autograd.grad(value.sum(), scores)[0]}
                 first = first or made
-                if fit(own, {"": made}, slack, EXACT)[0]:
-                    return words, 0.0
+                factors, rest = fit(own, {"": made}, slack, EXACT)
+                # Only an argument that was seen speaks against the mean cross-entropy.
+                if factors and (words.endswith(")") or not near):
+                    near.setdefault(rest, (words, 0.0))
         found += [(words, first)] if first else []
+    if near:
+        return near[min(near)]
     if len(found) > 1 and fit(own, {str(place): each for place, (_, each) in enumerate(found)}, slack)[0]:
         return " and ".join(words for words, _ in found), 0.0
     return "not one that was recorded" if one.losses else "not one of torch's own", 0.0
