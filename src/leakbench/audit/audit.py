@@ -86,11 +86,15 @@ def of_round(
         audit.assumptions = assumptions(played, observation)
         _attacked(audit, [(observation, truth)], budget * (1 - HELP_SHARE), tell, keep)
         off = audit.look.facts.get("second derivatives")
-        audit.least = played.least() or off is not None
+        told = max([0, *audit.look.predicted.values()])
+        audit.least = played.least() or off is not None or told > audit.exposed()
         if not audit.recognisable():
             # No change can be measured without a leak, so the searches get the share of what would help.
             _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
         audit.assumptions += [f"Second derivatives: {off}."] if off else []
+        if told > (read := audit.exposed()):
+            audit.assumptions.append(f"Closed forms tell that {told} records can be read, and {read} were: "
+                                     "what is sent is rounded, or the budget was too short.")  # fmt: skip
         audit.affected = affected(audit.found, truth, audit.look.alone)
         audit.pictures = pictures(audit.found, truth) if show else []
     audit.seconds = round(time.perf_counter() - begun, 2)
