@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, replace
 from functools import cache
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +76,11 @@ def catalogue() -> dict[str, Attack]:
 
 def attack(
     name: str, observation: Observation, truth: Truth | None, limit: float, most: float = 0.0,
-    longest: int = LONGEST,
+    longest: int = LONGEST, often: float = inf,
 ) -> Found:  # fmt: skip
     """Run one attack for at most `limit` seconds."""
-    # A search may take `most` seconds if `limit` is too short for FEWEST iterations, and it has at most
-    # `longest` iterations. Without the private records only what an attack proves counts, and no search runs.
+    # A search may take `most` seconds if `limit` is too short for FEWEST iterations. It has at most `longest`
+    # iterations and `often` trials. Without the records only what an attack proves counts; no search runs.
     about, records = catalogue()[name], observation.clients[0]
     found = Found(name, about.title, about.stage, about.attacker, about.source, records, [NOTHING] * records)
     if about.stage == "exact":
@@ -89,7 +89,8 @@ def attack(
         found.why_not = "not run: without the records nothing tells a success from a failure"
     else:
         most = max(limit, most)
-        timed(found, most, lambda: _matching(found, about.entry, observation, truth, limit, most, longest))
+        of = found, about.entry, observation, truth, limit, most, longest, often
+        timed(found, most, lambda: _matching(*of))
         # A search that ends early keeps the trials that it finished.
         if found.trials:
             found.why_not, found.out_of_time = "", False
@@ -143,7 +144,7 @@ def run(entry: Entry, observation: Observation) -> Reconstruction:
 
 def _matching(
     found: Found, entry: Entry, observation: Observation, truth: Truth, limit: float, most: float,
-    longest: int,
+    longest: int, often: float,
 ) -> None:  # fmt: skip
     """Run one search, beside the same search on noise, until the verdict is clear."""
     begun = time.perf_counter()
@@ -156,7 +157,7 @@ def _matching(
     _judge(found, first, truth)
     spent = time.perf_counter() - begun
     # A shorter search shows what it reads, though its failure says little.
-    trials = TRIALS if spent + TRIALS * (start + FEWEST * each) <= most else 1
+    trials = TRIALS if often >= TRIALS and spent + TRIALS * (start + FEWEST * each) <= most else 1
     needed = trials * (start + FEWEST * each)
     if spent + needed > most:
         return
@@ -167,7 +168,7 @@ def _matching(
     with within(min(most, limit + needed) - spent):
         # There is time for one trial more until then.
         until = begun + limit - start - length * each
-        while len(gains) < trials or time.perf_counter() < until:
+        while len(gains) < trials or (len(gains) < often and time.perf_counter() < until):
             seed = len(gains)
             # Nobody knows beforehand which weight and step suit a network, so trials take turns. The audit
             # knows the truth and keeps the best, as an attacker may who tries all and looks.

@@ -160,7 +160,7 @@ def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, 
             tell(f"matching, with the rest of the budget: {again.line()}")
     if not audit.recognisable():
         left = min(best.seconds, (limit - (time.perf_counter() - begun)) / 2)
-        same = attack(best.attack, *easy(truth), left, longest=best.iterations)
+        same = attack(best.attack, *easy(truth), left, longest=best.iterations, often=best.trials)
         line = (
             f"{same.title} of one record in a LeNet with sigmoids, which leaks: {LEVELS[max(same.levels)]} "
             f"(r = {max([0.0, *same.quality]):.2f}), {same.line().rpartition(' s, ')[2]}"

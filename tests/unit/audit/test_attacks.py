@@ -87,7 +87,8 @@ def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
 ) -> None:
     asked: list[tuple[str, float]] = []
 
-    def searched(name: str, *given: Any, longest: int = 0) -> Found:
+    def searched(name: str, *given: Any, longest: int = 0, often: int = 3) -> Found:
+        assert often == 3
         if catalogue()[name].stage == "exact":
             return attack(name, *given)
         asked.append((name, given[2]))
@@ -117,8 +118,8 @@ def test_a_search_reads_where_the_answer_is_known(shape: tuple[int, ...]) -> Non
     images = (
         torch.linspace(0, 1, 12).outer(torch.linspace(0, 1, 12)).flatten()[-prod(shape) :].view(1, *shape)
     )
-    found = attack("invg", *attacks.easy(Truth(images, torch.zeros(1))), 60, longest=300)
-    assert found.count(RECOGNISABLE) == 1
+    found = attack("invg", *attacks.easy(Truth(images, torch.zeros(1))), 60, longest=300, often=1)
+    assert (found.count(RECOGNISABLE), found.iterations, found.trials) == (1, 300, 1)
 
 
 def test_trials_take_turns_with_weights_and_steps() -> None:
