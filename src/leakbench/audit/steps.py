@@ -51,6 +51,8 @@ class Pass:
     state: Tensors
     outputs: list[Tensor] = field(default_factory=list)
     slopes: dict[int, Tensor] = field(default_factory=dict)
+    # The slopes without what reaches the loss through other outputs, such as the scores of features.
+    direct: dict[int, Tensor] = field(default_factory=dict)
     # Each loss function that was called, its target and its other arguments.
     losses: list[tuple[Callable[..., Tensor], Tensor, dict[str, Any]]] = field(default_factory=list)
 
@@ -135,17 +137,35 @@ def dot(one: Tensors, other: Tensors) -> float:
 
 def loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
     """Return the loss of a pass in words, and the factor in it of the mean cross-entropy, or 0."""
-    places = [p for p in sorted(one.slopes) if one.outputs[p].dim() and one.slopes[p].any()]
+    slopes = one.direct or one.slopes
+    places = [p for p in sorted(slopes) if one.outputs[p].dim() and slopes[p].any()]
     if not places:
         return "computed by the network itself", 0.0
-    found = [_of_scores(one, one.outputs[p].float().requires_grad_(), one.slopes[p], targets) for p in places]
+    found = [_of_scores(one, one.outputs[p].float().requires_grad_(), slopes[p], targets) for p in places]
     # A network may return several heads, and each has a loss of its own.
     return " and ".join(dict.fromkeys(word for word, _ in found)), found[0][1] if len(found) == 1 else 0.0
+
+
+def direct(outputs: list[Tensor], slopes: dict[int, Tensor]) -> dict[int, Tensor]:
+    """Return the slopes at outputs without what reaches the loss through outputs that are computed later."""
+    found: dict[int, Tensor] = {}
+    for place in sorted(slopes, key=lambda p: -getattr(outputs[p].grad_fn, "_sequence_nr", int)()):
+        whole, later = slopes[place].to(outputs[place]), [outputs[p] for p in found]
+        through = torch.autograd.grad(
+            later, outputs[place], [*found.values()], retain_graph=True, allow_unused=True
+        )[0] if later else None  # fmt: skip
+        own = whole if through is None else whole - through
+        if own.norm() > max(EXACT, 4 * torch.finfo(own.dtype).eps) * whole.norm():
+            found[place] = own
+    return found
 
 
 def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None) -> tuple[str, float]:
     """Return the loss of some scores, whose slope is known, in words, and the factor of entropy."""
     low = torch.finfo(slope.dtype).eps
+    if scores.dim() == 2 and bool((scores.logsumexp(1).abs() <= EXACT).all()):
+        # The logarithms of probabilities have a slope at the scores behind them.
+        slope = slope - scores.detach().exp().to(slope) * slope.sum(1, keepdim=True)
     own, slack = {"": slope.float()}, low * float(slope.float().norm())
     # Share left → loss and factor. Scores of a low precision fit several losses, and the nearest is meant.
     near: dict[float, tuple[str, float]] = {}
