@@ -137,7 +137,7 @@ def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Roun
         plain_loss=bool(factor) and not odd, plain_steps=name == "SGD" and not kept and constant,
         loss=loss, differs=differs, replayed=(sum(map(bool, watch.steps)), len(watch.steps)),
         precision=" and ".join(sorted(watch.precisions)),
-        heads=tuple(sorted(place for place, slope in passes[0].direct.items() if slope.dim())),
+        heads=tuple(sorted(passes[0].direct)),
     )  # fmt: skip
 
 

@@ -243,8 +243,10 @@ class Watch(TorchFunctionMode):
             cast, dtype = one.autocast
             with precisions_in(model, self.precisions), torch.autocast("cpu", dtype, cast):
                 outputs = leaves(model(*args, **kwargs))
-            one.direct = direct(outputs, one.slopes)
-            torch.autograd.backward([outputs[place] for place in one.direct], [*one.direct.values()])
+            # A network may return its own loss beside the scores, which are on the way to it.
+            one.direct = direct(outputs, {place: v for place, v in one.slopes.items() if v.dim()})
+            every = direct(outputs, one.slopes)
+            torch.autograd.backward([outputs[place] for place in every], [*every.values()])
         made = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
         return {n: made[n].to_dense() if n in made else torch.zeros_like(v) for n, v in weights.items()}
 

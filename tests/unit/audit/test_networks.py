@@ -7,14 +7,15 @@ import pytest
 import torch
 from clients import Own, client_of, convolutional, faces, frozen, mlp, observed, pictures, round_of
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss, nll_loss
 from torch.nn.utils.parametrizations import weight_norm
+from torch.utils.checkpoint import checkpoint
 
 from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import facts, view
 from leakbench.audit.detectors import alarms
-from leakbench.audit.findings import READ
+from leakbench.audit.findings import LABELLED, READ
 from leakbench.audit.inference import inferences
 from leakbench.audit.network import fixed, reason
 from leakbench.audit.predictions import look
@@ -233,3 +234,27 @@ def test_activations_without_a_second_derivative_are_searched() -> None:
     assert torch.allclose(model(pixels), network(pixels.flatten(1)), atol=1e-5)
     slopes = torch.autograd.grad(model(pixels).square().sum(), list(model.parameters()), create_graph=True)
     assert torch.autograd.grad(slopes[0].square().sum(), pixels)[0].any()
+
+
+@pytest.mark.parametrize("kind", ["features", "two heads", "log-probabilities", "checkpoint"])
+def test_what_else_a_network_returns_or_computes_hides_nothing(kind: str) -> None:
+    def output(own: nn.Module, x: Tensor) -> Any:
+        body, head, other = own.body, own.head, own.other
+        if kind == "checkpoint":
+            return checkpoint(head, body(x), use_reentrant=True)
+        h = body(x)  # type: ignore[operator]
+        z = head(h)  # type: ignore[operator]
+        back = {"features": (h, z), "two heads": [z, other(h)]}  # type: ignore[operator]
+        return back.get(kind, z.log_softmax(1))
+
+    def loss(output: Any, targets: Tensor) -> Tensor:
+        if kind == "two heads":
+            return cross_entropy(output[0], targets) + mse_loss(output[1][:, 0], targets.float())
+        scores = output[1] if kind == "features" else output
+        return nll_loss(scores, targets) if kind == "log-probabilities" else cross_entropy(scores, targets)
+
+    body, head = mlp(300)[:3], nn.Linear(300, 2)  # type: ignore[index]
+    played = round_of(Own(output, body=body, head=head, other=nn.Linear(300, 1)), loss=loss)
+    found = attack("peel", *view(played), 60)
+    assert (played.differs, found.proven, found.count(READ)) == ({}, 4, 4)
+    assert found.count(LABELLED) == (0 if kind == "two heads" else 4)
