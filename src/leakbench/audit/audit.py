@@ -294,15 +294,19 @@ def of_recorded(path: Path, options: Options, tell: Tell, keep: Keep = lambda _:
     begun, clients = time.perf_counter(), len(observation.clients)
     each = product(range(observation.rounds), range(clients))
     parts: list[Part] = [(one(observation, at, client), None) for at, client in each]
+    first = attack("peel", *parts[0], options.budget * EXACT_SHARE)
+    if observation.plain and not (first.proven or first.why_not):
+        # Nobody says which loss clients have. Samples are proven without one, but without their labels then.
+        parts = [(replace(part, local=part.local | {"loss": "another"}), None) for part, _ in parts]
     again = observation.knows.local_set_repeats
     network = {"network": options.model} if options.model and observation.own is not None else {}
     records = sum(observation.clients) * (1 if again else observation.rounds)
     audit = Audit(
         records, network | {"rounds": observation.rounds, "clients": clients, **observation.in_words()},
-        budget=options.budget,
+        budget=options.budget, least=True,
     )  # fmt: skip
     audit.assumptions = [
-        "The records are unknown here, so only what an attack proves counts.",
+        "The records and the loss are unknown here. Only what an attack proves counts, so more may be found.",
         "Clients hold the same records in every round." if again else "Every round has records of its own.",
         f"Clients took {observation.local['epochs']} local steps at rate {observation.local['lr']:g}.",
         *notes,

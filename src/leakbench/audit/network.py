@@ -136,6 +136,14 @@ def finite(update: Tensors) -> Tensors:
     return update
 
 
+def rounded(values: Tensors) -> str:
+    """Return in words to which low precision all of these are rounded, or ""."""
+    for low in (torch.float16, torch.bfloat16):
+        if all(torch.equal(v.to(low).to(v), v) for v in values.values()):
+            return f"rounded to {low}".replace("torch.", "")
+    return ""
+
+
 def reads(model: nn.Module, tokens: Tensor) -> str:
     """Return the name of the embedding that reads tokens int64 [n, places]."""
     # Raises UserError where no embedding reads them, or where it has too few rows for them.

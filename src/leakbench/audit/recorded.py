@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from leakbench.audit.child import Tell, loaded
 from leakbench.audit.client import observed
-from leakbench.audit.network import drops, finite, trainable, untrained
+from leakbench.audit.network import drops, finite, rounded, trainable, untrained
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
@@ -59,7 +59,7 @@ class Options:
 def recorded(path: Path, options: Options, tell: Tell) -> tuple[Observation, list[str]]:
     """Return what the server saw, and sentences on what is left out of it."""
     if options.returned:
-        return _of_states(path, Path(options.returned), options), []
+        return _of_states(path, Path(options.returned), options)
     if path.is_dir():
         return _of_rounds(path, options, tell)
     try:
@@ -86,7 +86,7 @@ def _of_rounds(folder: Path, options: Options, tell: Tell) -> tuple[Observation,
     return _observed(rounds, folder, model, example, options), notes
 
 
-def _of_states(before: Path, after: Path, options: Options) -> Observation:
+def _of_states(before: Path, after: Path, options: Options) -> tuple[Observation, list[str]]:
     if options.model is None or not options.batch:
         raise UserError(
             f"{before}: --model and --batch are missing (FILE.py:NAME, a function that returns the network; "
@@ -94,11 +94,13 @@ def _of_states(before: Path, after: Path, options: Options) -> Observation:
         )
     model, example = _network(loaded(options.model))
     own = model.state_dict()
-    sent, back = ({n: v[None].float() for n, v in _state(p, own).items()} for p in (before, after))
+    read = [_state(path, own) for path in (before, after)]
+    sent, back = ({n: v[None].float() for n, v in each.items()} for each in read)
+    low = [f"The weights that came back are {how}." for how in map(rounded, read[1:]) if how]
     moved = finite({n: (back[n] - v)[None] for n, v in sent.items() if own[n].is_floating_point()})
     weights, updates = ({n: v.numpy() for n, v in each.items()} for each in (sent, moved))
     rounds = Rounds(weights, updates, [0], [options.batch], {}, {})
-    return _observed(rounds, after, model, example, options)
+    return _observed(rounds, after, model, example, options), low
 
 
 def _state(path: Path, own: Tensors) -> Tensors:

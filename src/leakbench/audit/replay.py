@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
-from leakbench.audit.network import SPLITS, as_records, computed, drops, finite, reads, uncompiled
+from leakbench.audit.network import SPLITS, as_records, computed, drops, finite, reads, rounded, uncompiled
 from leakbench.audit.steps import SAME, Pass, dot, same, words
 from leakbench.audit.watch import Watch, sent_back
 from leakbench.base.errors import UserError
@@ -94,9 +94,7 @@ def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Roun
             zero, own_zero = (sum(int((v == 0).sum()) for v in each.values()) for each in (update, moves))
             size, edited = sum(v.numel() for v in update.values()), True
             how += f" ({zero / size:.0%} of the changes are zero)" if zero > own_zero + size / 10 else ""
-            for low in (torch.float16, torch.bfloat16):
-                rounded = all(torch.equal(v.to(low).to(v), v) for v in back.values())
-                how += f" (rounded to {str(low).removeprefix('torch.')})" * rounded
+            how += f" ({low})" if (low := rounded(back)) else ""
     if not finite(update):
         raise UserError("no parameter of the model is trained (give the optimiser those of this model)")
     means = {n: fmean(watch.rates[n]) if len(set(watch.rates[n])) > 1 else watch.rates[n][0] for n in update}

@@ -172,10 +172,13 @@ def saved(path: Path, state: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".npz", ".safetensors"])
-def test_two_files_of_weights_are_audited(suffix: str, tmp_path: Path, audited: Audits) -> None:
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.MultiMarginLoss()])
+def test_two_files_of_weights_are_audited(
+    suffix: str, loss: nn.Module, tmp_path: Path, audited: Audits
+) -> None:
     network = mlp(400)
     before, after = tmp_path / f"before{suffix}", tmp_path / f"after{suffix}"
-    played = round_of(network, lr=0.5)
+    played = round_of(network, lr=0.5, loss=loss)
     sent = {name: value.clone() for name, value in network.state_dict().items()}
     saved(before, sent)
     saved(after, {name: value - 0.5 * played.update[name] for name, value in sent.items()})
@@ -183,6 +186,9 @@ def test_two_files_of_weights_are_audited(suffix: str, tmp_path: Path, audited: 
         audited(before, network, returned=str(after))
     found, _ = audited(before, network, returned=str(after), batch=4)
     assert found.exposed() == found.records == 4
+    saved(after, {name: value.half().float() for name, value in sent.items()})
+    found, _ = audited(before, network, returned=str(after), batch=4)
+    assert any("rounded to float16" in sentence for sentence in found.assumptions)
 
 
 @pytest.mark.parametrize("kind", ["object", "text", "other names", "large"])
