@@ -83,9 +83,7 @@ def leaves(output: Any) -> list[Tensor]:
     return [each for each in found if isinstance(each, Tensor) and each.is_floating_point()]
 
 
-def scores(
-    output: Any, records: int, of: str = "the batch", heads: Collection[int] = ()
-) -> Tensor:  # fmt: skip
+def scores(output: Any, records: int, of: str = "the batch", heads: Collection[int] = ()) -> Tensor:
     """Return what a model returned for each record: its `heads`, or the first tensor with a row for each."""
     # Raises UserError, which calls the inputs `of`, if there is none.
     every = leaves(output)
@@ -212,8 +210,7 @@ class Scores(nn.Module):
         if isinstance(output, Proxy):
             raise TypeError("what the network returns is not known before it runs")
         if not isinstance(output, Tensor):
-            first = leaves(output)[next(iter(self.heads), 0)]
-            output = scores(output, len(first), heads=self.heads)
+            output = scores(output, len(leaves(output)[next(iter(self.heads), 0)]), heads=self.heads)
         rows = flat(output if output.element_size() > 2 else output.float())
         return rows if rows.shape[1] > 1 else torch.cat([torch.zeros_like(rows), rows], 1)
 
@@ -336,8 +333,9 @@ def wrapped(
     if not torch.equal(seen, inputs[:1]):
         # It changes its inputs in place, and attacks use them again.
         parts["network"].register_forward_pre_hook(lambda _, given: tuple(each.clone() for each in given))
-    if not isinstance(output, Tensor) or rows.dim() != 2 or rows.shape[1] == 1:
-        parts["scores"] = Scores(heads)
+    if not isinstance(output, Tensor) or rows.dim() != 2 or rows.shape[1] == 1 or len(heads) > 1:
+        # Some heads may be there while the network trains alone.
+        parts["scores"] = Scores([place for place in heads if place < len(leaves(output))])
     whole = all(name in sent for name, _ in model.named_parameters())
     kind = nn.Sequential if whole and not precision and not odd else Partial
     scale = None if mixed else _scale(kind(OrderedDict(parts)), unit(inputs)[2].shape[1:])

@@ -142,8 +142,10 @@ def loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
     if not places:
         return "computed by the network itself", 0.0
     found = [_of_scores(one, one.outputs[p].float().requires_grad_(), slopes[p], targets) for p in places]
+    if len(found) == 1:
+        return found[0]
     # A network may return several heads, and each has a loss of its own.
-    return " and ".join(dict.fromkeys(word for word, _ in found)), found[0][1] if len(found) == 1 else 0.0
+    return f"{' and '.join(dict.fromkeys(word for word, _ in found))} of {len(found)} outputs", 0.0
 
 
 def direct(outputs: list[Tensor], slopes: dict[int, Tensor]) -> dict[int, Tensor]:

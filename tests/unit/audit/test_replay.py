@@ -451,7 +451,11 @@ def test_the_loss_of_each_head_is_told() -> None:
         return cross_entropy(out["class"], targets % 2) + mse_loss(out["age"], inputs[:, :1])
 
     played = fitted(network, loss)
-    assert (played.loss, played.plain_loss, played.least()) == (f"{PLAIN} and mse loss", False, True)
+    assert (played.loss, played.plain_loss, played.least()) == (
+        f"{PLAIN} and mse loss of 2 outputs",
+        False,
+        True,
+    )
 
 
 def test_what_cannot_be_computed_again_is_told_with_how_to_mend_it() -> None:
