@@ -16,17 +16,9 @@ from leakbench.attacks.exact.first_layer import first_layers
 from leakbench.attacks.exact.sharp import sharp
 from leakbench.attacks.exact.span import span
 from leakbench.audit.client import Truth, client, view
-from leakbench.audit.findings import (
-    HALF_A_LEVEL,
-    NOTHING,
-    RECOGNISABLE,
-    Found,
-    pixels_of,
-    score,
-    timed,
-    within,
-)
+from leakbench.audit.findings import HALF_A_LEVEL, NOTHING, RECOGNISABLE, Found, pixels_of, score, timed
 from leakbench.audit.predictions import readable, uncountable
+from leakbench.base.alarm import within
 from leakbench.base.code import home
 from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.load import merge, validate

@@ -27,8 +27,9 @@ from leakbench.audit import attacks, findings
 from leakbench.audit.attacks import attack, catalogue
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import Truth, client, view
-from leakbench.audit.findings import READ, RECOGNISABLE, Found, OutOfTime, within
+from leakbench.audit.findings import READ, RECOGNISABLE, Found
 from leakbench.audit.inference import inferences
+from leakbench.base.alarm import OutOfTime, within
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
@@ -300,7 +301,7 @@ def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatc
     """What is raised while an object is deleted goes nowhere, and of an alarm nobody need be told."""
     ignored = []
     monkeypatch.setattr("sys.unraisablehook", lambda problem: ignored.append(problem.exc_type))
-    monkeypatch.setattr("leakbench.audit.findings.AGAIN", 0.05)
+    monkeypatch.setattr("leakbench.base.alarm.AGAIN", 0.05)
 
     class Slow:
         def __del__(self) -> None:

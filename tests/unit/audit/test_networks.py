@@ -22,6 +22,7 @@ from leakbench.audit.predictions import look
 from leakbench.audit.replay import round_in
 from leakbench.audit.watch import watched
 from leakbench.base.errors import Unfit
+from leakbench.observations.observation import LOSS
 
 
 def rows(records: int = 4) -> tuple[Tensor, Tensor]:
@@ -236,25 +237,29 @@ def test_activations_without_a_second_derivative_are_searched() -> None:
     assert torch.autograd.grad(slopes[0].square().sum(), pixels)[0].any()
 
 
-@pytest.mark.parametrize("kind", ["features", "two heads", "log-probabilities", "checkpoint"])
+def by_features(own: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    return (h := own.body(x)), own.head(h)
+
+
+# What a network of a body and two heads returns, and its loss.
+RETURNS: dict[str, tuple[Callable[..., Any], Callable[[Any, Tensor], Tensor]]] = {
+    "features": (by_features, lambda out, y: cross_entropy(out[1], y)),
+    "two heads": (lambda own, x: {"class": own.head(h := own.body(x)), "age": own.other(h)},
+                  lambda out, y: cross_entropy(out["class"], y) + mse_loss(out["age"][:, 0], y.float())),
+    "log-probabilities": (lambda own, x: own.head(own.body(x)).log_softmax(1), nll_loss),
+    "checkpoint": (lambda own, x: checkpoint(own.head, own.body(x), use_reentrant=True), cross_entropy),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", RETURNS)
 def test_what_else_a_network_returns_or_computes_hides_nothing(kind: str) -> None:
-    def output(own: nn.Module, x: Tensor) -> Any:
-        body, head, other = own.body, own.head, own.other
-        if kind == "checkpoint":
-            return checkpoint(head, body(x), use_reentrant=True)
-        h = body(x)  # type: ignore[operator]
-        z = head(h)  # type: ignore[operator]
-        back = {"features": (h, z), "two heads": [z, other(h)]}  # type: ignore[operator]
-        return back.get(kind, z.log_softmax(1))
-
-    def loss(output: Any, targets: Tensor) -> Tensor:
-        if kind == "two heads":
-            return cross_entropy(output[0], targets) + mse_loss(output[1][:, 0], targets.float())
-        scores = output[1] if kind == "features" else output
-        return nll_loss(scores, targets) if kind == "log-probabilities" else cross_entropy(scores, targets)
-
-    body, head = mlp(300)[:3], nn.Linear(300, 2)  # type: ignore[index]
+    """The first output alone, or the first head's loss, would leave out what the gradient gives away."""
+    (output, loss), body, head = RETURNS[kind], mlp(300)[:3], nn.Linear(300, 2)  # type: ignore[index]
     played = round_of(Own(output, body=body, head=head, other=nn.Linear(300, 1)), loss=loss)
-    found = attack("peel", *view(played), 60)
+    found, two = attack("peel", *view(played), 60), kind == "two heads"
     assert (played.differs, found.proven, found.count(READ)) == ({}, 4, 4)
-    assert found.count(LABELLED) == (0 if kind == "two heads" else 4)
+    assert (played.loss, played.least(), found.count(LABELLED)) == (
+        LOSS + " and mse loss of 2 outputs" * two,
+        two,
+        4 * (not two),
+    )

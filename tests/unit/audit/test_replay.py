@@ -442,22 +442,6 @@ def test_a_network_that_opacus_wraps_is_audited() -> None:
     assert attack("fidel", *view(played), 60).count(READ) == RECORDS
 
 
-def test_the_loss_of_each_head_is_told() -> None:
-    """The first head's loss alone would leave out what the second head's gradient gives away."""
-    network, (inputs, targets) = returning(lambda z: {"class": z[:, :2], "age": z[:, 2:]}), data()
-
-    def loss() -> Tensor:
-        out = network(inputs)
-        return cross_entropy(out["class"], targets % 2) + mse_loss(out["age"], inputs[:, :1])
-
-    played = fitted(network, loss)
-    assert (played.loss, played.plain_loss, played.least()) == (
-        f"{PLAIN} and mse loss of 2 outputs",
-        False,
-        True,
-    )
-
-
 def test_what_cannot_be_computed_again_is_told_with_how_to_mend_it() -> None:
     import random
 
