@@ -130,11 +130,16 @@ def _state(path: Path, own: Tensors) -> Tensors:
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
         raise UserError(f"{path}: is no state_dict (save model.state_dict())")
-    if list(found) == [f"arr_{place}" for place in range(len(own))]:
-        found = dict(zip(own, found.values(), strict=True))
+    found = _named(found, own)
     found = {_WRAPPED.sub("", str(name)): value for name, value in found.items()}
     _check({name: tuple(value.shape) for name, value in found.items()}, own, path)
     return {name: found[name].detach().to_dense() for name in own}
+
+
+def _named(found: dict[str, Any], own: Tensors) -> dict[str, Any]:
+    """Return arrays that have no names under those of the network, in its order."""
+    names = {f"arr_{place}": name for place, name in enumerate(own)}
+    return {names[n]: value for n, value in found.items()} if found.keys() <= names.keys() else found
 
 
 def _check(shapes: dict[str, tuple[int, ...]], own: Tensors, where: Path) -> None:
@@ -152,6 +157,7 @@ def _observed(
     """Return the observation of recorded rounds."""
     # The network reads inputs such as `example`. Raises UserError if the rounds are not of this network.
     own = model.state_dict()
+    rounds = replace(rounds, sent=_named(rounds.sent, own), updates=_named(rounds.updates, own))
     _check({name: value.shape[1:] for name, value in rounds.sent.items()}, own, folder)
     # Frozen parameters come back as they were sent, which tells nothing.
     trained = set(trainable(model))
