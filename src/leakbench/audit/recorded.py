@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.child import Tell, loaded
+from leakbench.audit.child import Json, Tell, loaded
 from leakbench.audit.client import observed
 from leakbench.audit.network import drops, finite, rounded, trainable, untrained
 from leakbench.base.errors import Altered, UserError
@@ -136,7 +136,7 @@ def _state(path: Path, own: Tensors) -> Tensors:
     return {name: found[name].detach().to_dense() for name in own}
 
 
-def _named(found: dict[str, Any], own: Tensors) -> dict[str, Any]:
+def _named(found: Json, own: Tensors) -> Json:
     """Return arrays that have no names under those of the network, in its order."""
     names = {f"arr_{place}": name for place, name in enumerate(own)}
     return {names[n]: value for n, value in found.items()} if found.keys() <= names.keys() else found
