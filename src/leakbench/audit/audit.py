@@ -288,16 +288,20 @@ def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     return network, nn.CrossEntropyLoss(), (pictures[order], labels[order])
 
 
+def _of_any_loss(seen: Observation, limit: float) -> Observation:
+    """Return an update as one of an unknown loss if the mean cross-entropy proves no record of it."""
+    first = attack("peel", seen, None, limit) if seen.plain else None
+    another = first and not (first.proven or first.why_not)
+    return replace(seen, local=seen.local | {"loss": "another"}) if another else seen
+
+
 def of_recorded(path: Path, options: Options, tell: Tell, keep: Keep = lambda _: None) -> Audit:
     """Audit the updates of a capture, of recorded rounds, or of two files of weights."""
     observation, notes = recorded(path, options, tell)
     begun, clients = time.perf_counter(), len(observation.clients)
-    each = product(range(observation.rounds), range(clients))
-    parts: list[Part] = [(one(observation, at, client), None) for at, client in each]
-    first = attack("peel", *parts[0], options.budget * EXACT_SHARE)
-    if observation.plain and not (first.proven or first.why_not):
-        # Nobody says which loss clients have. Samples are proven without one, but without their labels then.
-        parts = [(replace(part, local=part.local | {"loss": "another"}), None) for part, _ in parts]
+    each = [one(observation, *at) for at in product(range(observation.rounds), range(clients))]
+    share = options.budget * EXACT_SHARE / len(each)
+    parts: list[Part] = [(_of_any_loss(part, share), None) for part in each]
     again = observation.knows.local_set_repeats
     network = {"network": options.model} if options.model and observation.own is not None else {}
     records = sum(observation.clients) * (1 if again else observation.rounds)
