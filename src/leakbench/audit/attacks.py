@@ -3,31 +3,22 @@
 import time
 from dataclasses import dataclass, replace
 from functools import cache
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from leakbench import attacks
-from leakbench.attacks.exact.any_loss import of_any_loss
 from leakbench.attacks.exact.first_layer import first_layers
+from leakbench.attacks.exact.sharp import sharp
 from leakbench.attacks.exact.span import span
 from leakbench.audit.client import Truth, client, view
-from leakbench.audit.findings import (
-    HALF_A_LEVEL,
-    NOTHING,
-    RECOGNISABLE,
-    Found,
-    pixels_of,
-    score,
-    timed,
-    within,
-)
+from leakbench.audit.findings import HALF_A_LEVEL, NOTHING, RECOGNISABLE, Found, pixels_of, score, timed
 from leakbench.audit.predictions import readable, uncountable
+from leakbench.base.alarm import within
 from leakbench.base.code import home
 from leakbench.base.yamls import read_yaml
 from leakbench.catalogue.load import merge, validate
@@ -77,11 +68,11 @@ def catalogue() -> dict[str, Attack]:
 
 def attack(
     name: str, observation: Observation, truth: Truth | None, limit: float, most: float = 0.0,
-    longest: int = LONGEST,
+    longest: int = LONGEST, often: float = inf,
 ) -> Found:  # fmt: skip
     """Run one attack for at most `limit` seconds."""
-    # A search may take `most` seconds if `limit` is too short for FEWEST iterations, and it has at most
-    # `longest` iterations. Without the private records only what an attack proves counts, and no search runs.
+    # A search may take `most` seconds if `limit` is too short for FEWEST iterations. It has at most `longest`
+    # iterations and `often` trials. Without the records only what an attack proves counts; no search runs.
     about, records = catalogue()[name], observation.clients[0]
     found = Found(name, about.title, about.stage, about.attacker, about.source, records, [NOTHING] * records)
     if about.stage == "exact":
@@ -90,7 +81,8 @@ def attack(
         found.why_not = "not run: without the records nothing tells a success from a failure"
     else:
         most = max(limit, most)
-        timed(found, most, lambda: _matching(found, about.entry, observation, truth, limit, most, longest))
+        of = found, about.entry, observation, truth, limit, most, longest, often
+        timed(found, most, lambda: _matching(*of))
         # A search that ends early keeps the trials that it finished.
         if found.trials:
             found.why_not, found.out_of_time = "", False
@@ -129,28 +121,11 @@ def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
     """Return which of the samples that an attack proves are one record up to half a level, bool [n]."""
     ((_, _, layer),) = first_layers(observation, "an audit")
     seen = span(layer.slope, layer.batch)
-    if seen is None or layer.of_batch or not len(images) or (layer.known and len(seen.values) == layer.batch):
-        return images.flatten(1).isfinite().all(1)
+    if seen is None or layer.of_batch or not len(images):
+        return torch.ones(len(images), dtype=torch.bool)
     mean, deviation = (v.double() for v in normalisation(observation.model(), images.shape[1]))
     samples = ((images.double() - mean) / deviation).flatten(1)
-    if not layer.known and len(images) == len(seen.values):
-        columns = normalize((torch.linalg.pinv(samples @ seen.right.T) * seen.values[:, None]).T, dim=1)
-        if not layer.any_loss or of_any_loss(layer, seen, samples, columns).all():
-            return torch.ones(len(images), dtype=torch.bool)
-    if not layer.known:
-        # The proof allows for 1 % then. Neurons that hold one sample alone agree on it as far as it is known.
-        # Where no neuron closes, each holds a little of all samples.
-        moved = layer.offset != 0
-        apart = torch.cdist(samples, layer.slope[moved] / layer.offset[moved, None], p=torch.inf)
-        closes = not layer.any_loss or (layer.linear(samples)[1] == 0).all(1).any(1)
-        return ((apart * deviation.max() <= HALF_A_LEVEL / 2).sum(1) > 1) & closes
-    # Two records x ± d of one class that open the same neurons add 2 c xᵀ, as if x were in the batch twice,
-    # and 2 (c' d) dᵀ. If the update's rounding hides that, their mean x has a proof, whatever d is.
-    caused = layer.caused(samples)[torch.arange(len(samples)), labels]
-    once = ((samples @ seen.right.T) * (caused @ seen.left) / seen.values).sum(1) > 2 / 3
-    steep = layer.steepness(samples, seen.right).norm(dim=1)
-    hidden = (seen.noise * seen.values[0] / (2 * steep)).sqrt() * deviation.max()
-    return once | (hidden <= HALF_A_LEVEL)
+    return sharp(layer, seen, samples, labels, HALF_A_LEVEL / float(deviation.max()))
 
 
 def run(entry: Entry, observation: Observation) -> Reconstruction:
@@ -161,7 +136,7 @@ def run(entry: Entry, observation: Observation) -> Reconstruction:
 
 def _matching(
     found: Found, entry: Entry, observation: Observation, truth: Truth, limit: float, most: float,
-    longest: int,
+    longest: int, often: float,
 ) -> None:  # fmt: skip
     """Run one search, beside the same search on noise, until the verdict is clear."""
     begun = time.perf_counter()
@@ -174,7 +149,7 @@ def _matching(
     _judge(found, first, truth)
     spent = time.perf_counter() - begun
     # A shorter search shows what it reads, though its failure says little.
-    trials = TRIALS if spent + TRIALS * (start + FEWEST * each) <= most else 1
+    trials = TRIALS if often >= TRIALS and spent + TRIALS * (start + FEWEST * each) <= most else 1
     needed = trials * (start + FEWEST * each)
     if spent + needed > most:
         return
@@ -185,7 +160,7 @@ def _matching(
     with within(min(most, limit + needed) - spent):
         # There is time for one trial more until then.
         until = begun + limit - start - length * each
-        while len(gains) < trials or time.perf_counter() < until:
+        while len(gains) < trials or (len(gains) < often and time.perf_counter() < until):
             seed = len(gains)
             # Nobody knows beforehand which weight and step suit a network, so trials take turns. The audit
             # knows the truth and keeps the best, as an attacker may who tries all and looks.

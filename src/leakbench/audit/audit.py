@@ -86,11 +86,15 @@ def of_round(
         audit.assumptions = assumptions(played, observation)
         _attacked(audit, [(observation, truth)], budget * (1 - HELP_SHARE), tell, keep)
         off = audit.look.facts.get("second derivatives")
-        audit.least = played.least() or off is not None
+        told = max([0, *audit.look.predicted.values()])
+        audit.least = played.least() or off is not None or told > audit.exposed()
         if not audit.recognisable():
             # No change can be measured without a leak, so the searches get the share of what would help.
             _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
         audit.assumptions += [f"Second derivatives: {off}."] if off else []
+        if told > (read := audit.exposed()):
+            audit.assumptions.append(f"Closed forms tell that {told} records can be read, and {read} were: "
+                                     "what is sent is rounded, or the budget was too short.")  # fmt: skip
         audit.affected = affected(audit.found, truth, audit.look.alone)
         audit.pictures = pictures(audit.found, truth) if show else []
     audit.seconds = round(time.perf_counter() - begun, 2)
@@ -156,7 +160,7 @@ def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, 
             tell(f"matching, with the rest of the budget: {again.line()}")
     if not audit.recognisable():
         left = min(best.seconds, (limit - (time.perf_counter() - begun)) / 2)
-        same = attack(best.attack, *easy(truth), left, longest=best.iterations)
+        same = attack(best.attack, *easy(truth), left, longest=best.iterations, often=best.trials)
         line = (
             f"{same.title} of one record in a LeNet with sigmoids, which leaks: {LEVELS[max(same.levels)]} "
             f"(r = {max([0.0, *same.quality]):.2f}), {same.line().rpartition(' s, ')[2]}"
@@ -284,21 +288,29 @@ def demo() -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     return network, nn.CrossEntropyLoss(), (pictures[order], labels[order])
 
 
+def _of_any_loss(seen: Observation, limit: float) -> Observation:
+    """Return an update as one of an unknown loss if the mean cross-entropy proves no record of it."""
+    first = attack("peel", seen, None, limit) if seen.plain else None
+    another = first and not (first.proven or first.why_not)
+    return replace(seen, local=seen.local | {"loss": "another"}) if another else seen
+
+
 def of_recorded(path: Path, options: Options, tell: Tell, keep: Keep = lambda _: None) -> Audit:
     """Audit the updates of a capture, of recorded rounds, or of two files of weights."""
     observation, notes = recorded(path, options, tell)
     begun, clients = time.perf_counter(), len(observation.clients)
-    each = product(range(observation.rounds), range(clients))
-    parts: list[Part] = [(one(observation, at, client), None) for at, client in each]
+    each = [one(observation, *at) for at in product(range(observation.rounds), range(clients))]
+    share = options.budget * EXACT_SHARE / len(each)
+    parts: list[Part] = [(_of_any_loss(part, share), None) for part in each]
     again = observation.knows.local_set_repeats
     network = {"network": options.model} if options.model and observation.own is not None else {}
     records = sum(observation.clients) * (1 if again else observation.rounds)
     audit = Audit(
         records, network | {"rounds": observation.rounds, "clients": clients, **observation.in_words()},
-        budget=options.budget,
+        budget=options.budget, least=True,
     )  # fmt: skip
     audit.assumptions = [
-        "The records are unknown here, so only what an attack proves counts.",
+        "The records and the loss are unknown here. Only what an attack proves counts, so more may be found.",
         "Clients hold the same records in every round." if again else "Every round has records of its own.",
         f"Clients took {observation.local['epochs']} local steps at rate {observation.local['lr']:g}.",
         *notes,

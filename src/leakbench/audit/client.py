@@ -182,11 +182,12 @@ class Truth:
 
 
 def observed(
-    model: nn.Module, inputs: Tensor, sent: Collection[str], precision: str = "", **seen: Any
-) -> Observation:
+    model: nn.Module, inputs: Tensor, sent: Collection[str], precision: str = "",
+    heads: Collection[int] = (), **seen: Any,
+) -> Observation:  # fmt: skip
     """Return the observation of a client's network that reads such inputs, with what else is `seen` of it."""
     mean, deviation, images = unit(inputs)
-    own = wrapped(model, inputs, mean, deviation, sent, precision)
+    own = wrapped(model, inputs, mean, deviation, sent, precision, heads)
     channels, rows, columns = images.shape[1:]
     with torch.no_grad():
         classes = own.eval()(images[:1]).shape[1]
@@ -212,9 +213,9 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
     weights = {f"network.{n}": v.detach().cpu().numpy()[None] for n, v in played.model.state_dict().items()}
     updates = {f"network.{n}": v.float().cpu().numpy()[None, None] for n, v in played.update.items()}
     observation = observed(
-        played.model, played.inputs, played.update, played.precision, weights=weights, updates=updates,
-        dropout=played.drops, origin=np.zeros(1, np.int64), clients=[len(played.inputs)], kind=played.kind,
-        local=local,
+        played.model, played.inputs, played.update, played.precision, played.heads, weights=weights,
+        updates=updates, dropout=played.drops, origin=np.zeros(1, np.int64), clients=[len(played.inputs)],
+        kind=played.kind, local=local,
     )  # fmt: skip
     mean, deviation, images = unit(played.inputs)
     labels = torch.full((len(images),), UNKNOWN)

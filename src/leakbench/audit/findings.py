@@ -1,16 +1,11 @@
-"""What an attack found of each private record, and the time that it may take."""
+"""What an attack found of each private record."""
 
 import base64
 import io
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import sqrt
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,6 +15,7 @@ from torch import Tensor
 from leakbench.audit.child import Json
 from leakbench.audit.client import Truth
 from leakbench.audit.network import reason
+from leakbench.base.alarm import LEAST, OutOfTime, within
 from leakbench.metrics.matching import match
 from leakbench.metrics.pearson import pearson
 from leakbench.observations.reconstruction import Reconstruction
@@ -261,68 +257,6 @@ def _png(image: Tensor) -> str:
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-# No alarm cuts these functions short: a module would stay half imported, and what a context changed
-# (gradients, modes and levels of torch, modules that torch.fx traces) would never be put back.
-WHOLE = {"_find_and_load", "__enter__", "__exit__"}
-# Seconds after which an alarm that rang within such a function rings again.
-SOON = 0.01
-# Seconds after which every alarm rings again. Python ignores an exception that is raised while an object is
-# deleted.
-AGAIN = 1.0
-# In seconds: nothing is started with a smaller share of the budget.
-LEAST = 1e-3
-
-
-class OutOfTime(BaseException):
-    """A share of the budget is spent."""
-
-    # The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
-
-
-def _whole(frame: FrameType | None) -> int:
-    count = 0
-    while frame is not None:
-        count += frame.f_code.co_name in WHOLE
-        frame = frame.f_back
-    return count
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in the block after `seconds`, or before the block if no time is left."""
-    # Outside of the main thread, a block that has begun has no limit.
-
-    # With so little time, the block might end before an alarm that rang too early rings again.
-    if seconds <= LEAST:
-        raise OutOfTime
-    # The third frame is the block's. The two before it are of this context, which has an __enter__ too.
-    before_it = _whole(sys._getframe(2))
-
-    def unraisable(told: "sys.UnraisableHookArgs") -> None:
-        # An alarm that rang within a destructor is lost there, and the next one rings soon.
-        if not isinstance(told.exc_value, OutOfTime):
-            reported(told)
-
-    def ring(_: int, frame: FrameType | None) -> None:
-        if _whole(frame) > before_it:
-            signal.setitimer(signal.ITIMER_REAL, SOON, AGAIN)
-        else:
-            raise OutOfTime
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, ring)
-    reported, sys.unraisablehook = sys.unraisablehook, unraisable
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.unraisablehook = reported
-        signal.signal(signal.SIGALRM, before)
 
 
 def timed(found: Any, limit: float, work: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import CheckpointFunction
 
 from leakbench.attacks.matching.received import noise_images
 from leakbench.base.errors import UserError
@@ -82,15 +83,21 @@ def leaves(output: Any) -> list[Tensor]:
     return [each for each in found if isinstance(each, Tensor) and each.is_floating_point()]
 
 
-def scores(output: Any, records: int, of: str = "the batch") -> Tensor:
-    """Return what a model returned for each record: the first tensor with one row for each of them."""
+def scores(output: Any, records: int, of: str = "the batch", heads: Collection[int] = ()) -> Tensor:
+    """Return what a model returned for each record: its `heads`, or the first tensor with a row for each."""
     # Raises UserError, which calls the inputs `of`, if there is none.
-    found = [each for each in leaves(output) if each.dim() and len(each) == records]
+    every = leaves(output)
+    found = [each for each in every if each.dim() and len(each) == records]
+    own = [every[p] for p in heads if p < len(every) and any(every[p] is each for each in found)]
     if not found:
         what = f"{tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
         raise UserError(f"the model returns {what} of {of}, and an audit needs one row of numbers a record "
                         "(records come first: batch_first=True)")  # fmt: skip
-    return found[0]
+    return own[0] if len(own) == 1 else torch.cat([*map(flat, own)], 1) if own else found[0]
+
+
+def flat(rows: Tensor) -> Tensor:
+    return rows.flatten(1) if rows.dim() > 1 else rows[:, None]
 
 
 @contextmanager
@@ -125,6 +132,14 @@ def finite(update: Tensors) -> Tensors:
         if value.numel() and not all(each.isfinite() for each in value.aminmax()):
             raise UserError(f"the update of {name} holds NaN or Inf (does this training converge?)")
     return update
+
+
+def rounded(values: Tensors) -> str:
+    """Return in words to which low precision all of these are rounded, or ""."""
+    for low in (torch.float16, torch.bfloat16):
+        if all(torch.equal(v.to(low).to(v), v) for v in values.values()):
+            return f"rounded to {low}".replace("torch.", "")
+    return ""
 
 
 def reads(model: nn.Module, tokens: Tensor) -> str:
@@ -187,11 +202,16 @@ def untrained(model: nn.Module, sent: Collection[str]) -> str:
 class Scores(nn.Module):
     """What a network returns as one row of numbers a record; one logit z of two classes as 0 and z."""
 
+    def __init__(self, heads: Collection[int]) -> None:
+        super().__init__()
+        self.heads = heads
+
     def forward(self, output: Any) -> Tensor:
         if isinstance(output, Proxy):
             raise TypeError("what the network returns is not known before it runs")
-        rows = output if isinstance(output, Tensor) else scores(output, len(leaves(output)[0]))
-        rows = (rows if rows.element_size() > 2 else rows.float()).reshape(len(rows), -1)
+        if not isinstance(output, Tensor):
+            output = scores(output, len(leaves(output)[next(iter(self.heads), 0)]), heads=self.heads)
+        rows = flat(output if output.element_size() > 2 else output.float())
         return rows if rows.shape[1] > 1 else torch.cat([torch.zeros_like(rows), rows], 1)
 
 
@@ -208,7 +228,7 @@ class Hard(nn.Module):
 
 
 class Partial(nn.Sequential):
-    """A network of which some parameters are not trained, or that computes below float32."""
+    """A network of which some parameters are not trained, or that computes below float32 or twice."""
 
     # The engine that takes a network apart into layers (`matching.chain`) takes each layer for one that is
     # trained whole. This network cannot be traced, so that an engine is chosen that asks for each parameter.
@@ -236,15 +256,24 @@ class Still(nn.Module):
 
 
 @contextmanager
-def in_float32() -> Iterator[None]:
-    """Compute in float32 where a network asks for autocast: searches take second derivatives."""
-    own = torch.autocast.__enter__, torch.autocast.__exit__
+def in_float32() -> Iterator[list[Any]]:
+    """Compute in float32 where a network asks for autocast, and whole where it asks for checkpoints."""
+    # Searches take second derivatives, and a re-entrant checkpoint has not even first ones by an input. Those
+    # that were asked for are noted.
+    own, asked = (torch.autocast.__enter__, torch.autocast.__exit__), list[Any]()
+
+    def whole(function: Any, _: bool, *inputs: Any) -> Any:
+        asked.append(function)
+        return function(*inputs)
+
     torch.autocast.__enter__ = lambda self: self  # type: ignore[method-assign]
     torch.autocast.__exit__ = lambda *_: None  # type: ignore[method-assign]
+    CheckpointFunction.apply = whole
     try:
-        yield
+        yield asked
     finally:
         torch.autocast.__enter__, torch.autocast.__exit__ = own  # type: ignore[method-assign]
+        del CheckpointFunction.apply
 
 
 def drops(model: nn.Module, inputs: Tensor) -> bool:
@@ -274,7 +303,7 @@ def of_batch(norm: _BatchNorm) -> bool:
 
 def wrapped(
     model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor, sent: Collection[str],
-    precision: str = "",
+    precision: str = "", heads: Collection[int] = (),
 ) -> nn.Module:  # fmt: skip
     """Return a model of the same weights that reads values from 0 to 1 and returns logits [n, classes]."""
     # The copy reads [n, channels, rows, columns]. Its tensors have the prefix "network.". Parameters that are
@@ -298,16 +327,17 @@ def wrapped(
             elif isinstance(layer, nn.Hardswish | nn.Hardsigmoid):
                 setattr(parent, name, Hard(isinstance(layer, nn.Hardswish)))
     seen = inputs[:1].clone()
-    with torch.no_grad(), failing("the model fails on one record alone, in evaluation"):
+    with torch.no_grad(), failing("the model fails on one record alone, in evaluation"), in_float32() as odd:
         output = deepcopy(model).eval()(seen)
-    rows = scores(output, 1, "one record alone, in evaluation")
+    rows = scores(output, 1, "one record alone, in evaluation", heads)
     if not torch.equal(seen, inputs[:1]):
         # It changes its inputs in place, and attacks use them again.
         parts["network"].register_forward_pre_hook(lambda _, given: tuple(each.clone() for each in given))
-    if not isinstance(output, Tensor) or rows.dim() != 2 or rows.shape[1] == 1:
-        parts["scores"] = Scores()
+    if not isinstance(output, Tensor) or rows.dim() != 2 or rows.shape[1] == 1 or len(heads) > 1:
+        # Some heads may be there while the network trains alone.
+        parts["scores"] = Scores([place for place in heads if place < len(leaves(output))])
     whole = all(name in sent for name, _ in model.named_parameters())
-    kind = nn.Sequential if whole and not precision else Partial
+    kind = nn.Sequential if whole and not precision and not odd else Partial
     scale = None if mixed else _scale(kind(OrderedDict(parts)), unit(inputs)[2].shape[1:])
     if scale is not None and not all(map(torch.allclose, scale, (mean, deviation))):
         # A network that scales its inputs itself reads the records all the same. Attacks ask for a scale that

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.audit.child import Tell, loaded
+from leakbench.audit.child import Json, Tell, loaded
 from leakbench.audit.client import observed
-from leakbench.audit.network import drops, finite, trainable, untrained
+from leakbench.audit.network import drops, finite, rounded, trainable, untrained
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.tensors import Tensors
 from leakbench.base.whole import whole
@@ -59,7 +59,7 @@ class Options:
 def recorded(path: Path, options: Options, tell: Tell) -> tuple[Observation, list[str]]:
     """Return what the server saw, and sentences on what is left out of it."""
     if options.returned:
-        return _of_states(path, Path(options.returned), options), []
+        return _of_states(path, Path(options.returned), options)
     if path.is_dir():
         return _of_rounds(path, options, tell)
     try:
@@ -86,7 +86,7 @@ def _of_rounds(folder: Path, options: Options, tell: Tell) -> tuple[Observation,
     return _observed(rounds, folder, model, example, options), notes
 
 
-def _of_states(before: Path, after: Path, options: Options) -> Observation:
+def _of_states(before: Path, after: Path, options: Options) -> tuple[Observation, list[str]]:
     if options.model is None or not options.batch:
         raise UserError(
             f"{before}: --model and --batch are missing (FILE.py:NAME, a function that returns the network; "
@@ -94,11 +94,13 @@ def _of_states(before: Path, after: Path, options: Options) -> Observation:
         )
     model, example = _network(loaded(options.model))
     own = model.state_dict()
-    sent, back = ({n: v[None].float() for n, v in _state(p, own).items()} for p in (before, after))
+    read = [_state(path, own) for path in (before, after)]
+    sent, back = ({n: v[None].float() for n, v in each.items()} for each in read)
+    low = [f"The weights that came back are {how}." for how in map(rounded, read[1:]) if how]
     moved = finite({n: (back[n] - v)[None] for n, v in sent.items() if own[n].is_floating_point()})
     weights, updates = ({n: v.numpy() for n, v in each.items()} for each in (sent, moved))
     rounds = Rounds(weights, updates, [0], [options.batch], {}, {})
-    return _observed(rounds, after, model, example, options)
+    return _observed(rounds, after, model, example, options), low
 
 
 def _state(path: Path, own: Tensors) -> Tensors:
@@ -128,11 +130,16 @@ def _state(path: Path, own: Tensors) -> Tensors:
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
         raise UserError(f"{path}: is no state_dict (save model.state_dict())")
-    if list(found) == [f"arr_{place}" for place in range(len(own))]:
-        found = dict(zip(own, found.values(), strict=True))
+    found = _named(found, own)
     found = {_WRAPPED.sub("", str(name)): value for name, value in found.items()}
     _check({name: tuple(value.shape) for name, value in found.items()}, own, path)
     return {name: found[name].detach().to_dense() for name in own}
+
+
+def _named(found: Json, own: Tensors) -> Json:
+    """Return arrays that have no names under those of the network, in its order."""
+    names = {f"arr_{place}": name for place, name in enumerate(own)}
+    return {names[n]: value for n, value in found.items()} if found.keys() <= names.keys() else found
 
 
 def _check(shapes: dict[str, tuple[int, ...]], own: Tensors, where: Path) -> None:
@@ -150,6 +157,7 @@ def _observed(
     """Return the observation of recorded rounds."""
     # The network reads inputs such as `example`. Raises UserError if the rounds are not of this network.
     own = model.state_dict()
+    rounds = replace(rounds, sent=_named(rounds.sent, own), updates=_named(rounds.updates, own))
     _check({name: value.shape[1:] for name, value in rounds.sent.items()}, own, folder)
     # Frozen parameters come back as they were sent, which tells nothing.
     trained = set(trainable(model))

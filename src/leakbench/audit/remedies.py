@@ -145,7 +145,7 @@ def _again(played: Round, found: list[Found], seconds: float) -> Again:
     if best is None or not _gained(best.levels, levels):
         return Again(names, "", 0, levels)
     part = SLACK * seconds * (SEARCH_SHARE if names else 1.0)
-    short = attack(best.attack, *view(played), part, longest=best.iterations)
+    short = attack(best.attack, *view(played), part, longest=best.iterations, often=best.trials)
     missing = ""
     if short.why_not:
         missing = f"{best.title} did not run again: {short.why_not}"

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from leakbench.attacks.exact.adam import gradients
 from leakbench.audit.child import is_rate
-from leakbench.audit.network import SPLITS, as_records, computed, drops, finite, reads, uncompiled
+from leakbench.audit.network import SPLITS, as_records, computed, drops, finite, reads, rounded, uncompiled
 from leakbench.audit.steps import SAME, Pass, dot, same, words
 from leakbench.audit.watch import Watch, sent_back
 from leakbench.base.errors import UserError
@@ -52,6 +52,8 @@ class Round:
     replayed: tuple[int, int] = (0, 0)
     # In which precisions below float32 layers compute.
     precision: str = ""
+    # The places of the outputs that the loss reads, empty if they are not known.
+    heads: tuple[int, ...] = ()
 
     @cached_property
     def drops(self) -> bool:
@@ -92,6 +94,7 @@ def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Roun
             zero, own_zero = (sum(int((v == 0).sum()) for v in each.values()) for each in (update, moves))
             size, edited = sum(v.numel() for v in update.values()), True
             how += f" ({zero / size:.0%} of the changes are zero)" if zero > own_zero + size / 10 else ""
+            how += f" ({low})" if (low := rounded(back)) else ""
     if not finite(update):
         raise UserError("no parameter of the model is trained (give the optimiser those of this model)")
     means = {n: fmean(watch.rates[n]) if len(set(watch.rates[n])) > 1 else watch.rates[n][0] for n in update}
@@ -132,19 +135,21 @@ def round_in(watch: Watch, returned: Any = None, gradient: bool = False) -> Roun
         plain_loss=bool(factor) and not odd, plain_steps=name == "SGD" and not kept and constant,
         loss=loss, differs=differs, replayed=(sum(map(bool, watch.steps)), len(watch.steps)),
         precision=" and ".join(sorted(watch.precisions)),
+        heads=tuple(sorted(passes[0].direct)),
     )  # fmt: skip
 
 
 def _inputs(watch: Watch, passes: list[Pass]) -> Tensor:
     """Return the inputs of all passes. Raises UserError for those that cannot be audited."""
-    found = []
+    found, nested = [], False
     for args, kwargs in (each.inputs for each in passes):
         # A model of transformers takes its targets too, and a mask that may hide nothing.
         own = {key: v for key, v in kwargs.items() if key not in ("labels", "attention_mask")}
         hides = (mask := kwargs.get("attention_mask")) is not None and not bool(mask.all())
         found.append([v for v in tree_leaves((args, own, mask if hides else None)) if isinstance(v, Tensor)])
-    if any(len(each) > 1 for each in found):
-        raise UserError(f"the model takes several inputs, {SPLITS}")
+        nested |= not any(isinstance(v, Tensor) for v in (*args, *own.values()))
+    if nested or any(len(each) > 1 for each in found):
+        raise UserError(f"the model takes several inputs or a container of them, {SPLITS}")
     sizes = {tuple(each[0].shape[1:]) for each in found}
     if len(sizes) > 1:
         raise UserError(f"records have sizes from {min(sizes)} to {max(sizes)} (crop or pad them all to one)")

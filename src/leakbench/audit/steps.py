@@ -51,6 +51,8 @@ class Pass:
     state: Tensors
     outputs: list[Tensor] = field(default_factory=list)
     slopes: dict[int, Tensor] = field(default_factory=dict)
+    # The slopes without what reaches the loss through other outputs, such as the scores of features.
+    direct: dict[int, Tensor] = field(default_factory=dict)
     # Each loss function that was called, its target and its other arguments.
     losses: list[tuple[Callable[..., Tensor], Tensor, dict[str, Any]]] = field(default_factory=list)
 
@@ -135,26 +137,48 @@ def dot(one: Tensors, other: Tensors) -> float:
 
 def loss(one: Pass, targets: Tensor | None) -> tuple[str, float]:
     """Return the loss of a pass in words, and the factor in it of the mean cross-entropy, or 0."""
-    places = [p for p in sorted(one.slopes) if one.outputs[p].dim() and one.slopes[p].any()]
+    slopes = one.direct or one.slopes
+    places = [p for p in sorted(slopes) if one.outputs[p].dim() and slopes[p].any()]
     if not places:
         return "computed by the network itself", 0.0
-    found = [_of_scores(one, one.outputs[p].float().requires_grad_(), one.slopes[p], targets) for p in places]
+    found = [_of_scores(one, one.outputs[p].float().requires_grad_(), slopes[p], targets) for p in places]
+    if len(found) == 1:
+        return found[0]
     # A network may return several heads, and each has a loss of its own.
-    return " and ".join(dict.fromkeys(word for word, _ in found)), found[0][1] if len(found) == 1 else 0.0
+    return f"{' and '.join(dict.fromkeys(word for word, _ in found))} of {len(found)} outputs", 0.0
+
+
+def direct(outputs: list[Tensor], slopes: dict[int, Tensor]) -> dict[int, Tensor]:
+    """Return the slopes at outputs without what reaches the loss through outputs that are computed later."""
+    found: dict[int, Tensor] = {}
+    for place in sorted(slopes, key=lambda p: -getattr(outputs[p].grad_fn, "_sequence_nr", int)()):
+        whole, later = slopes[place].to(outputs[place]), [outputs[p] for p in found]
+        through = torch.autograd.grad(
+            later, outputs[place], [*found.values()], retain_graph=True, allow_unused=True
+        )[0] if later else None  # fmt: skip
+        own = whole if through is None else whole - through
+        if own.norm() > max(EXACT, 4 * torch.finfo(own.dtype).eps) * whole.norm():
+            found[place] = own
+    return found
 
 
 def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None) -> tuple[str, float]:
     """Return the loss of some scores, whose slope is known, in words, and the factor of entropy."""
     low = torch.finfo(slope.dtype).eps
+    if scores.dim() == 2 and bool((scores.logsumexp(1).abs() <= EXACT).all()):
+        # The logarithms of probabilities have a slope at the scores behind them.
+        slope = slope - scores.detach().exp().to(slope) * slope.sum(1, keepdim=True)
     own, slack = {"": slope.float()}, low * float(slope.float().norm())
+    # Share left → loss and factor. Scores of a low precision fit several losses, and the nearest is meant.
+    near: dict[float, tuple[str, float]] = {}
     for target in (targets, *(target for _, target, _ in one.losses)):
-        if target is not None and classes_in(target, scores):
+        if not near and target is not None and classes_in(target, scores):
             plain = {"": torch.autograd.grad(entropy(scores, target), scores)[0]}
-            factors, _ = fit(own, {"": plain}, slack, EXACT)
+            factors, rest = fit(own, {"": plain}, slack, EXACT)
             if factors:
-                # Scores of a low precision leave a factor that is nearly whole.
-                whole = round(factor := factors[""])
-                return LOSS, float(whole) if whole and abs(factor - whole) <= 2 * low * whole else factor
+                # Such scores also leave a factor that is nearly whole.
+                whole = float(round(factor := factors[""]))
+                near[rest] = LOSS, whole if whole and abs(factor - whole) <= 2 * low * whole else factor
     found: list[tuple[str, Tensors]] = []
     for function, target, named in one.losses:
         words, first = function.__name__.replace("_", " "), None
@@ -167,9 +191,13 @@ def _of_scores(one: Pass, scores: Tensor, slope: Tensor, targets: Tensor | None)
                 value = function(through(scores), target, **named)
                 made = {"": torch.autograd.grad(value.sum(), scores)[0]}
                 first = first or made
-                if fit(own, {"": made}, slack, EXACT)[0]:
-                    return words, 0.0
+                factors, rest = fit(own, {"": made}, slack, EXACT)
+                # Only an argument that was seen speaks against the mean cross-entropy.
+                if factors and (words.endswith(")") or not near):
+                    near.setdefault(rest, (words, 0.0))
         found += [(words, first)] if first else []
+    if near:
+        return near[min(near)]
     if len(found) > 1 and fit(own, {str(place): each for place, (_, each) in enumerate(found)}, slack)[0]:
         return " and ".join(words for words, _ in found), 0.0
     return "not one that was recorded" if one.losses else "not one of torch's own", 0.0

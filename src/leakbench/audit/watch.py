@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from leakbench.audit.network import failing, leaves, precisions_in, uncompiled
-from leakbench.audit.steps import ROUNDING, SAME, Pass, Step, dot, explained, fit, loss, same
+from leakbench.audit.steps import ROUNDING, SAME, Pass, Step, direct, dot, explained, fit, loss, same
 from leakbench.base.tensors import Tensors
 
 # The ends of the names of torch's losses.
@@ -244,10 +244,9 @@ class Watch(TorchFunctionMode):
             with precisions_in(model, self.precisions), torch.autocast("cpu", dtype, cast):
                 outputs = leaves(model(*args, **kwargs))
             # A network may return its own loss beside the scores, which are on the way to it.
-            places = sorted(one.slopes, key=lambda place: outputs[place].dim())
-            places = places[:1] if not outputs[places[0]].dim() else places
-            slopes = [one.slopes[place].to(outputs[place]) for place in places]
-            torch.autograd.backward([outputs[place] for place in places], slopes)
+            one.direct = direct(outputs, {place: v for place, v in one.slopes.items() if v.dim()})
+            every = direct(outputs, one.slopes)
+            torch.autograd.backward([outputs[place] for place in every], [*every.values()])
         made = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
         return {n: made[n].to_dense() if n in made else torch.zeros_like(v) for n, v in weights.items()}
 

@@ -4,6 +4,7 @@ The recorder needs NumPy and this package, but neither torch nor a particular ve
 `leakbench.observations.rounds` reads the files that it writes, one a round (docs/flower.md).
 """
 
+import io
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ from leakbench.base.artefacts import Facts, write_tensors
 from leakbench.base.errors import UserError
 
 S = TypeVar("S")
+Arrays = dict[str, np.ndarray]
 LONGEST = 200
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -24,38 +26,47 @@ def record(strategy: S, folder: Path | str, samples: str = "num-examples") -> S:
 
     The training itself does not change.
 
-    strategy: any strategy of `flwr.serverapp.strategy`, such as FedAvg, FedProx or FedAdam, before it starts.
+    strategy: any strategy of `flwr.serverapp.strategy`, such as FedAvg, FedProx or FedAdam, or of the older
+    `flwr.server.strategy`, before it starts.
     folder: where a file `round-<number>.safetensors` is written after each round. It holds the arrays that
     were sent out, those that came back from each client, the settings of training that were sent, and which
     clients were asked, answered or failed.
-    samples: the metric of a client's reply that holds its number of samples.
+    samples: the metric of a client's reply that holds its number of samples; older replies need none.
 
     Returns `strategy` itself. Raises UserError if it is no such strategy, or if a file cannot be written.
     """
     wrapped: Any = strategy
+    if hasattr(wrapped, "configure_fit") and hasattr(wrapped, "aggregate_fit"):
+        _older(wrapped, Path(folder))
+        return strategy
     if not hasattr(wrapped, "configure_train") or not hasattr(wrapped, "aggregate_train"):
         raise UserError(
             f"record: {type(strategy).__name__} has no configure_train and aggregate_train (give a strategy "
-            "of flwr.serverapp.strategy)"
+            "of Flower)"
         )
     configure, aggregate = wrapped.configure_train, wrapped.aggregate_train
-    sent: dict[str, np.ndarray] = {}
+    sent: Arrays = {}
     facts: Facts = {}
 
     def configure_train(server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
         messages = list(configure(server_round, arrays, config, grid))
         sent.update(_arrays(arrays))
         # The settings are read now, because the strategy may have added one, as FedProx adds its weight.
-        settings = {
-            name: value for name, value in dict(config).items() if isinstance(value, int | float | str)
-        }
-        facts["config"] = settings
+        facts["config"] = _settings(config)
         facts["asked"] = [int(message.metadata.dst_node_id) for message in messages]
         return messages
 
     def aggregate_train(server_round: int, replies: Iterable[Any]) -> Any:
         heard = list(replies)
-        _write(Path(folder), sent, facts | {"round": server_round}, heard, samples)
+        back, failed = {}, {}
+        for reply in heard:
+            node = int(reply.metadata.src_node_id)
+            if reason := _reason(reply, samples):
+                failed[str(node)] = reason
+                continue
+            (arrays,) = reply.content.array_records.values()
+            back[node] = _arrays(arrays), _samples(reply, samples)
+        _write(Path(folder), sent, facts | {"round": server_round, "failed": failed}, back)
         sent.clear()
         return aggregate(server_round, heard)
 
@@ -63,7 +74,11 @@ def record(strategy: S, folder: Path | str, samples: str = "num-examples") -> S:
     return strategy
 
 
-def _arrays(record: Any) -> dict[str, np.ndarray]:
+def _settings(config: Any) -> Facts:
+    return {name: value for name, value in dict(config).items() if isinstance(value, int | float | str)}
+
+
+def _arrays(record: Any) -> Arrays:
     return {name: np.asarray(array.numpy()) for name, array in record.items()}
 
 
@@ -86,20 +101,49 @@ def _reason(reply: Any, samples: str) -> str:
     return "" if isinstance(count, int) and count > 0 else f"its reply says no number of samples ({samples})"
 
 
-def _write(folder: Path, sent: dict[str, np.ndarray], facts: Facts, replies: list[Any], samples: str) -> None:
+def _write(folder: Path, sent: Arrays, facts: Facts, back: dict[int, tuple[Arrays, int]]) -> None:
+    """Write a round. `back` has the arrays and the number of samples of each node that answered."""
     tensors = {f"global/{name}": value for name, value in sent.items()}
-    clients, failed = {}, {}
-    for reply in replies:
-        node = int(reply.metadata.src_node_id)
-        if reason := _reason(reply, samples):
-            failed[str(node)] = reason
-            continue
-        (arrays,) = reply.content.array_records.values()
-        tensors |= {f"returned/{node}/{name}": value for name, value in _arrays(arrays).items()}
-        clients[node] = _samples(reply, samples)
-    nodes = sorted(clients)
-    write_tensors(
-        folder / f"round-{facts['round']}.safetensors",
-        tensors,
-        facts | {"nodes": nodes, "clients": [clients[node] for node in nodes], "failed": failed},
-    )
+    nodes = sorted(back)
+    for node in nodes:
+        tensors |= {f"returned/{node}/{name}": value for name, value in back[node][0].items()}
+    path = folder / f"round-{facts['round']}.safetensors"
+    write_tensors(path, tensors, facts | {"nodes": nodes, "clients": [back[node][1] for node in nodes]})
+
+
+def _older(strategy: Any, folder: Path) -> None:
+    """Let a strategy of `flwr.server.strategy`, whose arrays have no names, keep its rounds."""
+    configure, aggregate = strategy.configure_fit, strategy.aggregate_fit
+    sent: Arrays = {}
+    facts: Facts = {}
+    numbers: dict[str, int] = {}
+
+    def node(client: Any) -> int:
+        return int(client.cid) if str(client.cid).isdigit() else numbers.setdefault(client.cid, len(numbers))
+
+    def configure_fit(server_round: int, parameters: Any, client_manager: Any) -> Any:
+        asked = list(configure(server_round, parameters, client_manager))
+        sent.update(_unnamed(parameters))
+        facts["config"] = _settings(asked[0][1].config if asked else {})
+        facts["asked"] = [node(client) for client, _ in asked]
+        return asked
+
+    def aggregate_fit(server_round: int, results: Any, failures: Any) -> Any:
+        heard = {node(client): reply for client, reply in results}
+        failed = {
+            str(node(each[0])): "it says that it failed" for each in failures if isinstance(each, tuple)
+        }
+        failed |= {
+            str(n): "its reply says no number of samples" for n, r in heard.items() if not r.num_examples
+        }
+        back = {n: (_unnamed(r.parameters), int(r.num_examples)) for n, r in heard.items() if r.num_examples}
+        _write(folder, sent, facts | {"round": server_round, "failed": failed}, back)
+        sent.clear()
+        return aggregate(server_round, results, failures)
+
+    strategy.configure_fit, strategy.aggregate_fit = configure_fit, aggregate_fit
+
+
+def _unnamed(parameters: Any) -> Arrays:
+    loaded = (np.load(io.BytesIO(each), allow_pickle=False) for each in parameters.tensors)
+    return {f"arr_{place}": value for place, value in enumerate(loaded)}

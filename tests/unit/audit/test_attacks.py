@@ -27,8 +27,9 @@ from leakbench.audit import attacks, findings
 from leakbench.audit.attacks import attack, catalogue
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import Truth, client, view
-from leakbench.audit.findings import READ, RECOGNISABLE, Found, OutOfTime, within
+from leakbench.audit.findings import READ, RECOGNISABLE, Found
 from leakbench.audit.inference import inferences
+from leakbench.base.alarm import OutOfTime, within
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS
 from leakbench.catalogue.load import validate
@@ -87,7 +88,8 @@ def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
 ) -> None:
     asked: list[tuple[str, float]] = []
 
-    def searched(name: str, *given: Any, longest: int = 0) -> Found:
+    def searched(name: str, *given: Any, longest: int = 0, often: int = 3) -> Found:
+        assert often == 3
         if catalogue()[name].stage == "exact":
             return attack(name, *given)
         asked.append((name, given[2]))
@@ -117,8 +119,8 @@ def test_a_search_reads_where_the_answer_is_known(shape: tuple[int, ...]) -> Non
     images = (
         torch.linspace(0, 1, 12).outer(torch.linspace(0, 1, 12)).flatten()[-prod(shape) :].view(1, *shape)
     )
-    found = attack("invg", *attacks.easy(Truth(images, torch.zeros(1))), 60, longest=300)
-    assert found.count(RECOGNISABLE) == 1
+    found = attack("invg", *attacks.easy(Truth(images, torch.zeros(1))), 60, longest=300, often=1)
+    assert (found.count(RECOGNISABLE), found.iterations, found.trials) == (1, 300, 1)
 
 
 def test_trials_take_turns_with_weights_and_steps() -> None:
@@ -299,7 +301,7 @@ def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatc
     """What is raised while an object is deleted goes nowhere, and of an alarm nobody need be told."""
     ignored = []
     monkeypatch.setattr("sys.unraisablehook", lambda problem: ignored.append(problem.exc_type))
-    monkeypatch.setattr("leakbench.audit.findings.AGAIN", 0.05)
+    monkeypatch.setattr("leakbench.base.alarm.AGAIN", 0.05)
 
     class Slow:
         def __del__(self) -> None:

@@ -7,20 +7,22 @@ import pytest
 import torch
 from clients import Own, client_of, convolutional, faces, frozen, mlp, observed, pictures, round_of
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss, nll_loss
 from torch.nn.utils.parametrizations import weight_norm
+from torch.utils.checkpoint import checkpoint
 
 from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import facts, view
 from leakbench.audit.detectors import alarms
-from leakbench.audit.findings import READ
+from leakbench.audit.findings import LABELLED, READ
 from leakbench.audit.inference import inferences
 from leakbench.audit.network import fixed, reason
 from leakbench.audit.predictions import look
 from leakbench.audit.replay import round_in
 from leakbench.audit.watch import watched
 from leakbench.base.errors import Unfit
+from leakbench.observations.observation import LOSS
 
 
 def rows(records: int = 4) -> tuple[Tensor, Tensor]:
@@ -233,3 +235,31 @@ def test_activations_without_a_second_derivative_are_searched() -> None:
     assert torch.allclose(model(pixels), network(pixels.flatten(1)), atol=1e-5)
     slopes = torch.autograd.grad(model(pixels).square().sum(), list(model.parameters()), create_graph=True)
     assert torch.autograd.grad(slopes[0].square().sum(), pixels)[0].any()
+
+
+def by_features(own: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    return (h := own.body(x)), own.head(h)
+
+
+# What a network of a body and two heads returns, and its loss.
+RETURNS: dict[str, tuple[Callable[..., Any], Callable[[Any, Tensor], Tensor]]] = {
+    "features": (by_features, lambda out, y: cross_entropy(out[1], y)),
+    "two heads": (lambda own, x: {"class": own.head(h := own.body(x)), "age": own.other(h)},
+                  lambda out, y: cross_entropy(out["class"], y) + mse_loss(out["age"][:, 0], y.float())),
+    "log-probabilities": (lambda own, x: own.head(own.body(x)).log_softmax(1), nll_loss),
+    "checkpoint": (lambda own, x: checkpoint(own.head, own.body(x), use_reentrant=True), cross_entropy),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", RETURNS)
+def test_what_else_a_network_returns_or_computes_hides_nothing(kind: str) -> None:
+    """The first output alone, or the first head's loss, would leave out what the gradient gives away."""
+    (output, loss), body, head = RETURNS[kind], mlp(300)[:3], nn.Linear(300, 2)  # type: ignore[index]
+    played = round_of(Own(output, body=body, head=head, other=nn.Linear(300, 1)), loss=loss)
+    found, two = attack("peel", *view(played), 60), kind == "two heads"
+    assert (played.differs, found.proven, found.count(READ)) == ({}, 4, 4)
+    assert (played.loss, played.least(), found.count(LABELLED)) == (
+        LOSS + " and mse loss of 2 outputs" * two,
+        two,
+        4 * (not two),
+    )

@@ -1,8 +1,10 @@
 """Recorded rounds and captures, where only proofs count; and victims of the catalogue beside the pipeline."""
 
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from leakbench.metrics.exact import exact as exact_metric
 from leakbench.metrics.matching import match
 from leakbench.metrics.mse import mse_matrix
 from leakbench.networks import victims
+from leakbench.observations.flower import record
 
 OPTIONS = Options(budget=60.0, declared={}, lr=0.5)
 
@@ -172,10 +175,13 @@ def saved(path: Path, state: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".npz", ".safetensors"])
-def test_two_files_of_weights_are_audited(suffix: str, tmp_path: Path, audited: Audits) -> None:
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.MultiMarginLoss()])
+def test_two_files_of_weights_are_audited(
+    suffix: str, loss: nn.Module, tmp_path: Path, audited: Audits
+) -> None:
     network = mlp(400)
     before, after = tmp_path / f"before{suffix}", tmp_path / f"after{suffix}"
-    played = round_of(network, lr=0.5)
+    played = round_of(network, lr=0.5, loss=loss)
     sent = {name: value.clone() for name, value in network.state_dict().items()}
     saved(before, sent)
     saved(after, {name: value - 0.5 * played.update[name] for name, value in sent.items()})
@@ -183,6 +189,9 @@ def test_two_files_of_weights_are_audited(suffix: str, tmp_path: Path, audited: 
         audited(before, network, returned=str(after))
     found, _ = audited(before, network, returned=str(after), batch=4)
     assert found.exposed() == found.records == 4
+    saved(after, {name: value.half().float() for name, value in sent.items()})
+    found, _ = audited(before, network, returned=str(after), batch=4)
+    assert any("rounded to float16" in sentence for sentence in found.assumptions)
 
 
 @pytest.mark.parametrize("kind", ["object", "text", "other names", "large"])
@@ -197,3 +206,36 @@ def test_a_file_that_is_no_state_is_refused_and_nothing_of_it_is_run(
     with pytest.raises(UserError, match=r"odd\.pt: "):
         audited(tmp_path / "before.pt", network, returned=str(path), batch=1)
     assert not Path("was-run").exists()
+
+
+class Older:
+    """A strategy of `flwr.server.strategy` with one client, as far as a recorder sees it."""
+
+    def __init__(self, back: list[np.ndarray]) -> None:
+        self.client, self.back = SimpleNamespace(cid="ipv4:1"), back
+
+    def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> Any:
+        return [(self.client, SimpleNamespace(parameters=parameters, config={"lr": 0.5}))]
+
+    def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
+        return packed(self.back), {}
+
+
+def packed(arrays: list[np.ndarray]) -> Any:
+    buffers = [io.BytesIO() for _ in arrays]
+    for buffer, array in zip(buffers, arrays, strict=True):
+        np.save(buffer, array)
+    return SimpleNamespace(tensors=[buffer.getvalue() for buffer in buffers])
+
+
+def test_rounds_of_an_older_strategy_are_recorded_and_audited(tmp_path: Path, audited: Audits) -> None:
+    network = mlp(400).insert(2, nn.BatchNorm1d(400).eval())  # type: ignore[operator]
+    played = round_of(network, lr=0.5)
+    sent = network.state_dict()
+    back = [(v - 0.5 * played.update[n] if n in played.update else v).numpy() for n, v in sent.items()]
+    strategy = record(Older(back), tmp_path)
+    ((client, asked),) = strategy.configure_fit(1, packed([v.numpy() for v in sent.values()]), None)
+    reply = SimpleNamespace(parameters=packed(back), num_examples=4)
+    assert strategy.aggregate_fit(1, [(client, reply)], [])[1] == {}
+    found, _ = audited(tmp_path, network, lr=asked.config["lr"])
+    assert found.exposed() == found.records == 4
