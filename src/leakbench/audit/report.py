@@ -170,7 +170,7 @@ class Audit:
 
     def headline(self) -> str:
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
-        least = " (at least)" if self.least else ""
+        least = " (at least)" if self.least and (read or seen) < self.records else ""
         server = "a server that follows the protocol"
         if tokens := next((each for each in self.besides if each.title == TOKENS and each.ran), None):
             told = f"Exposed: {tokens.line}, by anyone who sees the update, in {tokens.seconds:.1f} s"
@@ -201,7 +201,7 @@ class Audit:
     def answers(self) -> dict[str, str]:
         """Return the answer to each question of a privacy officer, in the words of data protection boards."""
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
-        least = "at least " if self.least else ""
+        least = "at least " if self.least and seen < self.records else ""
         exactly = f"{read} were read value by value" if read else "none was read exactly"
         if seen:
             single = f"Yes: {least}{seen} {of} can be told from all others, and {exactly}."
