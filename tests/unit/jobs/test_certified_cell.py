@@ -73,3 +73,17 @@ def test_the_proven_epsilon_is_below_the_certified_one(tmp_path: Path) -> None:
     own, bound = table.loc[("epsilon_low", "")], table.loc[("epsilon_low", CERTIFIED)]
     assert 1 < own["mean"] < bound["mean"]
     assert own["ci_low"] == own["mean"]
+
+
+def test_signs_find_members_behind_a_cut_far_below_the_coordinates(tmp_path: Path) -> None:
+    cut = {"gamma": 1e-9, "tau": 0.0, "fraction": 0.5, "noise_var": 0.4}
+    captured(
+        tmp_path, None, defence={"module": "nvflare-svt", "parameters": cut}, clients=(1,), candidates=OTHERS,
+        server="frozen", activation="tanh", rounds=ROUNDS,
+    )  # fmt: skip
+    found = {}
+    for signs in (False, True):
+        tensors = guessed(tmp_path, {"module": "alignment", "parameters": {"signs": signs}}, 2)
+        rows = rows_of(tmp_path, tensors, "candidates", ["membership_auc"], labels="not needed")
+        found[signs] = rows[rows["baseline"] == ""]["membership_auc"].mean()
+    assert found[True] > found[False] + 0.1
