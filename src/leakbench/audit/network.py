@@ -192,7 +192,7 @@ class Scores(nn.Module):
         if isinstance(output, Proxy):
             raise TypeError("what the network returns is not known before it runs")
         rows = output if isinstance(output, Tensor) else scores(output, len(leaves(output)[0]))
-        rows = (rows if rows.element_size() > 2 else rows.float()).reshape(len(rows), -1)
+        rows = (rows if rows.element_size() > 2 else rows.float()).reshape(len(rows), rows.shape[1:].numel())
         return rows if rows.shape[1] > 1 else torch.cat([torch.zeros_like(rows), rows], 1)
 
 

@@ -209,6 +209,8 @@ def test_an_observation_maps_ranges_and_single_logits() -> None:
     model = observation.model()
     scores = model(truth.images)
     assert torch.allclose(scores[:, 1:], network(inputs), atol=1e-5)
+    # SPEAR asks about the samples that it proved, of which there may be none.
+    assert model(truth.images[:0]).shape == (0, 2)
     gradient = torch.autograd.grad(
         cross_entropy(scores, truth.labels), dict(model.named_parameters())["network.1.weight"]
     )
