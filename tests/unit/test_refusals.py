@@ -72,6 +72,7 @@ REFUSALS: list[tuple[Callable[[], object], type[Exception], str]] = [
         "a class has fewer than 4 auxiliary images",
     ),
     (lambda: victim("crnn", (28, 28, 1)), ValueError, "lines of 32 rows, not 28"),
+    (lambda: victim("adapted", (30, 30, 1), kind="vit"), UserError, "patch 8 divides no picture"),
     (lambda: victim("vgg", (28, 28, 3)), ValueError, "at least 32×32"),
     (lambda: classification.loss(torch.zeros(2, 5, 4), NINE), UserError, "takes logits of two dimensions"),
     (lambda: classification.correct(torch.zeros(2, 5, 4), NINE), UserError, "takes logits of two dimensions"),

@@ -1,9 +1,11 @@
 """Alignment: which of the images that a server holds were in a batch, even behind noise and norm bounds."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
@@ -28,7 +30,7 @@ def _tried(observation: Observation, held: Tensor) -> Tensor:
 
 
 def _directions(
-    observation: Observation, origin: int, held: Tensor, tried: Tensor
+    observation: Observation, origin: int, held: Tensor, tried: Tensor, signs: bool
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield slices of the pairs of a held image and a label, and unit gradients [pairs, coordinates]."""
     model, count = observation.model(origin), tried.shape[1]
@@ -45,11 +47,17 @@ def _directions(
         part = slice(start, start + few)
         found = each(weights, held[part].repeat_interleave(count, 0), tried[part].flatten(0, 1))
         flat = torch.cat([found[name].flatten(1) for name in observation.updates], 1)
+        flat = flat.sign() if signs else flat
         yield slice(start * count, start * count + len(flat)), torch.nn.functional.normalize(flat)
 
 
 @torch.no_grad()
-def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
+def alignment(
+    observation: Observation,
+    rng: torch.Generator,
+    *,
+    signs: Annotated[bool, Field(exclude_if=lambda on: on == 0)] = False,
+) -> Reconstruction:
     """Score for each candidate how far its gradient points in the direction of the update.
 
     If each sample's gradient is brought to one norm and normal noise is added, the inner product of the
@@ -61,6 +69,10 @@ def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
 
     The score needs no span: an update keeps its direction over several steps, also of Adam, and below any
     rank of adapters.
+
+    signs: whether the attack is adapted to coordinates that are cut off far below their size and sent with
+    Laplacian noise. Their signs are then all that was sent of them, and behind such noise the signs of what
+    was received are the score that finds weak ones most often.
 
     Raises Unfit where the observation holds no candidates, and where the gradient of a single sample is
     not defined: with hidden parameters, and where norms use the statistics of the batch.
@@ -77,8 +89,9 @@ def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
     sign = 1.0 if observation.kind == "gradient" else -1.0
     for origin, rounds in observation.by_model():
         updates = [observation.update(name)[rounds].flatten(2) for name in observation.updates]
-        seen = torch.nn.functional.normalize(sign * torch.cat(updates, 2), dim=2)
-        for pairs, directions in _directions(observation, origin, held, tried):
+        seen = sign * torch.cat(updates, 2)
+        seen = torch.nn.functional.normalize(seen.sign() if signs else seen, dim=2)
+        for pairs, directions in _directions(observation, origin, held, tried, signs):
             aligned[rounds, :, pairs] = seen @ directions.T
     aligned = aligned.view(*lead, count, -1)
     if observation.labels is not None and tried.dim() == 2:

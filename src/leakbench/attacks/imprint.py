@@ -1,9 +1,10 @@
 """Read the bins of an imprint block from differences of neighbouring neurons (Fowl et al., ICLR 2022)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench.attacks import capable
@@ -24,7 +25,11 @@ EMPTY = 1e-5
 @capable(rounds_at_once=1)
 @torch.no_grad()
 def imprint(
-    observation: Observation, rng: torch.Generator, *, scale: Literal["levels", "maximum"] = "levels"
+    observation: Observation,
+    rng: torch.Generator,
+    *,
+    scale: Literal["levels", "maximum"] = "levels",
+    denoised: Annotated[bool, Field(exclude_if=lambda on: on == 0)] = False,
 ) -> Reconstruction:
     """Reconstruct from a first dense layer whose neurons ask one query and differ in their biases.
 
@@ -46,9 +51,13 @@ def imprint(
     scale: how the scale is found where it is not known. `levels` uses that pixels of 8 bits are whole
     multiples of one number and takes the smallest brightness that makes them so; where there is none, the
     brightest value is taken for 1. `maximum` always takes the brightest value for 1.
+    denoised: whether the attack is adapted to noise. Neurons between the places of two samples have one
+    gradient. So the attack takes the means of as many runs of neighbours as fit the update best, and holds a
+    sample to its bin.
 
-    Raises Unfit where the layer has no bias, reads something other than samples, or asks several queries, and
-    where samples are known only up to their scale and the network normalises them.
+    Raises Unfit where the layer has no bias, reads something other than samples, or asks several queries,
+    where samples are known only up to their scale and the network normalises them, and where `denoised` meets
+    several blocks or neurons with bins of their own.
     """
     model = observation.model()
     pixels = observation.pixels
@@ -64,6 +73,11 @@ def imprint(
         blocks = _blocks(observation, origin, name, own)
         if not alike:
             raise Unfit(f"attack: imprint needs neurons that ask one query, and those of {name} ask several")
+        if denoised and (own or len(blocks) > 1):
+            raise Unfit(
+                "attack: imprint: denoised reads one block of neurons that share their bins, and the "
+                "server wrote another (drop denoised)"
+            )
         layouts[origin] = order, own, blocks
         kept = min(batch, layer.out_features * len(blocks))
     found = torch.zeros(observation.rounds, clients, kept, *pixels)
@@ -84,7 +98,12 @@ def imprint(
             for block in blocks:
                 steps = slope[client][:, block] if own else _steps(slope[client][:, block])
                 # A mixed gradient of a bias cannot give the scale.
-                ratio, full = divide(steps, _steps(0 * offset[client] if mixed else offset[client]))
+                factors = _steps(0 * offset[client] if mixed else offset[client])
+                if denoised:
+                    query, cuts = (observation.sent(f"{name}.{part}", origin) for part in ("weight", "bias"))
+                    query, cuts = query[0, block].double(), -cuts[order].double()
+                    steps, factors = _levelled(slope[client][:, block], offset[client], query, cuts, kept)
+                ratio, full = divide(steps, factors)
                 sizes.append(torch.where(full, steps.abs().mean(-1), 0))
                 ratios.append(ratio.float())
             size = torch.cat(sizes)
@@ -98,6 +117,40 @@ def imprint(
 def _steps(values: Tensor) -> Tensor:
     """Return what each of values [bins, …] adds to the one before it; the first is compared with zero."""
     return torch.diff(values, dim=0, prepend=torch.zeros_like(values[:1]))
+
+
+def _levelled(
+    slope: Tensor, offset: Tensor, query: Tensor, cuts: Tensor, changes: int
+) -> tuple[Tensor, Tensor]:
+    """Return what the rows of a gradient that changes at so many places add there, and the samples' factors.
+
+    Among all choices of places the one with the least squares is taken. A factor is a step of `offset`, as
+    far as the sample then lies in its bin.
+    """
+    values = torch.cat([slope, offset[:, None]], 1)
+    total = torch.zeros(len(values) + 1, values.shape[1], dtype=values.dtype)
+    total[1:] = values.cumsum(0)
+    gram = total @ total.T
+    square = gram.diagonal()
+    length = torch.arange(len(total))
+    length = length[None] - length[:, None]
+    # What a mean of the neurons from a row's number to a column's explains.
+    gain = (square[None] + square[:, None] - 2 * gram) / length.clamp_min(1)
+    gain = gain.where(length > 0, -torch.inf)
+    best, chosen = torch.zeros(len(total), dtype=values.dtype), []
+    for _ in range(changes):
+        best, start = (best[:, None] + gain).max(0)
+        chosen.append(start)
+    end, places = len(values), list[int]()
+    for start in reversed(chosen):
+        end = int(start[end])
+        places.insert(0, end)
+    bounds = [*places, len(values)]
+    levels = _steps(torch.stack([values[a:b].mean(0) for a, b in zip(places, bounds[1:], strict=True)]))
+    # A sample's own answer to the query lies between the cuts beside its place.
+    above = torch.cat([cuts.new_full((1,), torch.inf), cuts])
+    answer = levels[:, :-1] @ query
+    return levels[:, :-1], answer / (answer / levels[:, -1]).clamp(cuts[places], above[places])
 
 
 def _query(observation: Observation, origin: int, name: str) -> tuple[Tensor, bool, bool]:

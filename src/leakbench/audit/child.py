@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isfunction
 from math import inf
 from numbers import Real
 from pathlib import Path
@@ -96,7 +97,8 @@ def loaded(text: str) -> Any:
     sys.dont_write_bytecode = True
     spec.loader.exec_module(module)
     if not hasattr(module, name):
-        raise UserError(f"has no {name}")
+        there = [each for each, value in vars(module).items() if isfunction(value)]
+        raise UserError(f"has no {name} (it has {', '.join(there[:3]) or 'no function'})")
     return getattr(module, name)
 
 

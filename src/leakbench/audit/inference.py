@@ -150,12 +150,12 @@ def _exposed(played: Round, name: str) -> Tensor:
     # Raises Unfit if they prove none, because something else than the look-up of tokens moves them.
     model = played.model
     layer: nn.Embedding = model.get_submodule(name)  # type: ignore[assignment]
+    if f"{name}.weight" not in played.update:
+        raise Unfit(f"{name} is not trained and not sent")
     sharing = [n for n, m in model.named_modules() if any(p is layer.weight for p in m._parameters.values())]
     if len(sharing) > 1:
         other = next(each for each in sharing if each != name)
         raise Unfit(f"the rows of {name} are shared with {other}, which moves every row: nothing is proven")
-    if f"{name}.weight" not in played.update:
-        raise Unfit(f"{name} is not trained and not sent")
     rows, rounding = played.update[f"{name}.weight"].double(), torch.zeros(())
     if played.kind == "model":
         rows, rounding = undecayed(rows, layer.weight.detach().double())

@@ -153,7 +153,7 @@ def reads(model: nn.Module, tokens: Tensor) -> str:
         if same and torch.equal(inputs[0], tokens[:1]):
             for token in (int(tokens.min()), int(tokens.max())):
                 if not 0 <= token < layer.num_embeddings:
-                    rows = f"{name} has {layer.num_embeddings} rows"
+                    rows = f"{name} has {layer.num_embeddings} rows (is it another tokenizer's?)"
                     raise UserError(f"token {token} is not in the vocabulary: {rows}")
             found.append(name)
 
@@ -165,7 +165,8 @@ def reads(model: nn.Module, tokens: Tensor) -> str:
             own(tokens[:1].clone())
     if not found:
         raise UserError(
-            f"the inputs are {tokens.dtype}, and no embedding of the model reads them (nn.Embedding)"
+            f"the inputs are {tokens.dtype}, and no nn.Embedding of the model reads them (add one, or give "
+            "real numbers)"
         )
     return found[0]
 

@@ -71,7 +71,10 @@ def observe(
     >>> bool((leakbench.measure(["mse"], found, images.numpy())["mse"] < 1e-6).all())
     True
     """
-    return view(client((model, loss, batch), None, local_steps, lr).play())[0]
+    played = client((model, loss, batch), None, local_steps, lr).play()
+    if not played.inputs.is_floating_point():
+        raise UserError("the records are tokens, which no observation holds (give them to leakbench.audit)")
+    return view(played)[0]
 
 
 def matched(reconstruction: Reconstruction, truths: Any, node: int = 0, number: int = 0) -> np.ndarray:

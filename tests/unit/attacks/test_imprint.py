@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from observing import seen_of, sent_by
@@ -62,8 +63,20 @@ def test_exactly_the_samples_that_are_alone_in_their_bins_are_read(
         alone = torch.bincount(place, minlength=101)[place] == 1
         assert 0 < alone.sum() < 24 or seed
         assert torch.equal(came_out(observation, images), alone)
+        assert torch.equal(came_out(observation, images, denoised=True), alone)
         # No more than the batch has.
         assert imprint(observation, torch.Generator()).usable.shape == (1, 1, 24)
+
+
+def test_the_reading_that_knows_of_noise_is_nearer_behind_noise() -> None:
+    observation, images = observed("imprinted", {"bins": 100}, 8)
+    rng, lengths = np.random.default_rng(0), []
+    for value in observation.updates.values():
+        value += 0.03 * value.std() * rng.standard_normal(value.shape, dtype=value.dtype)
+    for denoised in (False, True):
+        found = imprint(observation, torch.Generator(), denoised=denoised).images[0, 0].flatten(1)
+        lengths.append(torch.cdist(images.flatten(1), found).amin(1).median())
+    assert lengths[1] < lengths[0] / 2
 
 
 @pytest.mark.parametrize(
@@ -143,6 +156,11 @@ def test_as_published_a_sample_of_a_sum_is_as_bright_as_can_be() -> None:
     assert not came_out(observation, samples, scale="maximum").any()
     brightest = samples / samples.flatten(1).amax(1)[:, None, None, None]
     assert torch.equal(came_out(observation, brightest, scale="maximum"), alone(outputs))
+
+
+def test_blocks_of_several_clients_are_refused_to_the_reading_that_knows_of_noise() -> None:
+    with pytest.raises(Unfit, match="one block of neurons that share their bins"):
+        imprint(served(0, True, {})[0], torch.Generator(), denoised=True)
 
 
 def test_a_sum_of_normalised_samples_is_refused() -> None:

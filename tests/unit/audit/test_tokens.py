@@ -7,10 +7,12 @@ import torch
 from clients import Own
 from torch import Tensor, nn
 
+import leakbench
 from leakbench.audit.audit import of_client
 from leakbench.audit.child import _raised
 from leakbench.audit.client import client
 from leakbench.audit.report import Audit
+from leakbench.base.errors import UserError
 from leakbench.networks.victims.transformer import Transformer
 
 WORDS, LENGTH, RECORDS = 300, 6, 8
@@ -74,7 +76,9 @@ def test_adapters_make_records_recognisable(begun: bool) -> None:
 
 
 def test_adapters_below_the_number_of_tokens_are_not_said_to_be_safe() -> None:
-    audit = audited(made(rank=4, begun=True))
+    audit = audited(made(rank=4, begun=True, tied=True))
+    # A frozen embedding is not sent, whatever shares it.
+    assert "network.embedding is not trained and not sent" in audit.besides[0].line
     assert not audit.ran()
     assert audit.headline().startswith("No attack gave a result")
     assert "the number of tokens (the widest has 8)" in audit.headline()
@@ -100,6 +104,11 @@ def test_sparse_gradients_and_padding_are_read() -> None:
     distinct = len(tokens[:RECORDS].unique()) - 1
     assert f"{distinct} of {distinct} distinct tokens, certified" in audit.headline()
     assert "from the set of exposed tokens" in audit.headline()
+
+
+def test_an_observation_of_tokens_is_refused_and_the_way_round_is_named() -> None:
+    with pytest.raises(UserError, match=r"the records are tokens.*leakbench\.audit"):
+        leakbench.observe(made(), scored, (TOKENS, TOKENS.roll(1, 1)))
 
 
 @pytest.mark.parametrize("package", ["transformers", "peft"])

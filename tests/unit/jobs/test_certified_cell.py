@@ -1,5 +1,6 @@
 """A cell under DP-SGD, from the capture to its table: the certified bound, and an attack that comes near."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ ROUNDS, OTHERS = 40, 9
 METRICS = ["membership_auc", "tpr_at_fpr_0", "members_accepted", "epsilon_low"]
 
 
-def scored(root: Path, noise: float, labels: str = "not needed", **parameters: Any) -> pd.DataFrame:
-    """Return the table of alignment against a client that sends gradients of one image each. labels: what the
-    attack is said to know of them."""
-    given = {"noise_multiplier": noise, "clip": 0.01, **parameters}
+def scored(
+    root: Path, noise: float, labels: str = "not needed", defence: str = "dp-sgd",
+    settings: dict[str, Any] | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """Return the table of alignment against a client that sends updates of one image each. labels: what the
+    attack is said to know of them. settings: those of another defence than DP-SGD with this noise."""
+    given = settings or {"noise_multiplier": noise, "clip": 0.01}
     captured(
-        root, None, defence={"module": "dp-sgd", "parameters": given}, clients=(1,), candidates=OTHERS,
-        server="frozen", activation="tanh", rounds=ROUNDS,
+        root, None, defence={"module": defence, "parameters": given}, clients=(1,), candidates=OTHERS,
+        server="frozen", activation="tanh", rounds=ROUNDS, update="model" if settings else "gradient",
     )  # fmt: skip
     tensors = guessed(root, {"module": "alignment", "parameters": {}}, 2)
     rows = rows_of(root, tensors, "candidates", METRICS, labels=labels)
@@ -54,13 +58,22 @@ def test_an_attack_that_is_given_labels_has_no_bound(tmp_path: Path) -> None:
     assert CERTIFIED not in there
 
 
-def test_too_little_noise_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from leakbench.defences import dp_sgd
+# The noise of Flower's local DP with these settings is 0.2 times its bound, as DP-SGD's is.
+FLOWER = {"clipping_norm": 0.01, "sensitivity": 0.01, "epsilon": 24.2, "delta": 1e-5}
 
-    honest = dp_sgd.certificate
+
+@pytest.mark.parametrize(
+    ("name", "counts", "given"),
+    [("dp_sgd", "certificate", {}), ("flower_local_dp", "of_normal_noise", FLOWER)],
+)
+def test_too_little_noise_is_found_out(
+    name: str, counts: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = importlib.import_module(f"leakbench.defences.{name}")
+    honest = getattr(place, counts)
     # A defence that certifies ten times the noise that it adds.
-    monkeypatch.setattr(dp_sgd, "certificate", lambda noise, *rest: honest(10 * noise, *rest))
-    table = scored(tmp_path, 0.2).reset_index()
+    monkeypatch.setattr(place, counts, lambda noise, *rest: honest(10 * noise, *rest))
+    table = scored(tmp_path, 0.2, defence=name.replace("_", "-"), settings=given).reset_index()
     with pytest.raises(UserError, match="the defence certifies at most"):
         check_bounds(table)
     # The lower bound of ε alone finds it out as well.
@@ -73,3 +86,17 @@ def test_the_proven_epsilon_is_below_the_certified_one(tmp_path: Path) -> None:
     own, bound = table.loc[("epsilon_low", "")], table.loc[("epsilon_low", CERTIFIED)]
     assert 1 < own["mean"] < bound["mean"]
     assert own["ci_low"] == own["mean"]
+
+
+def test_signs_find_members_behind_a_cut_far_below_the_coordinates(tmp_path: Path) -> None:
+    cut = {"gamma": 1e-9, "tau": 0.0, "fraction": 0.5, "noise_var": 0.4}
+    captured(
+        tmp_path, None, defence={"module": "nvflare-svt", "parameters": cut}, clients=(1,), candidates=OTHERS,
+        server="frozen", activation="tanh", rounds=ROUNDS,
+    )  # fmt: skip
+    found = {}
+    for signs in (False, True):
+        tensors = guessed(tmp_path, {"module": "alignment", "parameters": {"signs": signs}}, 2)
+        rows = rows_of(tmp_path, tensors, "candidates", ["membership_auc"], labels="not needed")
+        found[signs] = rows[rows["baseline"] == ""]["membership_auc"].mean()
+    assert found[True] > found[False] + 0.1
