@@ -13,7 +13,7 @@ from leakbench.attacks.alignment import alignment
 from leakbench.attacks.sentence_membership import sentence_membership
 from leakbench.attacks.sentences import sentences
 from leakbench.attacks.token_span import token_span
-from leakbench.attacks.tokens import tokens
+from leakbench.attacks.tokens import tokens, undecayed
 from leakbench.base.errors import Unfit
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -61,6 +61,13 @@ def test_the_rows_of_an_embedding_are_the_tokens_after_any_training(settings: di
     result = tokens(seen, RNG)
     assert found(result) == read(true)
     assert ranks(result, true[:, :-1])
+
+
+def test_decay_is_known_from_the_few_tokens_that_did_not_occur() -> None:
+    sent, moved = torch.randn(2, 50, 64, generator=torch.Generator().manual_seed(0)).double()
+    moved[45:] = 0.0
+    rows, rounding = undecayed(moved - 0.01 * sent, sent, 46)
+    assert (rows.norm(dim=1) > rounding).tolist() == [True] * 45 + [False] * 5
 
 
 def test_noise_on_every_row_hides_tokens_and_invents_none() -> None:
