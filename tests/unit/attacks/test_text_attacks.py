@@ -12,6 +12,7 @@ from torch import Tensor
 from leakbench.attacks.alignment import alignment
 from leakbench.attacks.sentence_membership import sentence_membership
 from leakbench.attacks.sentences import sentences
+from leakbench.attacks.token_places import token_places
 from leakbench.attacks.token_span import token_span
 from leakbench.attacks.tokens import tokens, undecayed
 from leakbench.base.errors import Unfit
@@ -99,6 +100,25 @@ def test_the_head_and_an_embedding_that_is_the_head_rank_tokens_and_name_none(of
 def test_the_span_of_attention_holds_the_tokens(settings: dict[str, Any]) -> None:
     seen, true = observe_text(**settings)
     assert found(token_span(seen, RNG)) == read(true)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epochs": 20},
+        {"clients": 3, "k": 1, "epochs": 5, "decay": 0.1},
+        {"epochs": 20, "optimiser": "adamw", "lr": 0.001, "decay": 0.01},
+        {"module": "published", "like": "bert", "epochs": 5},
+    ],
+)
+def test_rows_of_tokens_and_of_places_tell_where_tokens_stood(settings: dict[str, Any]) -> None:
+    if "like" in settings:
+        pytest.importorskip("peft")
+    seen, true = observe_text(**{"kind": "model"} | settings)
+    named = token_places(seen, RNG).usable.view(VOCABULARY, -1)
+    assert [set(place.nonzero()[:, 0].tolist()) for place in named.T] == [
+        set(place.tolist()) for place in true[:, :-1].T
+    ]
 
 
 def test_the_span_names_no_token_of_adamw_but_ranks_them() -> None:
@@ -194,6 +214,7 @@ def head(seen: Observation, rng: torch.Generator) -> Reconstruction:
 
 REFUSED: list[tuple[Any, dict[str, Any] | None, str]] = [
     *((head, settings, "do not send") for settings in ({"tied": True}, LORA)),
+    (token_places, LORA, "do not send"),
     (token_span, {"rank": 12}, "fewer tokens than dimensions"),
     (sentences, {"kind": "model", "epochs": 2}, "two blocks"),
     (sentences, {"kind": "model", "optimiser": "adamw"}, "two blocks"),
