@@ -22,7 +22,9 @@ rule train:
             threads, attempt
         ),
     params:
-        further=lambda w, input: f" --further '{input.further}'" if input.further else "",
+        further=lambda w, input: (
+            f" --further '{input.further}'" if input.further else ""
+        ),
     message:
         "train victim {wildcards.victim} on {wildcards.dataset}, seed {wildcards.seed}"
     shell:
