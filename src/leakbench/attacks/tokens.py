@@ -69,7 +69,9 @@ def undecayed(update: Tensor, sent: Tensor, most: int) -> tuple[Tensor, Tensor]:
     A token that did not occur moves along its row, by the same share of it as all others.
     """
     share = (update * sent).sum(1) / sent.square().sum(1)
-    aside = (update - share[:, None] * sent).norm(dim=1) / update.norm(dim=1).clamp_min(1e-300)
+    if 4 * most > len(update):
+        # The median of all rows could be of tokens that occurred. Rows that move along themselves did not.
+        aside = (update - share[:, None] * sent).norm(dim=1) / update.norm(dim=1).clamp_min(1e-300)
+        share = share[aside.nan_to_num(torch.inf).argsort()[: max(1, len(update) - most)]]
     # A row of zeros, such as that of a padding token, has no share.
-    still = aside.nan_to_num(torch.inf).argsort()[: max(1, len(update) - most)]
-    return update - share[still].nan_to_num(0.0).median() * sent, ROUNDED * sent.norm(dim=1)
+    return update - share.nan_to_num(0.0).median() * sent, ROUNDED * sent.norm(dim=1)
