@@ -3,6 +3,8 @@ rule train:
         spec=f"{R}/specs/train/{{dataset}}/{{victim}}/{{seed}}.json",
         data=ancient("data/{dataset}.safetensors"),
         digest="data/digests/{dataset}.sha256",
+        further=ancient(lambda w: flow.weights("/".join(w))),
+        digests=lambda w: flow.digests(flow.weights("/".join(w))),
         code=lambda w: flow.stamp(
             flow.train_code(f"train/{w.dataset}/{w.victim}/{w.seed}")
         ),
@@ -19,10 +21,14 @@ rule train:
         runtime=lambda w, threads, attempt: flow.needs("train", "/".join(w)).minutes(
             threads, attempt
         ),
+    params:
+        further=lambda w, input: (
+            f" --further '{input.further}'" if input.further else ""
+        ),
     message:
         "train victim {wildcards.victim} on {wildcards.dataset}, seed {wildcards.seed}"
     shell:
-        "python -m leakbench train --spec {input.spec:q} --data {input.data:q}"
+        "python -m leakbench train --spec {input.spec:q} --data {input.data:q}{params.further}"
         " --out {output.victim:q} --record {output.record:q} 2> {log:q}"
 
 

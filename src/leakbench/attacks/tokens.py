@@ -50,9 +50,9 @@ def tokens(
         updates = observation.update(name, number).double()
         for client, update in enumerate(updates):
             decays = observation.kind == "model" and bool(observation.local.get("weight_decay"))
-            rows, rounding = undecayed(update, sent) if decays else (update, 0.0)
+            most = min(observation.clients[client] * length, len(update))
+            rows, rounding = undecayed(update, sent, most) if decays else (update, 0.0)
             size = rows.norm(dim=1)
-            most = min(observation.clients[client] * length, len(size))
             # At least this many rows are those of tokens that did not occur, and this is one of the smaller.
             quiet = size.sort().values[(len(size) - most) // 2]
             if decides:
@@ -62,12 +62,16 @@ def tokens(
     return Reconstruction(torch.zeros(*lead, 0), private, target="tokens", span_distance=distance)
 
 
-def undecayed(update: Tensor, sent: Tensor) -> tuple[Tensor, Tensor]:
+def undecayed(update: Tensor, sent: Tensor, most: int) -> tuple[Tensor, Tensor]:
     """Return an embedding's update [tokens, width] without weight decay, and by how much rounding moves each
-    row.
+    row, if `most` tokens occurred at most.
 
-    A token that did not occur moves by the same share of its row as all others, and most do not occur.
+    A token that did not occur moves along its row, by the same share of it as all others.
     """
+    share = (update * sent).sum(1) / sent.square().sum(1)
+    if 4 * most > len(update):
+        # The median of all rows could be of tokens that occurred. Rows that move along themselves did not.
+        aside = (update - share[:, None] * sent).norm(dim=1) / update.norm(dim=1).clamp_min(1e-300)
+        share = share[aside.nan_to_num(torch.inf).argsort()[: max(1, len(update) - most)]]
     # A row of zeros, such as that of a padding token, has no share.
-    share = ((update * sent).sum(1) / sent.square().sum(1)).nan_to_num(0.0).median()
-    return update - share * sent, ROUNDED * sent.norm(dim=1)
+    return update - share.nan_to_num(0.0).median() * sent, ROUNDED * sent.norm(dim=1)

@@ -158,7 +158,7 @@ def _exposed(played: Round, name: str) -> Tensor:
         raise Unfit(f"the rows of {name} are shared with {other}, which moves every row: nothing is proven")
     rows, rounding = played.update[f"{name}.weight"].double(), torch.zeros(())
     if played.kind == "model":
-        rows, rounding = undecayed(rows, layer.weight.detach().double())
+        rows, rounding = undecayed(rows, layer.weight.detach().double(), played.inputs.numel())
     exposed = rows.norm(dim=1) > rounding
     if exposed.sum() > played.inputs.numel() or len(rows) <= played.inputs.numel():
         raise Unfit(

@@ -285,6 +285,8 @@ def _exact(attack: Spec, capture: Spec, weights: float, batch: float, held: floa
             candidates = HELD * (held if module == "sentence-membership" else 0.0) * shape[1]
             grown = GROWN * (shape[1] * batch) ** 2 if module == "sentences" else 0.0
             return TESTED * shape[1] * batch + weights * (candidates + grown)
+        case "token-places":
+            found += weights * shape[1] ** 2 * batch
         case "spear":
             found += weights * (PROOF * batch**2 + SEARCH * batch**3)
             found += SETTLED * min(width, ROWS) / 1000

@@ -49,6 +49,8 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
             f"{where}: federation '{cell.federation}' chooses samples by their classes, which sentences have "
             "not (drop distinct_labels and alpha)"
         )
+    if weights := entries["victim"].get("weights"):
+        at.whole("datasets", weights, f"{file_of(config, 'victims', cell.victim)}: weights")
     private = entries["federation"]["private"]
     there = dataset.counts.get(private["split"], private["stop"])
     # A data set of one's own may be smaller than the range, which then ends with the set.

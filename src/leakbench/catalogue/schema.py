@@ -139,6 +139,8 @@ class Victim(Part):
 
     training: Training | None = None
     """How the network is trained. Without it the network keeps its initial weights."""
+    weights: Name | None = Field(None, exclude_if=lambda value: value is None)
+    """The entry of datasets/ that brings weights that a user has. Without them the cells are `not-run`."""
 
 
 class Auxiliary(Slice):

@@ -237,6 +237,11 @@ class Workflow:
         entry = self.plan.specs[f"generator/{name}"]["generator"]
         return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
 
+    def weights(self, stem: str) -> list[str]:
+        """Return the weights of a user that a victim starts from."""
+        name = self.plan.specs[f"train/{stem}"]["victim"].get("weights")
+        return [f"data/{name}.safetensors"] if name else []
+
     def private(self, name: str) -> list[str]:
         """Return the data set that a generator attacks if it is trained on another one."""
         dataset, *_ = name.split("/")

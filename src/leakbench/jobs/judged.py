@@ -126,7 +126,9 @@ def _asked(found: Reconstruction, seen: Observation) -> tuple[int, ...]:
     if found.target == "candidates":
         n = 0 if seen.candidates is None else len(seen.candidates)
     if found.target == "tokens":
-        n = seen.network["classes"]
+        tokens = seen.network["classes"]
+        # An attack may answer for each place of each token.
+        n = tokens * (rows * columns - 1) if n > tokens else tokens
     if found.target == "images":
         shape = [channels, rows, columns]
     if found.target == "features":

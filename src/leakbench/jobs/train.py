@@ -21,6 +21,7 @@ from leakbench.federation.training import fit
 from leakbench.networks import generators, victims
 from leakbench.networks.layers import Normalise, dense_input, describe, thawed
 from leakbench.networks.victims.file import load_victim
+from leakbench.networks.victims.published import Published
 
 if TYPE_CHECKING:
     from leakbench.catalogue import jobs as specs
@@ -48,14 +49,26 @@ def mean_loss(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     return sum(float(cross_entropy(model(x), y, reduction="sum")) for x, y in pairs) / labels.numel()
 
 
-def train_victim(spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path) -> Facts:
-    """Fit a victim on the train split, write epoch-<n>/<parameter> for each checkpoint, return the facts."""
+def train_victim(
+    spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path, weights: Sequence[Path] = ()
+) -> Facts:
+    """Fit a victim on the train split, write epoch-<n>/<parameter> for each checkpoint, return the facts.
+
+    weights: the file of weights that it starts from, if its entry names one.
+    """
     entry, image, plain = spec.victim, spec.dataset, spec.plain()
     arrays, _ = open_tensors(data)
     training = plain["victim"]["training"]
     # Variants of one architecture start from the same weights, so they differ only in what varies.
     torch.manual_seed(stream("initialise", image.name, entry.module, spec.seed))
     model = victims.build(entry.module, image.shape, image.classes, entry.parameters)
+    if entry.weights:
+        if not weights or not isinstance(model, Published):
+            raise UserError(
+                f"victim: weights: {entry.weights} need GPT-2 or BERT, and --further with their file (add it)"
+            )
+        tensors, facts = open_tensors(weights[0])
+        model.adopt(tensors, f"{weights[0]}: {facts['source']}")
     for layer in model.modules():
         if isinstance(layer, Normalise) and layer.measured:
             layer.measure(to_images(arrays["train/images"]))
@@ -211,11 +224,13 @@ def train(
     scratch: the folder from which a killed run resumes.
     device: where a training study trains. Victims and generators train on the processor.
     further: for a study its data sets in addition to `data`, those to train on and those to test on, in the
-    order of its spec. For a generator, the set that it is to attack, if it is trained on another one.
+    order of its spec. For a generator, the set that it is to attack, if it is trained on another one. For a
+    victim the weights that it starts from, if its entry names some.
     """
     with recording(record, "train") as cost, unless_unfit("train", [out]):
         # Data sets to test on may be absent; a study uses those that are there.
-        needed = list(further or [])[: len(spec.training.beside)] if spec.kind == "study" else []
+        needed = list(further or [])[: len(spec.training.beside) if spec.kind == "study" else None]
+        needed = [] if spec.kind == "generator" else needed
         reason = absent([data, *needed] if victim is None else [data, victim])
         reason = reason or _lacking(spec, data, needed)
         if reason:
@@ -232,5 +247,5 @@ def train(
             facts = train_generator(spec, data, victim, out, resume)
             cost |= {name: facts[name] for name in ("validation_mse",) if name in facts}
         else:
-            facts = train_victim(spec, data, out, resume)
+            facts = train_victim(spec, data, out, resume, needed)
             cost |= {name: facts[name] for name in ("test_accuracy", "test_loss") if name in facts}

@@ -16,6 +16,8 @@ TYPICAL = "typical-record"
 # Of text: the sentence of the most frequent tokens, from the most frequent one on, and as a set of tokens as
 # many as an update has.
 FREQUENT = "frequent-tokens"
+# Of tokens at their places: the tokens of the update at random places.
+SHUFFLED = "shuffled-tokens"
 # The attack's reconstruction from another update. An attack that only returns its prior knowledge is no
 # better than this baseline, and no null run tells such an attack apart.
 OTHER_UPDATE = "other-update"

@@ -32,7 +32,8 @@ class Reconstruction:
     target: what `images` holds. `images`: images in [0, 1]; `features`: the features that the first dense
     layer reads; `labels`, `candidates` and `tokens`: nothing, [rounds, clients, n, 0], for an attack on
     labels alone, on candidates, or on the set of tokens of an update. For `candidates` n is their number, for
-    `tokens` that of the vocabulary, and `usable` says which of them the attack takes for private.
+    `tokens` that of the vocabulary, or of its pairs with a place, and `usable` says which of them the attack
+    takes for private.
     iterations: the number of optimisation steps, 0 for an analytic attack.
     span_distance: float64 [rounds, clients, n], how much of each candidate lies outside the span of the
     update (`exact.membership`), as a share of its length; NaN where the share is not known. The

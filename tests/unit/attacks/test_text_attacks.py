@@ -12,8 +12,9 @@ from torch import Tensor
 from leakbench.attacks.alignment import alignment
 from leakbench.attacks.sentence_membership import sentence_membership
 from leakbench.attacks.sentences import sentences
+from leakbench.attacks.token_places import token_places
 from leakbench.attacks.token_span import token_span
-from leakbench.attacks.tokens import tokens
+from leakbench.attacks.tokens import tokens, undecayed
 from leakbench.base.errors import Unfit
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -63,6 +64,13 @@ def test_the_rows_of_an_embedding_are_the_tokens_after_any_training(settings: di
     assert ranks(result, true[:, :-1])
 
 
+def test_decay_is_known_from_the_few_tokens_that_did_not_occur() -> None:
+    sent, moved = torch.randn(2, 50, 64, generator=torch.Generator().manual_seed(0)).double()
+    moved[45:] = 0.0
+    rows, rounding = undecayed(moved - 0.01 * sent, sent, 46)
+    assert (rows.norm(dim=1) > rounding).tolist() == [True] * 45 + [False] * 5
+
+
 def test_noise_on_every_row_hides_tokens_and_invents_none() -> None:
     seen, true = observe_text(noise=1.0)
     assert not found(tokens(seen, RNG)) & read(true)
@@ -92,6 +100,25 @@ def test_the_head_and_an_embedding_that_is_the_head_rank_tokens_and_name_none(of
 def test_the_span_of_attention_holds_the_tokens(settings: dict[str, Any]) -> None:
     seen, true = observe_text(**settings)
     assert found(token_span(seen, RNG)) == read(true)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epochs": 20},
+        {"clients": 3, "k": 1, "epochs": 5, "decay": 0.1},
+        {"epochs": 20, "optimiser": "adamw", "lr": 0.001, "decay": 0.01},
+        {"module": "published", "like": "bert", "epochs": 5},
+    ],
+)
+def test_rows_of_tokens_and_of_places_tell_where_tokens_stood(settings: dict[str, Any]) -> None:
+    if "like" in settings:
+        pytest.importorskip("peft")
+    seen, true = observe_text(**{"kind": "model"} | settings)
+    named = token_places(seen, RNG).usable.view(VOCABULARY, -1)
+    assert [set(place.nonzero()[:, 0].tolist()) for place in named.T] == [
+        set(place.tolist()) for place in true[:, :-1].T
+    ]
 
 
 def test_the_span_names_no_token_of_adamw_but_ranks_them() -> None:
@@ -187,6 +214,7 @@ def head(seen: Observation, rng: torch.Generator) -> Reconstruction:
 
 REFUSED: list[tuple[Any, dict[str, Any] | None, str]] = [
     *((head, settings, "do not send") for settings in ({"tied": True}, LORA)),
+    (token_places, LORA, "do not send"),
     (token_span, {"rank": 12}, "fewer tokens than dimensions"),
     (sentences, {"kind": "model", "epochs": 2}, "two blocks"),
     (sentences, {"kind": "model", "optimiser": "adamw"}, "two blocks"),

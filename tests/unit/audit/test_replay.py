@@ -223,8 +223,8 @@ def test_the_report_says_what_was_checked() -> None:
     assert any(line.startswith("Checked: 2 of 2 local steps") for line in found.assumptions)
     found = of_round(trained(term=pulled, steps=3), 5, lines.append)
     assert any("FedProx" in line for line in found.assumptions)
-    assert not found.exposed() or "at least" in found.headline()
-    assert "at least" in found.page() or not found.recognisable()
+    assert found.exposed() in (0, found.records) or "at least" in found.headline()
+    assert found.recognisable() in (0, found.records) or "at least" in found.page()
 
 
 def test_chance_and_modes_of_the_client_are_replayed_and_left_as_they_were() -> None:

@@ -54,6 +54,22 @@ def test_tokens_that_were_read_are_the_members(hidden: Hidden) -> None:
     assert frequent["membership_auc"] == pytest.approx(14 / 16)
 
 
+def test_tokens_at_their_places_are_pairs(hidden: Hidden) -> None:
+    named = np.zeros((2, 1, VOCABULARY, 3), bool)
+    named[0, 0, [1, 2, 1], [0, 1, 2]] = named[1, 0, [3, 5], [0, 1]] = True
+    named = named.reshape(2, 1, -1)
+    tensors = {"span_distance": 1.0 - named, "usable": named}
+    tensors |= {f"null/{name}": value[:1] for name, value in tensors.items()}
+    rows = token_rows(tensors, hidden, 0, ["members_accepted", "false_acceptances"]).set_index("baseline")
+    assert rows.loc["", "members_accepted"].tolist() == [1.0, pytest.approx(1 / 3)]
+    assert rows.loc["", "false_acceptances"].tolist() == [0, 1]
+    # Public text has 0, 0 and 1 at these places. The update has 1 and 2.
+    assert rows.loc["frequent-tokens", "members_accepted"] == pytest.approx(1 / 3)
+    shuffled = rows.loc["shuffled-tokens"]
+    assert shuffled["usable"] == 3
+    assert 3 * shuffled["members_accepted"] + shuffled["false_acceptances"] == 3
+
+
 def test_sentences_are_guessed_from_public_text_alone(hidden: Hidden) -> None:
     blind = {
         name: (each * VOCABULARY).round().ravel().tolist() for name, each in hidden.blind("images").items()

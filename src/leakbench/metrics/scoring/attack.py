@@ -11,7 +11,15 @@ import pandas as pd
 from leakbench.base.artefacts import Facts, open_tensors
 from leakbench.base.seeds import stream
 from leakbench.metrics import METRICS
-from leakbench.metrics.baselines import CERTIFIED, EXPECTED, FREQUENT, ORIGINAL, SNAPSHOT, TRANSFORMED
+from leakbench.metrics.baselines import (
+    CERTIFIED,
+    EXPECTED,
+    FREQUENT,
+    ORIGINAL,
+    SHUFFLED,
+    SNAPSHOT,
+    TRANSFORMED,
+)
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.scoring.candidates import Candidates, Measures, rows_of
 from leakbench.metrics.scoring.certified import bounds, computed
@@ -88,19 +96,30 @@ def token_rows(
 ) -> pd.DataFrame:
     """Return what the metrics of candidates say of the set of tokens of each update, and of each null update.
 
-    Members are the tokens that a sentence's layers read, all but the last.
+    Members are the tokens that a sentence's layers read, all but the last. An attack that answers for each
+    place has as members the pairs of a token and a place, and another null baseline: one who knows the tokens
+    and puts them anywhere.
     """
-    counts = hidden.token_counts().sum(1)
-    samples = hidden.secret[f"images/{client}"].shape[1]
-    length = hidden.pictures.shape[2] - 1
-    taken = np.zeros(len(counts), bool)
-    taken[np.argsort(-counts, kind="stable")[: samples * length]] = True
+    index, length = hidden.secret[f"images/{client}"], hidden.pictures.shape[2] - 1
+    counts, samples = hidden.token_counts(), index.shape[1]
+    placed = tensors["span_distance"].shape[-1] > len(counts)
+    counts = counts[:, :length] if placed else counts.sum(1, keepdims=True)
 
     def members(held: np.ndarray) -> np.ndarray:
-        read = numbers(hidden.pictures[held][:, 0, None, None, :-1, 0], hidden.vocabulary)
-        return np.isin(np.arange(len(counts)), read)
+        read = numbers(hidden.pictures[held][:, 0, None, None, :-1, 0], hidden.vocabulary).reshape(-1, length)
+        at = read.T if placed else [read]
+        return np.stack([np.isin(np.arange(len(counts)), each) for each in at], 1).ravel()
 
-    blind = {FREQUENT: (-counts.astype(np.float64), taken)}
+    def guess(score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        taken = np.argsort(score, -2, kind="stable").argsort(-2) < samples * (1 if placed else length)
+        flat = *score.shape[:-2], -1
+        return score.reshape(flat), taken.reshape(flat)
+
+    blind = {FREQUENT: guess(-counts.astype(np.float64))}
+    if placed:
+        own = [members(held).reshape(counts.shape).any(1) for held in index[: len(tensors["null/usable"])]]
+        anywhere = np.random.default_rng(0).random((len(own), *counts.shape))
+        blind[SHUFFLED] = guess(np.where(np.stack(own)[..., None], anywhere, 1.0))
     return membership_rows(tensors, hidden.secret, client, names, members, blind)
 
 

@@ -20,7 +20,8 @@ def membership_rows(
     """Return what the metrics say of each update of a client, and of each null update.
 
     Members are the candidates that the client held in that round, or what `members_of` says of its samples,
-    bool [n]. `blind` maps null baseline → scores and decisions [n] of an attacker who saw no update.
+    bool [n]. `blind` maps null baseline → scores and decisions [n] of an attacker who saw no update, or
+    [rounds, n].
     """
     rows = []
     own, null = (
@@ -33,7 +34,7 @@ def membership_rows(
         answers[OTHER_UPDATE] = own[0][others], own[1][others]
     for name, (scores, accepted) in (blind or {}).items():
         answers[name] = tuple(
-            np.broadcast_to(each, (len(null[0]), *each.shape)) for each in (scores, accepted)
+            np.broadcast_to(each, (len(null[0]), each.shape[-1])) for each in (scores, accepted)
         )
     for baseline, (scores, accepted) in answers.items():
         for number, (score, taken) in enumerate(zip(scores, accepted, strict=True)):

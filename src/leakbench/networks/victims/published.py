@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from leakbench.base.errors import Unfit
+from leakbench.base.errors import Unfit, UserError
 from leakbench.networks.layers import freeze, tokens
 from leakbench.networks.victims.encoder import certain
 from leakbench.networks.victims.transformer import Transformer, raise_unless_adapted, raise_unless_sized
@@ -48,6 +48,31 @@ class Published(nn.Module):
         weight = (self.head or self.trunk.get_input_embeddings()).weight  # type: ignore[operator]
         states = self.trunk(tokens(x, len(weight))[:, :-1]).last_hidden_state
         return linear(states, weight).transpose(1, 2) if self.like == "gpt2" else certain(states, weight, x)
+
+    def adopt(self, tensors: Mapping[str, np.ndarray], source: str) -> None:
+        """Take a user's weights (`datasets.checkpoint`), those of the first blocks, tokens and places.
+
+        Raises UserError, which begins with their `source`, where they do not fit.
+        """
+        mend = (
+            "put others there, or set the width, blocks and heads of the victim to those of its config.json"
+        )
+        if tensors["heads"] != self.sizes["heads"]:
+            own = self.sizes["heads"]
+            raise UserError(f"{source}: it has {int(tensors['heads'][0])} heads, the victim {own} ({mend})")
+        for name, own in self.trunk.state_dict().items():
+            theirs = name.replace(".base_layer", "")
+            if "lora_" in name:
+                continue
+            if theirs not in tensors:
+                raise UserError(f"{source}: it has no {theirs}, and the victim has one ({mend})")
+            given = tensors[theirs]
+            if theirs.endswith(("embeddings.weight", "wte.weight", "wpe.weight")):
+                given = given[: len(own)]
+            if given.shape != own.shape:
+                shapes = f"{given.shape}, the victim's {tuple(own.shape)}"
+                raise UserError(f"{source}: its {theirs} is {shapes} ({mend})")
+            own.copy_(torch.from_numpy(given.copy()))
 
     def twin(self) -> Transformer:
         """Return our transformer of the same mathematics and weights, which attacks read block by block."""

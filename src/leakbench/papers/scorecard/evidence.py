@@ -38,7 +38,7 @@ from leakbench.papers.work import Paper, published_for
 DEFAULTS = {"baseline": "", "convention": "standard"}
 # The null baselines: a successful attack is better than each of them.
 NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update",
-         "frequent-tokens")  # fmt: skip
+         "frequent-tokens", "shuffled-tokens")  # fmt: skip
 # Further baselines that need no update; a number that one of them gives as well says little.
 CONSTANTS = ("label-constant", "label-prior", "unrelated-image")
 # Columns whose values are parts of the stem of a cell or study.

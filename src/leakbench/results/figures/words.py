@@ -60,6 +60,7 @@ BASELINES = {
     "certified": "certified bound γ on any attacker",
     "expected": "expected by the closed form",
     "frequent-tokens": "null: the most frequent tokens",
+    "shuffled-tokens": "null: the update's tokens at random places",
 }
 # The fields of a threat model that a reader needs first; other fields follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")
