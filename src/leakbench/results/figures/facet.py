@@ -22,7 +22,7 @@ from leakbench.results.figures.rows import OUTCOMES, PRINTED, Columns, named, or
 from leakbench.results.figures.sheet import GREY, INK, WIDTH, Body
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
-NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>p", strict=True))
+NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>p8", strict=True))
 # The marker of a printed outcome, and on which edge of the axes it stands: failure at the low one.
 PLACES = {OUTCOMES["failure"]: ("X", 0.0), OUTCOMES["success"]: ("$✓$", 1.0)}
 # Place in the palette → what stands there instead of a pink and a yellow that are too pale on white, and of
