@@ -9,7 +9,7 @@ from torch.nn.functional import conv2d
 
 from leakbench.attacks.matching.engines.fixed_convolution import padding
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
-from leakbench.attacks.matching.engines.layers.narrow import NARROW
+from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST
 from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
 from leakbench.base.tensors import Tensors
 
@@ -138,7 +138,7 @@ def _back(
     moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
     if rate is None:
         return _transposed(conv, slope, x, moving, trials)
-    if narrow.turns(conv, read, slope.shape):
+    if narrow.turns(conv, read, slope.shape, NARROWEST):
         both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
         return narrow.transposed(conv, narrow.paired(rate, slope, trials), both, read, trials)
     if conv.out_channels < NARROW:
