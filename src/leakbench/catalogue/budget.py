@@ -163,11 +163,12 @@ class _Purse:
 
 def paid(
     scale: str, budget: Budget, asks: Sequence[Ask], specs: Mapping[str, Spec],
-    papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str],
+    papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str], beside: Collection[str],
 ) -> Sizes:  # fmt: skip
     """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order).
 
-    An experiment of one's own, which has no paper, comes last, and takes nothing from the others.
+    An experiment of one's own, which has no paper, comes last. It takes nothing from the others, as those
+    `beside` them do, which have minutes of their own.
     """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
@@ -185,7 +186,8 @@ def paid(
     wanted = Counter(ask.job for ask in asks)
     # An experiment that is left out whole still has its table and its page.
     own_values: dict[str, int] = {}
-    own_minutes = dict.fromkeys({ask.experiment for ask in asks} - papers.keys(), math.inf) | budget.beside
+    own_minutes = dict.fromkeys({ask.experiment for ask in asks} - papers.keys(), math.inf)
+    own_minutes |= dict.fromkeys(beside, budget.own_minutes) if budget.own_minutes else {}
     spent = EXPERIMENT * len(({ask.experiment for ask in asks} | papers.keys()) - own_minutes.keys())
     made: dict[str, float] = {}
     by_experiment: dict[str, float] = {}

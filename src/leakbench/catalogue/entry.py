@@ -94,10 +94,6 @@ class Sized:
     def name(self) -> str:
         return Path(self.file).stem
 
-    def whole(self, kind: str, name: str, where: str) -> Any:
-        """Return an entry without any cap. Raises UserError if it is missing."""
-        return find(self.config, kind, name, where)
-
     def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
         """Return an entry with caps and budget applied. Callers share the mappings in it, and change none."""
         # Only a cap may depend on the place.
@@ -107,7 +103,7 @@ class Sized:
         return dict(self._entries[key])
 
     def _made(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
-        whole = self.whole(kind, name, where).model_dump(mode="json")
+        whole = find(self.config, kind, name, where).model_dump(mode="json")
         value = capped(kind, place, name, whole, self.scale, self.file)
         changed = value != whole or spec in self.sizes.values
         if spec in self.sizes.values:

@@ -306,10 +306,6 @@ class FigureSpec(Spec):
     scale: Name
 
 
-class Ran(Strict):
-    scale: Name
-
-
 class ScorecardSpec(Spec):
     """What the catalogue says, the scale of the run, where facts lie, and what the run leaves out and why."""
 
@@ -320,7 +316,7 @@ class ScorecardSpec(Spec):
     images: dict[Name, int]
     splits: dict[Name, dict[str, int]]
     settled: dict[Name, float]
-    run: Ran
+    run: dict[Literal["scale"], Name]
     files: dict[str, str]
     left_out: dict[Name, dict[str, str]]
 
