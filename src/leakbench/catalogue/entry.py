@@ -34,11 +34,9 @@ class Sizes:
 
 
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
-    """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset.
-
-    A pattern with a slash is compared with <place>/<name>, where the place is the data set, or of an attack
-    <data set>/<victim>/<federation>/<defence>.
-    """
+    """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset."""
+    # A pattern with a slash is compared with <place>/<name>, where the place is the data set, or of an attack
+    # <data set>/<victim>/<federation>/<defence>.
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():
         if not fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
@@ -140,10 +138,8 @@ class Sized:
 
 
 def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
-    """Return the kind of entry and the glob of each part of a pattern of caps.
-
-    A star may stand for several parts; then only the last part's kind is known.
-    """
+    """Return the kind of entry and the glob of each part of a pattern of caps."""
+    # A star may stand for several parts; then only the last part's kind is known.
     above = ["datasets", "victims", "federations", "defences"] if kind == "attacks" else ["datasets"]
     kinds, globs = [*above, kind], pattern.split("/")
     named = zip(kinds, globs, strict=True) if len(globs) == len(kinds) else [(kind, globs[-1])]

@@ -122,10 +122,9 @@ class GeneratorSpec(Job):
 
 
 class TrainedModels(Regime):
-    """A training regime for one data set.
+    """A training regime for one data set."""
 
-    Its rules (aggregation, encryption) stand beside it in the spec, and `check_spec` checks them together.
-    """
+    # Its rules (aggregation, encryption) stand beside it in the spec, and `check_spec` checks them together.
 
     summary: str = ""
     beside: list[Name]  # type: ignore[assignment]

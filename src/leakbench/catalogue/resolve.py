@@ -97,12 +97,7 @@ def plan(
     root: Path, scale: str, local: frozenset[str] = frozenset(), seed: int | None = None,
     only: Sequence[str] = (),
 ) -> Plan:  # fmt: skip
-    """Validate the whole catalogue and resolve every experiment at one scale.
-
-    local: the data sets that are taken from folders of LEAKBENCH_DATA.
-    seed: what every seed is raised by.
-    only: the experiments that run; all without one.
-    """
+    """Validate the whole catalogue and resolve every experiment at one scale."""
     config = root / "config"
     _check_readable(root / "papers")
     at = replace(sized(config, scale), seed=seed or 0)
