@@ -11,7 +11,7 @@ from leakbench.base.yamls import NAME, Distinct, Name, Positive, Seed, Shape, St
 from leakbench.catalogue.cell import Arguments, Cell
 from leakbench.catalogue.cell import Spec as Values
 from leakbench.catalogue.entry import FOR_PEOPLE, Salt
-from leakbench.catalogue.experiment import Drawing, Exhibit
+from leakbench.catalogue.experiment import Drawing, Exhibit, all_scored
 from leakbench.catalogue.regime import Regime, Rule
 from leakbench.catalogue.schema import Attack, Auxiliary, Dataset, Federation, Generator, Server, Victim
 from leakbench.catalogue.signature import declared_metrics
@@ -38,8 +38,6 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Images(Strict):
-    """The data set of a job, with the shape and the classes that its networks take."""
-
     name: Name
     shape: Shape  # rows, columns and channels of an image
     classes: Positive
@@ -72,9 +70,8 @@ class Job(Spec):
     seed: Seed
 
 
+# The entries of a spec are without their words for people.
 class TrainedVictim(Victim):
-    """A victim's entry, without its words for people."""
-
     summary: str = ""
 
 
@@ -101,8 +98,6 @@ class OwnImages(Auxiliary):
 
 
 class TrainedGenerator(Generator):
-    """A generator's entry, without its words for people."""
-
     summary: str = ""
     auxiliary: OwnImages | None = None
 
@@ -144,8 +139,6 @@ class TrainedModels(Regime):
 
 
 class StudyNames(Strict):
-    """The names of a study's parts, which the rows of its results state."""
-
     dataset: Name
     victim: Name
     training: Name
@@ -176,15 +169,12 @@ TrainSpec = VictimSpec | GeneratorSpec | StudySpec
 
 
 class Played(Federation):
-    """A federation's entry, without its words for people. Its malicious server stands beside it."""
-
     summary: str = ""
+    # The malicious server stands beside the federation.
     malicious: None = None
 
 
 class Cheat(Server):
-    """A malicious server's entry, without its words for people."""
-
     summary: str = ""
 
 
@@ -217,8 +207,6 @@ class Scored(Strict):
 
 
 class CellNames(Strict):
-    """The names of a capture's parts, which the rows of its results state."""
-
     dataset: Name
     victim: Name
     federation: Name
@@ -253,8 +241,7 @@ class Shown(Strict):
 
     @model_validator(mode="after")
     def _measured(self) -> "Shown":
-        if lacking := next((each for each in self.success if each not in (self.metrics or [])), ""):
-            raise ValueError(f"success: '{lacking}' is not scored (add it to metrics)")
+        all_scored(self.success, self.metrics)
         return self
 
 

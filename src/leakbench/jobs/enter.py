@@ -146,13 +146,6 @@ def _files(name: str, kind: str = "defence") -> tuple[str, str, str]:
     return f"{code}/{kind}s/{own}", f"config/{kind}s/{name}.yaml", f"{code}/attacks/adaptive/{own}"
 
 
-def _kind(source: str, name: str) -> str:
-    """Return whether a Python text is that of a defence or of an attack, which takes an observation."""
-    made = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    own = next(node for node in made if node.name == stem(name))
-    return "attack" if [each.arg for each in own.args.args[:1]] == ["observation"] else "defence"
-
-
 def _entry(
     today: Agreed, name: str, texts: Sequence[str], scale: str, rows: pd.DataFrame, **made: Any
 ) -> Entry:
@@ -172,12 +165,12 @@ def _run(
 ) -> Entry:
     """Run the agreed cells in a copy that has the entry. `given` is what messages call its three files."""
     source, settings, attacker = texts
-    _check_source(source, name, given[0])
-    kind = _kind(source, name)
+    first = [each.arg for each in _function(source, name, given[0]).args.args[:1]]
+    kind = "attack" if first == ["observation"] else "defence"
     if attacker and kind == "attack":
         raise UserError(f"--attacker {given[2]}: {given[0]} is an attack itself (leave it out)")
     if attacker:
-        _check_source(attacker, name, given[2])
+        _function(attacker, name, given[2])
     if not settings:
         # The first paragraph of the file's docstring.
         words = (ast.get_docstring(ast.parse(source)) or name).partition("\n\n")[0].split()
@@ -270,15 +263,17 @@ def _paying(scale: Mapping[str, Any], minutes: int = MINUTES) -> Mapping[str, An
     return scale
 
 
-def _check_source(source: str, name: str, where: str) -> None:
-    """Raise UserError, at `where`, unless a text is Python with a function of the part's name."""
+def _function(source: str, name: str, where: str) -> ast.FunctionDef:
+    """Return the function of a part's name. Raises UserError, at `where`, unless a Python text has one."""
     try:
         tree = ast.parse(source)
         compile(tree, where, "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise UserError(f"{where}: is no Python file: {problem} (mend the line)") from problem
-    if not any(isinstance(node, ast.FunctionDef) and node.name == stem(name) for node in tree.body):
-        raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as its file)")
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == stem(name):
+            return node
+    raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as its file)")
 
 
 def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from leakbench.base.artefacts import (
     AS_TEXT,
@@ -24,7 +24,7 @@ from leakbench.base.provenance import machine, versions
 from leakbench.base.yamls import validated
 from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.load import find
-from leakbench.papers.reference import Files, hold, kept_digests
+from leakbench.papers.reference import Files, Kind, hold, kept_digests
 
 # Times are never the same twice, so they are not compared.
 TIMES = ("seconds", "seconds_per_round")
@@ -39,16 +39,14 @@ _AGAIN = "restore it with `git checkout`, or run `leakbench verify --record DEVI
 IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "different", "missing", "new"
 
 
-class _Tree(BaseModel):
+class _Tree(Kind):
     """What made a recorded tree: of each table a digest, and how many of them a second run gave too."""
-
-    model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
     device: str
     versions: dict[str, str]
     tables: Annotated[dict[str, str], Field(min_length=1)]
     files: Files
-    twice: dict[str, int] = {}
+    twice: dict[str, int] = Field({})
 
 
 def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, Facts]:
@@ -89,10 +87,6 @@ def numbers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def _numbers(tables: Sequence[Path]) -> pd.DataFrame:
-    return numbers({path.stem: _read(path) for path in tables})
-
-
 def _place(path: Path, scale: str) -> tuple[Path, Path]:
     return path / "reference" / f"{scale}.csv", path / "reference" / f"{scale}.json"
 
@@ -107,7 +101,7 @@ def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
         same = len(digests.items() & again.items())
         facts["twice"], said = {"tables": len(digests), "identical": same}, f", {same} identical twice"
     csv, made = _place(root, scale)
-    write_text(csv, _numbers(tables).to_csv(index=False))
+    write_text(csv, numbers({path.stem: _read(path) for path in tables}).to_csv(index=False))
     write_json(made, facts | {"files": kept_digests(csv)})
     print(f"{csv}: {len(tables)} tables recorded{said}")
 
@@ -190,7 +184,7 @@ def verify(
     facts: Facts = {}
     if (csv.exists() or made.exists()) and seed is None:
         known, facts = _recorded(csv, made)
-    rows = compared(_numbers(tables), known)
+    rows = compared(numbers({path.stem: _read(path) for path in tables}), known)
     same = [path.stem for path in tables if facts.get("tables", {}).get(path.stem) == table_digest(path)]
     words = (IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW)
     counts = {word: int((rows["status"] == word).sum()) for word in words}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from leakbench.papers import join
@@ -52,7 +51,7 @@ def _printed(work: Work, row: Row) -> Entry:
         "item": row.item, "class": reading.label, "condition": row.condition, "metric": row.metric,
         "convention": convention if reading.label == "result" else "", "published": row.published,
     }  # fmt: skip
-    where = f"{_file(work, 'measured')}: {row.table}: {row.id}"
+    where = f"{work.folder / 'measured.yaml'}: {row.table}: {row.id}"
     return Entry(row.id, work, where, work.let, reading, RELATIONS[row.number.bound], row.number, row, words)
 
 
@@ -71,9 +70,5 @@ def _claimed(work: Work, claim: Claim) -> Entry:
         "item": claim.item, "class": label, "condition": condition, "metric": "claim", "convention": "",
         "published": claim.claim, "headline": claim.headline,
     }  # fmt: skip
-    where, against = f"{_file(work, 'claims')}: {claim.id}", Printed(claim.threshold)
+    where, against = f"{work.folder / 'claims.yaml'}: {claim.id}", Printed(claim.threshold)
     return Entry(claim.id, work, where, work.claims.let, reading, claim.relation, against, None, words)
-
-
-def _file(work: Work, name: str) -> Path:
-    return work.folder / f"{name}.yaml"

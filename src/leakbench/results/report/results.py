@@ -1,6 +1,7 @@
 """A result table as the page shows it: conditions that vary have columns, the others stand in one line."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -21,29 +22,13 @@ NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()
 
 
 @dataclass(frozen=True)
-class Row:
-    """The texts of one condition and metric."""
-
-    condition: list[str]  # the values of the columns that vary
-    metric: str
-    unit: str
-    convention: str
-    mean: str
-    interval: str
-    median: str
-    n: str
-    failure: str  # the share of trials that failed, in percent
-    nulls: list[str]  # one mean for each null baseline of the table, "" if there is none
-
-
-@dataclass(frozen=True)
 class Results:
     """The compact table."""
 
     columns: list[str]  # the headings of the conditions that vary
     constant: list[tuple[str, str]]  # pairs of label and value, of the conditions that do not vary
     nulls: list[str]  # the headings of the null baselines
-    rows: list[Row]  # the first MANY rows
+    rows: list[dict[str, Any]]  # the first MANY rows, each with the texts of one condition and metric
     conventions: bool  # whether a row has another convention than the standard one
     total: int
 
@@ -68,20 +53,16 @@ def results(table: pd.DataFrame) -> Results:
     own = table[table["baseline"] == ""]
     own = own.assign(order=own["metric"].map(order.index)).sort_values("order", kind="stable")
     rows = [
-        Row(
-            condition=[plain(row[column]) for column in varying],
-            metric=str(row["metric"]),
-            unit=str(row["unit"]),
-            convention=str(row["convention"]),
-            mean=number(row["mean"]),
-            interval=interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"])),
-            median=number(row["median"]),
-            n=count(row["n"]),
-            failure=percent(row["failure_rate"]),
-            nulls=[number(means.get((name, *(row[key] for key in keys)))) for name in baselines],
-        )
+        {
+            **{name: str(row[name]) for name in ("metric", "unit", "convention")},
+            "condition": [plain(row[column]) for column in varying],
+            "mean": number(row["mean"]), "median": number(row["median"]), "n": count(row["n"]),
+            "interval": interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"])),
+            "failure": percent(row["failure_rate"]),
+            "nulls": [number(means.get((name, *(row[key] for key in keys)))) for name in baselines],
+        }
         for row in own.head(MANY).to_dict("records")
-    ]
+    ]  # fmt: skip
     return Results(
         columns=[CONDITION[column] for column in varying],
         constant=constant,
