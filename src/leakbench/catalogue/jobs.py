@@ -44,8 +44,6 @@ class Images(Strict):
 
 
 class Named(Strict):
-    """A part and the arguments of its function."""
-
     module: str
     parameters: Arguments
 
@@ -198,8 +196,6 @@ class CaptureSpec(Job, Salt):
 
 
 class Scored(Strict):
-    """How an attack's guesses are measured."""
-
     metrics: Metrics
     judges: Annotated[list[Name], Distinct]
     matching: Literal["best", "hungarian"]
@@ -231,8 +227,6 @@ class ScoreSpec(Spec):
 
 
 class Shown(Strict):
-    """What the table and the pictures of an experiment show."""
-
     seeds: Annotated[list[Seed], Field(min_length=1), Distinct]
     metrics: Metrics | None
     success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct]

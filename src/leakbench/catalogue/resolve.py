@@ -27,8 +27,6 @@ from leakbench.papers.work import read_paper
 
 @dataclass
 class Plan:
-    """Everything that one run asks for."""
-
     run: str  # the scale's name, followed by the seed if the run has other seeds than the experiments name
     experiments: dict[str, list[Cell]]  # experiment → its cells that run
     definitions: dict[str, Experiment]

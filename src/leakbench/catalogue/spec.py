@@ -44,7 +44,6 @@ _TRAINED = (jobs.StudySpec, jobs.GeneratorSpec, jobs.VictimSpec)
 
 
 def opened(verb: str, path: Path) -> jobs.Spec:
-    """Return the spec of a verb's job. Raises UserError at the first mistake in its file."""
     return spec_of(verb, read_spec(path), str(path))
 
 

@@ -40,7 +40,6 @@ def files_behind(asked: Plan, experiment: str, stems: list[str]) -> list[str]:
 
 
 def held(root: Path, files: list[str], mend: str) -> None:
-    """Raise UserError where one of these files is missing."""
     if missing := [root / name for name in files if not (root / name).is_file()]:
         raise UserError(f"{missing[0]}: missing (run `{mend}`, which makes it first)")
 

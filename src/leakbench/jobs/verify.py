@@ -50,7 +50,6 @@ class _Tree(Kind):
 
 
 def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, Facts]:
-    """Return the numbers of a recorded tree and what made them."""
     facts = read_json(made, f"{csv.name}'s record", _AGAIN)
     validated(_Tree, facts, f"{made}: ", "reference/README.md")
     hold(csv, facts["files"], f"{made}: ", _AGAIN)

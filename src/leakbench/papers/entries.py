@@ -31,7 +31,6 @@ class Entry:
 
 
 def entries(work: Work) -> Iterator[Entry]:
-    """Yield every printed row of a work, then every claim."""
     for row in (row for rows in work.tables.values() for row in rows):
         yield _printed(work, row)
     for claim in work.claims.claims:

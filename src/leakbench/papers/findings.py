@@ -50,8 +50,6 @@ class Finding(Strict):
 
 
 class Findings(Strict):
-    """papers/findings.yaml."""
-
     introduction: str
     findings: list[Finding]
 

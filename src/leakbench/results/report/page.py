@@ -26,7 +26,9 @@ from leakbench.results.report.templates import environment
 
 def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
     """Return the whole report as one HTML page."""
-    rows, works = lines(scorecard), facts.get("works", {})
+    nothing: Facts = {"works": {}, "maps": [], "prices": {}, "links": {}, "verified": {}, "commits": ""}
+    said = nothing | {name: facts[name] for name in (*nothing, "scale") if name in facts}
+    rows, works = lines(scorecard), said["works"]
     seeds = facts.get("seeds") or _seeds([section for section in sections if not section.recorded])
     seeded = by_seed(facts["seeded"]) if "seeded" in facts else []
     place = {work: number for number, work in enumerate(works)}
@@ -47,8 +49,6 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             headlines=[line for line in rows if line["headline"]],
             seeded=seeded,
             held=held(seeded),
-            maps=facts.get("maps", []),
-            prices=facts.get("prices", {}),
             overall=[Map("Any network here", rows) for rows in facts.get("overall", ()) if rows],
             attackers=ATTACKERS,
             stronger=STRONGER,
@@ -59,17 +59,13 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             total=len(rows),
             drawn=[entry for entry in shown if not _bare(entry)],
             bare=[entry for entry in shown if _bare(entry)],
-            links=facts.get("links", {}),
             contents={
                 work: list(part)
                 for work, part in itertools.groupby(shown, lambda entry: entry["section"].work)
             },
-            works=works,
-            scale=facts["scale"],
             seeds=" ".join(map(str, seeds)) or "none",
             versions=dict(facts.get("versions", {})),
-            verified=facts.get("verified", {}),
-            commits=facts.get("commits", ""),
+            **said,
         )
     )
 

@@ -23,8 +23,6 @@ NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()
 
 @dataclass(frozen=True)
 class Results:
-    """The compact table."""
-
     columns: list[str]  # the headings of the conditions that vary
     constant: list[tuple[str, str]]  # pairs of label and value, of the conditions that do not vary
     nulls: list[str]  # the headings of the null baselines
@@ -34,7 +32,6 @@ class Results:
 
 
 def results(table: pd.DataFrame) -> Results:
-    """Arrange the rows of one table for the page."""
     table = table.assign(baseline=table["baseline"].fillna("")) if len(table) else table
     if "threshold" in table:
         # The figure shows the points of curves. In a table, these points would bury the other rows.

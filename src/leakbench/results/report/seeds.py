@@ -36,7 +36,6 @@ class Seeds:
 
 
 def seeds(rows: pd.DataFrame) -> list[Seeds]:
-    """Return the statements of each scale with all its seeds."""
     return [_of_scale(str(scale), part) for scale, part in rows.groupby("scale", sort=False)]
 
 
