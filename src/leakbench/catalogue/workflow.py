@@ -14,8 +14,7 @@ from leakbench.base.artefacts import read_facts, to_json
 from leakbench.base.code import PACKAGE, closure
 from leakbench.base.digest import file_digest, write_changed
 from leakbench.base.errors import UserError
-from leakbench.base.needs import BACKBONES
-from leakbench.base.parts import dotted, parts_of
+from leakbench.base.parts import BACKBONES, dotted, parts_of
 from leakbench.catalogue import costs, run
 from leakbench.catalogue.budget import counted
 from leakbench.catalogue.cell import ANY_VICTIM, Cell

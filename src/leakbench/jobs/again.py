@@ -7,8 +7,8 @@ from typing import Any
 
 from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
-from leakbench.base.needs import BACKBONES
 from leakbench.base.numerics import numerics
+from leakbench.base.parts import BACKBONES
 from leakbench.catalogue.cell import PICTURED, Cell
 from leakbench.catalogue.jobs import ScoreSpec, TableSpec
 from leakbench.catalogue.resolve import Plan
@@ -16,7 +16,7 @@ from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import LPIPS
 from leakbench.jobs.record import modules_of
 from leakbench.jobs.score import score
-from leakbench.results.tables.found import Found
+from leakbench.results.tables.lines import Found
 from leakbench.results.tables.of_attacks import of_attacks
 from leakbench.results.tables.of_studies import of_studies
 from leakbench.results.tables.pictures import Files

@@ -20,7 +20,7 @@ from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest, 
 from leakbench.metrics.interval import paired
 from leakbench.papers.reference import FEWEST, Difference, read_record, recorded
 from leakbench.papers.verdicts.tolerances import tolerance_of
-from leakbench.results.tables.found import Found
+from leakbench.results.tables.lines import Found
 
 # What was found of each record, one line each, below reference/.
 RESULT = "rechecked.csv"

@@ -14,7 +14,7 @@ from planning import BASES, real_flow
 from leakbench.base.artefacts import write_tensors
 from leakbench.base.digest import file_digest
 from leakbench.base.errors import UserError
-from leakbench.base.needs import judge
+from leakbench.base.parts import judge
 from leakbench.catalogue import run, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
 from leakbench.catalogue.load import file_of

@@ -12,7 +12,7 @@ from leakbench.base.errors import UserError
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.baselines import CERTIFIED
 from leakbench.results.tables.attacked import aggregate
-from leakbench.results.tables.certified import check_bounds
+from leakbench.results.tables.of_attacks import check_bounds
 
 ROUNDS, OTHERS = 40, 9
 METRICS = ["membership_auc", "tpr_at_fpr_0", "members_accepted", "epsilon_low"]

@@ -8,8 +8,8 @@ import pytest
 
 from leakbench.base.errors import UserError
 from leakbench.metrics.baselines import CERTIFIED
-from leakbench.results.tables.certified import check_bounds
 from leakbench.results.tables.failures import failed
+from leakbench.results.tables.of_attacks import check_bounds
 
 Line = tuple[str, int, float]
 MEANS: list[Line] = [("dataset-mean", 1, 0.2), ("dataset-mean", 2, 0.4)]
