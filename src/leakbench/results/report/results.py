@@ -1,7 +1,6 @@
 """A result table as the page shows it: conditions that vary have columns, the others stand in one line."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -26,7 +25,7 @@ class Results:
     columns: list[str]  # the headings of the conditions that vary
     constant: list[tuple[str, str]]  # pairs of label and value, of the conditions that do not vary
     nulls: list[str]  # the headings of the null baselines
-    rows: list[dict[str, Any]]  # the first MANY rows, each with the texts of one condition and metric
+    rows: list[dict[str, str | list[str]]]  # the first MANY, each one condition and metric
     conventions: bool  # whether a row has another convention than the standard one
     total: int
 
@@ -49,7 +48,7 @@ def results(table: pd.DataFrame) -> Results:
     order = [*FIRST, *(m for m in table["metric"].unique() if m not in FIRST)]
     own = table[table["baseline"] == ""]
     own = own.assign(order=own["metric"].map(order.index)).sort_values("order", kind="stable")
-    rows = [
+    rows: list[dict[str, str | list[str]]] = [
         {
             **{name: str(row[name]) for name in ("metric", "unit", "convention")},
             "condition": [plain(row[column]) for column in varying],
