@@ -16,9 +16,10 @@ from leakbench.audit.audit import of_client
 from leakbench.audit.client import Truth
 from leakbench.audit.findings import READ, Found, affected, pictures
 from leakbench.audit.inference import Inference
+from leakbench.audit.page import page
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
-from leakbench.audit.report import Audit, page
+from leakbench.audit.report import Audit
 from leakbench.audit.steps import words
 from leakbench.papers.bibliography import source
 
