@@ -118,11 +118,9 @@ class Lines:
 
 
 def pooled(rows: Sequence[Any], kept: Sequence[Trials | None]) -> Measured:
-    """Return the mean over the trials of several records of one condition, with an interval of networks.
-
-    rows: the lines of the records, with mean, ci_low, ci_high, n, seeds and, where it is known, std.
-    kept: the trials behind each, None where they were not kept. Then each record counts by its mean.
-    """
+    """Return the mean over the trials of several records of one condition, with an interval of networks."""
+    # rows: the lines of the records, with mean, ci_low, ci_high, n, seeds and, where it is known, std.
+    # kept: the trials behind each, None where they were not kept. Then each record counts by its mean.
     means, lows, highs, sizes = (
         np.array([float(row[key]) for row in rows]) for key in ("mean", "ci_low", "ci_high", "n")
     )
@@ -267,12 +265,11 @@ class Evidence:
     def _length(
         self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
     ) -> tuple[float, Schedule | None, str, bool]:
-        """Return how far the run behind a line came.
-
-        Returns the share of the published length that ran, the schedule of the step size, words if the share
-        is less than one, and whether the work states no length and the run is not shown to have settled. A
-        run that has settled counts as whole where it is else too short or its step size falls again.
-        """
+        """Return how far the run behind a line came."""
+        # Returns the share of the published length that ran, the schedule of the step size, words if the
+        # share is less than one, and whether the work states no length and the run is not shown to have
+        # settled. A run that has settled counts as whole where it is else too short or its step size falls
+        # again.
         row = lines.row(line)
         shares, words = [1.0], []
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
@@ -324,11 +321,9 @@ class Evidence:
     def _nulls(
         self, lines: Lines, where: Mapping[str, object], metric: str, mean: float, trials: Trials | None
     ) -> tuple[bool | None, tuple[float, ...]]:
-        """Return whether a mean is better than every null baseline of its condition, and their means.
-
-        What the attack made of other updates must surely be worse, by more than a tolerance: an attack that
-        only shows its prior knowledge is as good there, up to chance.
-        """
+        """Return whether a mean is better than every null baseline of its condition, and their means."""
+        # What the attack made of other updates must surely be worse, by more than a tolerance: an attack that
+        # only shows its prior knowledge is as good there, up to chance.
         if where.get("baseline"):
             return None, ()
         dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
@@ -349,10 +344,8 @@ class Evidence:
 
 
 def better(own: Trials, other: Trials, sign: int, least: float) -> bool:
-    """Return whether `own` is surely further than `other` by more than `least`, in the direction `sign`.
-
-    Where they have too few pairs, Pitman's exact test of two means asks it of all trials of both.
-    """
+    """Return whether `own` is surely further than `other` by more than `least`, in the direction `sign`."""
+    # Where they have too few pairs, Pitman's exact test of two means asks it of all trials of both.
     both = own.values.keys() & other.values.keys()
     a, b = ({key: sign * each.values[key] for key in both} for each in (own, other))
     _, low, _, count = paired(a, b, own.clusters)

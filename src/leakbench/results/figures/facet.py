@@ -131,10 +131,8 @@ def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None
 
 
 def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str, Any]) -> None:
-    """Draw null baselines in grey, and what is printed in the colours of its groups.
-
-    A printed number is a star. A printed outcome has no number, and stands on an edge of the axes.
-    """
+    """Draw null baselines in grey, and what is printed in the colours of its groups."""
+    # A printed number is a star. A printed outcome has no number, and stands on an edge of the axes.
     null = rows[rows["baseline"].isin(list(NULLS))]
     scatter(axes, null, x, y, style="baseline", markers=NULLS, color=GREY, s=20, linewidth=0, zorder=2)
     star: Any = {"marker": "*", "s": 95, "edgecolor": INK, "linewidth": 0.8, "zorder": 5}
