@@ -16,7 +16,7 @@ import pandas as pd
 
 from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS
-from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
+from leakbench.metrics.baselines import CONSTANTS, NULLS, OTHER_UPDATE, SNAPSHOT
 from leakbench.metrics.interval import FEWEST, LEVEL, of_networks, paired
 from leakbench.papers.printed import as_text
 from leakbench.papers.scorecard.quantity import (
@@ -36,11 +36,6 @@ from leakbench.papers.work import Paper, published_for
 
 # Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
 DEFAULTS = {"baseline": "", "convention": "standard"}
-# The null baselines: a successful attack is better than each of them.
-NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update",
-         "frequent-tokens", "shuffled-tokens")  # fmt: skip
-# Further baselines that need no update; a number that one of them gives as well says little.
-CONSTANTS = ("label-constant", "label-prior", "unrelated-image")
 # Columns whose values are parts of the stem of a cell or study.
 PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
 # The columns that name a cell: rows with these and a metric are the same trials in every table.
