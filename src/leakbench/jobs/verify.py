@@ -86,6 +86,10 @@ def numbers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
+def _numbers(tables: Sequence[Path]) -> pd.DataFrame:
+    return numbers({path.stem: _read(path) for path in tables})
+
+
 def _place(path: Path, scale: str) -> tuple[Path, Path]:
     return path / "reference" / f"{scale}.csv", path / "reference" / f"{scale}.json"
 
@@ -100,7 +104,7 @@ def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
         same = len(digests.items() & again.items())
         facts["twice"], said = {"tables": len(digests), "identical": same}, f", {same} identical twice"
     csv, made = _place(root, scale)
-    write_text(csv, numbers({path.stem: _read(path) for path in tables}).to_csv(index=False))
+    write_text(csv, _numbers(tables).to_csv(index=False))
     write_json(made, facts | {"files": kept_digests(csv)})
     print(f"{csv}: {len(tables)} tables recorded{said}")
 
@@ -183,7 +187,7 @@ def verify(
     facts: Facts = {}
     if (csv.exists() or made.exists()) and seed is None:
         known, facts = _recorded(csv, made)
-    rows = compared(numbers({path.stem: _read(path) for path in tables}), known)
+    rows = compared(_numbers(tables), known)
     same = [path.stem for path in tables if facts.get("tables", {}).get(path.stem) == table_digest(path)]
     words = (IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW)
     counts = {word: int((rows["status"] == word).sum()) for word in words}
