@@ -355,19 +355,12 @@ def test_a_row_of_another_attack_is_never_chosen() -> None:
 
 @pytest.mark.parametrize(
     ("sentence", "true"),
-    [
-        ("It is 0.50 (0.40 to 0.60) in `one`.", True),
-        ("It is 50 % (40 to 60) in `one`.", True),
-        ("It is 0.50 of 24 (0.40 to 0.60) in `one`.", True),
-        ("It is 0.70 (0.40 to 0.60) in `one`.", False),
-        ("It is 0.50 (0.20 to 0.60) in `one`.", False),
-        ("It is 0.50 (0.40 to 0.60) in `two`.", False),
-        ("It is 0.50 (0.40 to 0.60).", False),
-    ],
-)
-def test_a_sentence_is_held_to_the_table_of_an_experiment_that_its_section_names(
-    sentence: str, true: bool
-) -> None:
+    [("It is 0.50 (0.40 to 0.60) in `one`.", True), ("It is 50 % (40 to 60) in `one`.", True),
+     ("It is 0.50 of 24 (0.40 to 0.60) in `one`.", True), ("It is 0.70 (0.40 to 0.60) in `one`.", False),
+     ("It is 0.50 (0.20 to 0.60) in `one`.", False), ("It is 0.50 (0.40 to 0.60) in `two`.", False),
+     ("It is 0.50 (0.40 to 0.60).", False)],
+)  # fmt: skip
+def test_a_sentence_is_held_to_the_table_that_its_section_names(sentence: str, true: bool) -> None:
     (asked,) = intervals(f"## A section\n\n{sentence}\n")
     assert bool(len(fitting(asked, TABLE))) == true
 

@@ -39,8 +39,7 @@ LIGHT, VERDICT = (
 )
 # A module, what it must not import, and the contract that says so.
 FORBIDDEN = [
-    ("attacks.fidel", "leakbench.federation.play", TRUTH),
-    ("attacks.fidel", "leakbench.metrics.mse", TRUTH),
+    ("attacks.fidel", "leakbench.federation.play", TRUTH), ("attacks.fidel", "leakbench.metrics.mse", TRUTH),
     ("networks.layers", "leakbench.datasets.idx", TRUTH),
     ("attacks.matching.loop", "leakbench.federation.play", TRUTH),
     ("attacks.label_inference.idlg", "leakbench.metrics.mse", TRUTH),
@@ -48,12 +47,10 @@ FORBIDDEN = [
     ("base.processes.warm", "leakbench.jobs.cli", STOREYS),
     ("metrics.scoring.groups", "leakbench.results.tables.lines", STOREYS),
     ("results.tables.lines", "leakbench.jobs.table", STOREYS),
-    ("metrics.mse", "leakbench.attacks.fidel", STOREYS),
-    ("defences.none", "leakbench.jobs.capture", STOREYS),
-    ("catalogue.load", "torch", LIGHT),
-    ("results.figures.tile", "torch", LIGHT),
+    ("metrics.mse", "leakbench.attacks.fidel", STOREYS), ("defences.none", "leakbench.jobs.capture", STOREYS),
+    ("catalogue.load", "torch", LIGHT), ("results.figures.tile", "torch", LIGHT),
     ("papers.verdicts.verdict", "leakbench.attacks.fidel", VERDICT),
-]
+]  # fmt: skip
 
 
 def part(text: str, contract: str) -> str:
@@ -135,16 +132,9 @@ def named(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "room",
-    [
-        "results/figures",
-        "papers",
-        "results/report",
-        "papers/scorecard",
-        "papers/verdicts",
-        "metrics/scoring",
-        "results/tables",
-    ],
-)
+    ["results/figures", "papers", "results/report", "papers/scorecard", "papers/verdicts", "metrics/scoring",
+     "results/tables"],
+)  # fmt: skip
 def test_no_room_that_judges_or_tells_results_names_a_paper(room: str) -> None:
     files = sorted((PACKAGE / room).glob("*.py"))
     assert files

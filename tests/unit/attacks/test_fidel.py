@@ -67,9 +67,7 @@ def test_one_sample_through_the_cnn_shows_what_its_dense_layer_reads() -> None:
     activation=st.sampled_from(ACTIVATIONS),
     dropout=st.sampled_from([0.0, 0.5]),
 )
-def test_every_row_is_the_mixture_of_samples_weighted_by_their_errors(
-    k: int, seed: int, activation: str, dropout: float
-) -> None:
+def test_every_row_is_the_samples_mixed_by_errors(k: int, seed: int, activation: str, dropout: float) -> None:
     shape = (3, 4, 1)
     parameters = {"activation": activation, "dropout": dropout, "width": 16}
     observation, images = observe("fcnn", shape, k, seed=seed, **parameters)
@@ -128,9 +126,7 @@ def test_no_nan_and_no_infinity_comes_out_whatever_goes_in(weight: np.ndarray, b
         ([0.0, 0.0], 0.0, None),
     ],
 )
-def test_a_row_is_divided_by_its_bias_change(
-    weight: list[float], bias: float, image: list[float] | None
-) -> None:
+def test_a_row_is_divided_by_its_bias(weight: list[float], bias: float, image: list[float] | None) -> None:
     ratio, usable = divide(torch.tensor([weight]), torch.tensor([bias]))
     torch.testing.assert_close(ratio, torch.tensor([image or [0.0, 0.0]]))
     assert usable.tolist() == [image is not None]

@@ -126,17 +126,14 @@ def mixed(clients: Sequence[int]) -> View:
             ("sign", odd, "defence: has the keys")
             for odd in ({}, {"modul": "sign"}, {"module": "sign", "x": 1})
         ),
-        (
-            "sign",
-            {"module": "sign", "parameters": {"share": 0.1}},
-            "parameters of defence sign are not known",
-        ),
+        ("sign", {"module": "sign", "parameters": {"share": 0.1}},
+         "parameters of defence sign are not known"),
         ("sign", {"module": "sign", "parameters": "all"}, "parameters of defence sign are not known"),
         ("none", {"module": "aggregated", "parameters": {}}, "no update of a single client"),
         ("none", Defence(view=mixed), "single client"),
         ("none", Defence(rounds=lambda update, memory, rng: update), "earlier rounds"),
     ],
-)
+)  # fmt: skip
 def test_a_defence_that_is_not_known_or_cannot_be_played_is_refused(
     known: str, given: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,9 +91,7 @@ def test_a_folder_of_others_is_refused(run: Run, what: int | str, monkeypatch: p
     assert not isinstance(what, int) or list(run.folder.iterdir()) == []
 
 
-def test_containers_with_processes_of_one_number_share_no_folder(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_containers_with_like_processes_share_no_folder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     inside(run, monkeypatch)
     own = process.folder_of_the_run(run.owner.pid)
     assert process.folder_of_the_run(run.owner.pid) == own

@@ -69,12 +69,9 @@ def test_jobs_run_side_by_side(served: Run, tmp_path: Path) -> None:
 
 
 ENDS = [
-    ("", 0, ""),
-    ("raise SystemExit", 0, ""),
-    ("raise SystemExit(7)", 7, ""),
-    ("raise SystemExit('a word')", 1, "a word"),
-    ("1 / 0", 1, "ZeroDivisionError: division by zero"),
-]
+    ("", 0, ""), ("raise SystemExit", 0, ""), ("raise SystemExit(7)", 7, ""),
+    ("raise SystemExit('a word')", 1, "a word"), ("1 / 0", 1, "ZeroDivisionError: division by zero"),
+]  # fmt: skip
 # A job that works apart and is killed is run again (test_warm_ends.py).
 KILLED = ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL, "")
 

@@ -114,9 +114,7 @@ def with_number(root: Callable[..., Path], name: str, key: str, text: str) -> An
 
 @pytest.mark.parametrize(("name", "key"), [*WHOLE, *BROKEN])
 @pytest.mark.parametrize("text", ["yes", '"10"', "'1e-4'", "''", "[3]"])
-def test_what_is_no_number_is_not_taken_for_one(
-    name: str, key: str, text: str, root: Callable[..., Path]
-) -> None:
+def test_what_is_no_number_is_refused(name: str, key: str, text: str, root: Callable[..., Path]) -> None:
     with pytest.raises(UserError, match=rf"{name}\.yaml: {key}: .*valid (integer|number), got "):
         with_number(root, name, key, text)
 

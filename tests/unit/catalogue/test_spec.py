@@ -94,7 +94,7 @@ def test_a_spec_may_lack_only_what_says_something_where_it_is_given(kind: str) -
     assert {keys for keys in mapped if not line_of(kind, altered(kind, (keys, ...)))} == MAY_LACK[kind]
 
 
-def test_what_is_known_of_a_defence_may_be_for_those_who_do_not_adapt(
+def test_what_is_known_of_a_defence_may_be_for_who_does_not_adapt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then its file holds the function `unadapted` alone."""

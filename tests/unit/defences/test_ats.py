@@ -40,19 +40,16 @@ def test_the_list_is_the_authors() -> None:
 @pytest.mark.parametrize("way", [1, -1])
 @pytest.mark.parametrize(
     ("name", "level", "pil"),
-    [
-        ("invert", 3, lambda image, way: ImageOps.invert(image)),
-        ("autocontrast", 3, lambda image, way: ImageOps.autocontrast(image)),
-        ("equalize", 3, lambda image, way: ImageOps.equalize(image)),
-        ("posterize", 5, lambda image, way: ImageOps.posterize(image, 6)),
-        ("solarize", 0, lambda image, way: image),
-        ("solarize", 9, lambda image, way: ImageOps.invert(image)),
-        ("color", 9, lambda image, way: ImageEnhance.Color(image).enhance(1 + 0.5 * way)),
-        ("contrast", 6, lambda image, way: ImageEnhance.Contrast(image).enhance(1 + way / 3)),
-        ("brightness", 3, lambda image, way: ImageEnhance.Brightness(image).enhance(1 + way / 6)),
-        ("sharpness", 9, lambda image, way: ImageEnhance.Sharpness(image).enhance(1 + 0.5 * way)),
-    ],
-)
+    [("invert", 3, lambda image, way: ImageOps.invert(image)),
+     ("autocontrast", 3, lambda image, way: ImageOps.autocontrast(image)),
+     ("equalize", 3, lambda image, way: ImageOps.equalize(image)),
+     ("posterize", 5, lambda image, way: ImageOps.posterize(image, 6)),
+     ("solarize", 0, lambda image, way: image), ("solarize", 9, lambda image, way: ImageOps.invert(image)),
+     ("color", 9, lambda image, way: ImageEnhance.Color(image).enhance(1 + 0.5 * way)),
+     ("contrast", 6, lambda image, way: ImageEnhance.Contrast(image).enhance(1 + way / 3)),
+     ("brightness", 3, lambda image, way: ImageEnhance.Brightness(image).enhance(1 + way / 6)),
+     ("sharpness", 9, lambda image, way: ImageEnhance.Sharpness(image).enhance(1 + 0.5 * way))],
+)  # fmt: skip
 def test_a_transform_is_that_of_pillow(name: str, level: int, pil: Any, way: int) -> None:
     found = transformed(COLOUR, Transform(name, level, way))
     for image, own in zip(COLOUR, found, strict=True):

@@ -117,7 +117,7 @@ def noisy(batch: Batch, rng: torch.Generator) -> Update:
     return {name: v + torch.randn(v.shape, generator=rng) for name, v in mean(batch, rng).items()}
 
 
-def test_chance_does_not_depend_on_how_many_rounds_are_played_at_once(
+def test_chance_does_not_depend_on_how_many_rounds_go_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     defence = Defence(

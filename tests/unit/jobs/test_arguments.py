@@ -76,17 +76,12 @@ def test_a_spec_is_of_the_verb(verb: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [
-        ({"name": []}, "name: "),
-        ({"name": "../x"}, "name: "),
-        ({"sources": "x"}, "sources: "),
-        ({"sources": [{"drawn": "by leakbench"}]}, r"sources\.0\.folders: is missing "),
-        ({"module": ""}, "module: '' is no part of src/leakbench/datasets "),
-        ({"counts": {"train": "1"}}, r"counts\.train: "),
-        ({"parameters": {"samples": -1}}, r"parameters\."),
-    ],
+    [({"name": []}, "name: "), ({"name": "../x"}, "name: "), ({"sources": "x"}, "sources: "),
+     ({"sources": [{"drawn": "by leakbench"}]}, r"sources\.0\.folders: is missing "),
+     ({"module": ""}, "module: '' is no part of src/leakbench/datasets "),
+     ({"counts": {"train": "1"}}, r"counts\.train: "), ({"parameters": {"samples": -1}}, r"parameters\.")],
     ids=str,
-)
+)  # fmt: skip
 def test_a_spec_of_fetch_is_checked(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
     given = arguments("fetch", tmp_path)
     write_json(tmp_path / "spec.json", specs.FETCH | changes)
@@ -180,14 +175,11 @@ def test_a_file_is_damaged_by_the_check_of_its_own_kind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["compare", "x.png", "x.csv"],
-        ["fetch", "--spec", "x.safetensors", "--out", "y"],
-        ["train", "--spec", "x.parquet", "--data", "x.safetensors", "--out", "y"],
-        ["train", "--spec", "spec.json", "--data", "x.csv", "--out", "y"],
-        ["attack", "--spec", "x.safetensors", "--capture", "x.safetensors", "--out", "y"],
-    ],
-)
+    [["compare", "x.png", "x.csv"], ["fetch", "--spec", "x.safetensors", "--out", "y"],
+     ["train", "--spec", "x.parquet", "--data", "x.safetensors", "--out", "y"],
+     ["train", "--spec", "spec.json", "--data", "x.csv", "--out", "y"],
+     ["attack", "--spec", "x.safetensors", "--capture", "x.safetensors", "--out", "y"]],
+)  # fmt: skip
 def test_a_sound_file_of_another_kind_stays_in_its_place(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

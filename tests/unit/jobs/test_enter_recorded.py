@@ -135,13 +135,10 @@ def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        ({"scale": "../results"}, "--scale: scale '../results' is not in"),
-        ({"check": True}, "--check: of which FILE"),
-        ({"attacker": Path("a.py")}, "--attacker: of which FILE"),
-        ({"attacker": Path("a.py"), "check": True, "file": Path("a.json")}, "the entry a.json has its own"),
-    ],
-)
+    [({"scale": "../results"}, "--scale: scale '../results' is not in"),
+     ({"check": True}, "--check: of which FILE"), ({"attacker": Path("a.py")}, "--attacker: of which FILE"),
+     ({"attacker": Path("a.py"), "check": True, "file": Path("a.json")}, "the entry a.json has its own")],
+)  # fmt: skip
 def test_an_option_without_effect_is_refused(checkout: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         enter(checkout, **{"file": None} | options)

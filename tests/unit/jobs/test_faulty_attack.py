@@ -188,9 +188,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, run: Attack, at_once: int | None =
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_attack_loses_its_own_cell_and_leaves_the_scores_of_others(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_attack_loses_its_cell(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, says = BROKEN[case]
     stand_in(monkeypatch, run)
     captured(tmp_path, None, defence=NONE)
@@ -203,9 +201,7 @@ def test_a_broken_attack_loses_its_own_cell_and_leaves_the_scores_of_others(
     pd.testing.assert_frame_equal(rows, alone)
 
 
-def test_an_attack_on_other_candidates_than_the_server_holds_cannot_be_scored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attack_on_other_candidates_has_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = captured(tmp_path, None, defence=NONE, candidates=20)
     held = len(files["capture"]["candidates"])
     stand_in(monkeypatch, lambda seen: ranked(seen, 7))

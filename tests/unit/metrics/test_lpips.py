@@ -86,9 +86,7 @@ def real_weights(net: str, real_backbones: dict[str, np.ndarray]) -> dict[str, n
     return real_backbones
 
 
-def test_lpips_equals_its_definition_and_fedkl_gives_it_bytes_in_bgr(
-    net: str, random_weights, photographs: np.ndarray
-) -> None:
+def test_lpips_is_as_defined_and_fedkls_is_in_bgr(net: str, random_weights, photographs: np.ndarray) -> None:
     others = photographs[[1, 2, 0]]
     expected = written_out(net, random_weights, 2 * photographs - 1, 2 * others - 1)
     found = NETS[net](photographs, others, lpips_backbones=random_weights)

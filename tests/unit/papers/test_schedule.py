@@ -50,9 +50,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("attack", "found"), READ)
-def test_the_schedule_is_read_from_what_the_catalogue_says(
-    attack: dict[str, Any], found: Schedule | None
-) -> None:
+def test_the_schedule_is_that_of_the_catalogue(attack: dict[str, Any], found: Schedule | None) -> None:
     assert schedule_of(attack, 5000) == found
 
 

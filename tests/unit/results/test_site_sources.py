@@ -130,9 +130,7 @@ def test_the_gallery_shows_figures_and_names_the_experiments_without_one(tmp_pat
     assert "- `two`: Second" in page
 
 
-def test_a_checkout_without_records_or_figures_is_one_line_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkout_without_records_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("papers", "config", "src", "site", "docs", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
     assert main(["site", "--root", str(tmp_path)]) == 2

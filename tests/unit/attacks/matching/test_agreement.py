@@ -72,12 +72,9 @@ def more(value: Any) -> Any:
     ],
 )
 def test_an_engine_that_is_off_is_left_with_one_line(
-    device: str,
-    where: tuple[type, str],
-    wrong: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    device: str, where: tuple[type, str], wrong: Any, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     right = getattr(*where)
     monkeypatch.setattr(*where, lambda *given: wrong(right(*given)))
     of = trials(known=False)
@@ -115,12 +112,9 @@ def first_factor(right: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("layer", "part", "off"),
-    [
-        (nn.Conv2d, "backward", slope_of_images),
-        (nn.Conv2d, "operands", first_factor),
-        (nn.Linear, "operands", first_factor),
-    ],
-)
+    [(nn.Conv2d, "backward", slope_of_images), (nn.Conv2d, "operands", first_factor),
+     (nn.Linear, "operands", first_factor)],
+)  # fmt: skip
 def test_what_differences_and_products_take_beside_gradients_is_compared_too(
     layer: type, part: str, off: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,13 +152,9 @@ class Absolute(nn.Sequential):
 
 @pytest.mark.parametrize(
     ("kind", "rectify", "right"),
-    [
-        (nn.Sequential, nn.ReLU, True),
-        (nn.Sequential, partial(nn.ReLU, inplace=True), True),
-        (nn.Sequential, nn.ReLU6, False),
-        (Absolute, nn.ReLU, False),
-    ],
-)
+    [(nn.Sequential, nn.ReLU, True), (nn.Sequential, partial(nn.ReLU, inplace=True), True),
+     (nn.Sequential, nn.ReLU6, False), (Absolute, nn.ReLU, False)],
+)  # fmt: skip
 def test_differences_serve_where_every_kink_is_seen(
     kind: type[nn.Sequential], rectify: Any, right: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,9 +47,7 @@ def parts_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", first_of_each(ENTRIES, parts_of))
-def test_every_attack_of_the_catalogue_stays_on_its_device(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_catalogued_attack_stays_on_its_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def match(start: Any, evaluate: Any, make: Any, project: Any, *more: Any) -> None:
         unknowns = {name: value.to("meta") for name, value in start.items()}
         if (population := make().population) > 1:

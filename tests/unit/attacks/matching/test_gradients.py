@@ -33,9 +33,7 @@ def test_no_gradient_of_a_wide_layer_is_made() -> None:
 
 
 @pytest.mark.parametrize(("chunk", "known"), [(2, True), (5, True), (2, False)])
-def test_the_gap_is_the_mean_square_over_all_parameters_and_none_at_the_private_images(
-    chunk: int, known: bool
-) -> None:
+def test_the_gap_is_the_mean_square_of_all_and_none_at_the_private_images(chunk: int, known: bool) -> None:
     model = network("lenet_dlg", {}, (16, 16, 3))
     torch.manual_seed(1)
     images, labels = torch.rand(3, 2, 3, 16, 16).double(), torch.randint(0, CLASSES, (3, 2))

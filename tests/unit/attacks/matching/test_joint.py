@@ -143,9 +143,6 @@ def test_samples_follow_their_partners_through_the_epochs() -> None:
         [torch.tensor([[-1], [-1], [-1]]), torch.tensor([[2], [-1], [0]]), torch.tensor([[1], [0], [-1]])]
     )
     assert {seen: samples.tolist() for seen, samples in found.items()} == {
-        range(0, 1): [[1]],
-        range(0, 2): [[0, 2]],
-        range(0, 3): [[2, 0, 1]],
-        range(1, 3): [[1, 0]],
+        range(0, 1): [[1]], range(0, 2): [[0, 2]], range(0, 3): [[2, 0, 1]], range(1, 3): [[1, 0]],
         range(2, 3): [[2]],
-    }
+    }  # fmt: skip

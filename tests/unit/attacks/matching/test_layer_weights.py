@@ -12,14 +12,11 @@ from leakbench.base.tensors import Tensors
 
 # Table I: through (1, 1) and (21, beta); convex or concave as named.
 TABLE_1: dict[str, tuple[Shape, float, int]] = {
-    "equal": ("one", 1.0, 0),
-    "decreasing convex": ("logarithmic", 0.5, 1),
-    "decreasing concave": ("exponential", 0.5, -1),
-    "decreasing linear": ("linear", 0.5, 0),
-    "increasing convex": ("exponential", 2.0, 1),
-    "increasing concave": ("logarithmic", 2.0, -1),
+    "equal": ("one", 1.0, 0), "decreasing convex": ("logarithmic", 0.5, 1),
+    "decreasing concave": ("exponential", 0.5, -1), "decreasing linear": ("linear", 0.5, 0),
+    "increasing convex": ("exponential", 2.0, 1), "increasing concave": ("logarithmic", 2.0, -1),
     "increasing linear": ("linear", 2.0, 0),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(TABLE_1))

@@ -67,9 +67,7 @@ def matched(
 @pytest.mark.parametrize(
     ("activation", "statistics"), [("none", "running"), ("relu", "batch"), ("sigmoid", "running")]
 )
-def test_the_gradients_of_a_known_lock_are_those_of_the_client(
-    activation: Activation, statistics: str
-) -> None:
+def test_gradients_of_a_known_lock_are_those_of_the_client(activation: Activation, statistics: str) -> None:
     server, clients = networks(activation, statistics)
     images = torch.rand(TRIALS, BATCH, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
     labels = torch.randint(0, CLASSES, (TRIALS, BATCH))

@@ -122,26 +122,16 @@ def group(
     channels, rows, columns = images.shape[2:]
     observation = Observation(
         network={"module": "", "parameters": {}, "shape": [rows, columns, channels], "classes": CLASSES},
-        weights={},
-        updates={name: value[:, None].numpy() for name, value in observed.items()},
-        origin=np.zeros(trials, np.int64),
-        clients=[batch],
-        kind="gradient",
+        weights={}, updates={name: value[:, None].numpy() for name, value in observed.items()},
+        origin=np.zeros(trials, np.int64), clients=[batch], kind="gradient",
         local={"lr": lr, "batch_size": None, "epochs": 1},
-    )
+    )  # fmt: skip
     return Group(
-        observation=observation,
-        model=model.requires_grad_(False),
-        client=0,
-        origin=0,
-        rounds=torch.arange(trials),
-        restarts=1,
-        labels=labels if known else None,
-        batch=batch,
+        observation=observation, model=model.requires_grad_(False), client=0, origin=0,
+        rounds=torch.arange(trials), restarts=1, labels=labels if known else None, batch=batch,
         mean=torch.full((channels, 1, 1), 0.4, dtype=images.dtype),
-        deviation=torch.full((channels, 1, 1), 0.3, dtype=images.dtype),
-        steps=steps or [],
-    )
+        deviation=torch.full((channels, 1, 1), 0.3, dtype=images.dtype), steps=steps or [],
+    )  # fmt: skip
 
 
 def ones(model: nn.Module, observed: dict[str, Tensor]) -> dict[str, Tensor]:
