@@ -30,7 +30,6 @@ def python(folder: Path) -> list[Path]:
 
 
 def lines(paths: list[Path]) -> int:
-    """Return the number of lines."""
     return sum(len(path.read_text().splitlines()) for path in paths)
 
 

@@ -57,8 +57,6 @@ EXPERIMENT: dict[str, Any] = {
 
 @dataclass
 class Ran:
-    """What a command returned and printed."""
-
     rc: int
     stdout: str
     stderr: str

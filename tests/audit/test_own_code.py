@@ -14,7 +14,6 @@ from leakbench.jobs.audit import BESIDE
 
 
 def audit(folder: Path, code: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run the command on a user's file."""
     (folder / "my_app.py").write_text(code)
     command = [sys.executable, "-m", "leakbench", "audit", "my_app.py:client", "--out", "out"]
     return subprocess.run(

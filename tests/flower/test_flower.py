@@ -35,7 +35,6 @@ network, task = module(HERE / "network.py"), module(HERE / "app/quickstart/task.
 
 
 def played(folder: Path, clients: int, simulated: bool, config: str) -> Path:
-    """Return the folder of a run's rounds."""
     if not (network.BIN / "python").exists():
         pytest.skip("no .flower environment (make flower)")
     for attempt in ("first", "second", "third"):

@@ -195,12 +195,10 @@ def record(path: Path) -> None:
 
 
 def recorded_trials(path: Path) -> None:
-    """Write the trials behind the recorded table."""
     write_table(path, tests_world.tabled().lines["tiny-table-1"]._trials, {})  # type: ignore[arg-type]
 
 
 def exhibit(path: Path) -> None:
-    """Write the pictures of one panel."""
     about = dict(zip(CELL, ("digits", "v", "f", "none", "fast"), strict=True)) | {"rule": "matched"}
     pictures = dict.fromkeys(TENSORS[:2], np.zeros((1, 1, 4, 4), np.uint8))
     tensors = pictures | dict.fromkeys(TENSORS[2:], np.zeros(1))
@@ -451,7 +449,6 @@ class Bytes:
         self.data, self.place = data, 0
 
     def number(self, below: int) -> int:
-        """Return a number in [0, below)."""
         size = 1 if below <= 256 else 4
         part = self.data[self.place : self.place + size].ljust(size, b"\0")
         self.place += size

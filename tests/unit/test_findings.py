@@ -87,7 +87,6 @@ def labelled(rows: pd.DataFrame) -> list[str]:
 
 
 def recorded() -> pd.DataFrame:
-    """Return TOLD of all recorded rows of every scale whose numbers are finite."""
     found = []
     for path in sorted((ROOT / "reference").glob("*/*.csv")):
         rows = pd.read_csv(path, low_memory=False)
@@ -102,12 +101,10 @@ def recorded() -> pd.DataFrame:
 
 @cache
 def known() -> dict[str, pd.DataFrame]:
-    """Return the recorded rows by experiment."""
     return {str(name): rows for name, rows in recorded().groupby("experiment")}
 
 
 def of(experiments: frozenset[str]) -> pd.DataFrame:
-    """Return the recorded rows of experiments."""
     return pd.concat(
         [pd.DataFrame(columns=TOLD), *(known()[name] for name in experiments if name in known())]
     )
@@ -239,7 +236,6 @@ def fitting(asked: Interval, table: pd.DataFrame, back: int = 0) -> pd.DataFrame
 
 
 def named(text: str) -> set[str]:
-    """Return the attacks that a text names, as the texts call them."""
     return set(NAMES.findall(text))
 
 

@@ -26,12 +26,6 @@ def lint(root: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(LINT, cwd=root, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_contracts_hold() -> None:
-    done = lint(ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 kept, 0 broken" in done.stdout
-
-
 TRUTH, STOREYS = "An attack cannot see the truth", "Storeys"
 LIGHT, VERDICT = (
     "Planning, drawing and reporting do without torch",

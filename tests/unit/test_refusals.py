@@ -36,7 +36,6 @@ POLICIES = "defence.parameters.policies: .*"
 
 
 def combined(name: str, parameters: dict[str, Any], weights: list[int]) -> None:
-    """Add up two ones of two clients."""
     scheme = build(name, parameters)
     keys = scheme.keys()
     sealed = scheme.seal(keys, np.ones(2))
@@ -44,7 +43,6 @@ def combined(name: str, parameters: dict[str, Any], weights: list[int]) -> None:
 
 
 def opened(name: str, parameters: dict[str, Any]) -> None:
-    """Open with the public half of a key pair."""
     scheme = build(name, parameters)
     keys = scheme.keys()
     scheme.opened(keys.without_private(), scheme.seal(keys, np.ones(2)))

@@ -47,7 +47,6 @@ def status(project: Project) -> dict[str, Any]:
 
 
 def locked(project: Project) -> dict[str, str]:
-    """Return the md5 that dvc.lock records for each out."""
     recorded = yaml.safe_load(project.path("dvc.lock").read_text())["stages"].values()
     return {out["path"]: out["md5"] for stage in recorded for out in stage["outs"]}
 

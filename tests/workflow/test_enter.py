@@ -26,7 +26,6 @@ def halve() -> Defence:
 
 @pytest.fixture(scope="module")
 def entered(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a project with an entry."""
     project = tiny_project(tmp_path_factory.mktemp("entered"))
     cells = [{"dataset": ["tiny"], "victim": ["tiny"], "federation": ["tiny"], "defence": ["none"],
               "attack": ["fidel"]}]  # fmt: skip

@@ -126,7 +126,6 @@ def test_a_job_beyond_a_limit_leaves_nothing(verb: str, limit: str, told: str, c
 
 
 def files(project: Project) -> set[Path]:
-    """Return what lies where jobs write."""
     return {p for top in ("results", "data", "scratch") for p in project.path(top).rglob("*") if p.is_file()}
 
 

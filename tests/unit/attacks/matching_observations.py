@@ -59,7 +59,6 @@ def observe(
 
 
 def small(rounds: int = 2, k: int = 1, **options: Any) -> Observation:
-    """Return an observation of LeNet on images of 8 × 8."""
     labels = (torch.arange(rounds * k) % options.get("classes", 10)).view(rounds, k)
     return observe(photographs(rounds * k, 8).unflatten(0, (rounds, k)), labels, **options)
 

@@ -35,7 +35,6 @@ def bars(count: int, seed: int) -> Tensor:
 
 
 def own_samples(count: int = 400) -> nn.Module:
-    """Return the attacker's own images, all of class 0."""
     generator: Any = generators.build("samples", (1,), SHAPE, {"each": count})
     generator.keep(bars(count, 1), torch.zeros(count, dtype=torch.int64))
     return generator

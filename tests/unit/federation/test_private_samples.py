@@ -104,7 +104,6 @@ skewed = partial(federation, clients=[6], rounds=300)
 
 
 def largest(**settings: float) -> float:
-    """Return the mean share of an update's most frequent class."""
     truth = private_samples(skewed(**settings), LABELS, NAMES)
     (images,), (labels,) = truth.images, truth.labels
     assert 20 <= images.min() <= images.max() < 50

@@ -153,7 +153,6 @@ def test_a_file_is_of_its_kind_or_absent(verb: str, name: str, fact: str, tmp_pa
 
 
 def made(folder: Path) -> dict[str, Path]:
-    """Write a sound file of each kind."""
     paths = {name: folder / f"x.{name}" for name in ("safetensors", "parquet", "json", "csv", "png")}
     write_tensors(paths["safetensors"], {"x": np.arange(100.0)}, {"dataset": "x"})
     write_table(paths["parquet"], pd.DataFrame({"x": np.arange(100.0)}), {})

@@ -164,7 +164,6 @@ def attacked(root: Path, module: str, **changes: Any) -> Path:
 
 
 def scored(root: Path, *guesses: Path, played: Path | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Score the guesses, and return the rows and what is told of each attack."""
     metrics = ["pearson", "mse", "membership_auc"]
     entry = {"metrics": metrics, "matching": "best", "judges": [], "decays": False}
     named = {path.stem: entry for path in guesses}

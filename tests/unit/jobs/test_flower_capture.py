@@ -25,8 +25,6 @@ State = dict[str, np.ndarray]
 
 
 class Strategy:
-    """What of Flower's strategy the recorder knows."""
-
     def __init__(self) -> None:
         self.heard: list[Any] = []
 

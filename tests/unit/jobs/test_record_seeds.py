@@ -25,7 +25,6 @@ from leakbench.results.tables.median import medians
 
 
 def kept(root: Path) -> dict[str, Any]:
-    """Return what the record of experiment x says."""
     return dict(json.loads((root / "reference/quick/x.json").read_text()))
 
 

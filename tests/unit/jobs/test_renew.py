@@ -142,7 +142,6 @@ def test_a_study_takes_the_place_of_its_recorded_lines(tmp_path: Path) -> None:
 
 
 def tell(cell: Cell, **facts: object) -> None:
-    """Change what the record says."""
     made = json.loads((folder_of(cell) / "x.json").read_text())
     (folder_of(cell) / "x.json").write_text(json.dumps(made | facts))
 

@@ -147,7 +147,6 @@ def test_what_the_project_has_recorded_of_a_tree_is_whole() -> None:
 
 
 def without(root: Path, column: str) -> list[Path]:
-    """Return a table that lacks a column."""
     table = root / "results/quick/tables/x.csv"
     pd.read_csv(table).drop(columns=column).to_csv(table, index=False)
     return [table]

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import yaml
 from project import ROOT
-from recorded_world import recorded
+from recorded_world import recorded, records
 from worlds import works
 
 from leakbench.base.errors import UserError
-from leakbench.jobs.manual import Records, of_records
+from leakbench.jobs.manual import of_records
 from leakbench.papers.entries import entries
 from leakbench.papers.findings import findings
 from leakbench.papers.scorecard.kinds import CORE, KINDS, OTHERS, kinds
@@ -130,7 +130,7 @@ def page(folder: Path, **changed: object) -> str:
 
 
 def test_the_pages_of_recorded_numbers_are_current() -> None:
-    stale = [name for name, text in of_records(Records(ROOT)).items() if (ROOT / name).read_text() != text]
+    stale = [name for name, text in of_records(records()).items() if (ROOT / name).read_text() != text]
     assert not stale, "run python -m leakbench manual"
 
 

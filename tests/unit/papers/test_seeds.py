@@ -117,7 +117,6 @@ def recorded(name: str) -> pd.DataFrame:
 
 
 def words(row: pd.Series, digits: int = 2) -> str:
-    """Return a number with its interval, as the page writes it."""
     mean, low, high = (f"{float(row[name]):.{digits}f}" for name in ("mean", "ci_low", "ci_high"))
     return f"{mean} ({low} to {high})"
 

@@ -182,6 +182,5 @@ def test_a_step_tells_more_than_its_signs(module: str, shape: tuple[int, int, in
 
 
 def along(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    """Return the cosine of two gradients."""
     flat = [torch.cat([each[name].flatten() for name in other]).double() for each in (one, other)]
     return float(torch.cosine_similarity(*flat, dim=0))

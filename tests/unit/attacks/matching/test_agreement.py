@@ -57,7 +57,6 @@ def test_an_engine_that_agrees_is_used_and_draws_on_nobodys_chance(
 
 
 def more(value: Any) -> Any:
-    """Return tensors that are a tenth larger."""
     if isinstance(value, dict):
         return {name: more(each) for name, each in value.items()}
     return 1.1 * value if isinstance(value, Tensor) else value

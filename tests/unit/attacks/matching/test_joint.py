@@ -20,7 +20,6 @@ SAMPLES = {range(0, 3): torch.tensor([[0, 5, 11], [4, 4, 0], [8, 1, 7]])}
 
 
 def epoch(seed: int) -> Group:
-    """Return one epoch's updates of a model of its own."""
     torch.manual_seed(seed)
     images = torch.rand(UPDATES, BATCH, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
     labels = torch.randint(0, CLASSES, (UPDATES, BATCH))

@@ -98,7 +98,6 @@ def meet(model: nn.Module, module: str, parameters: dict[str, Any]) -> nn.Module
 
 
 def met(module: str, parameters: dict[str, Any]) -> nn.Module:
-    """Return `network` when it has been met."""
     return meet(network(module, parameters), module, parameters)
 
 
@@ -135,12 +134,10 @@ def group(
 
 
 def ones(model: nn.Module, observed: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weight one for every layer."""
     return {name: value.new_ones(len(value)) for name, value in observed.items()}
 
 
 def everything(of: Group) -> dict[str, Tensor]:
-    """Return what was observed of all trials."""
     return of.observed(torch.arange(of.trials))
 
 
