@@ -1,17 +1,22 @@
-"""A part's keywords are its schema, read from the source."""
+"""Parameters of parts, read from source without import; optimisers take what torch's take."""
 
+import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 from pydantic import ValidationError
+from torch import nn
 
 from leakbench.base.errors import UserError
 from leakbench.base.parts import place
 from leakbench.catalogue import signature
 from leakbench.catalogue.load import load_kind
-from leakbench.catalogue.schema import Part
+from leakbench.catalogue.regime import TAKEN
+from leakbench.catalogue.schema import Part, Training
 from leakbench.catalogue.signature import (
     SIGNATURES,
     check_part,
@@ -20,6 +25,7 @@ from leakbench.catalogue.signature import (
     parameters_model,
     part_names,
 )
+from leakbench.federation.training.fit import OPTIMISERS
 
 TABLE = yaml.safe_load(Path(__file__).with_name("signatures.yaml").read_text())
 PART = """
@@ -120,3 +126,42 @@ def test_every_real_part_of_the_catalogue_has_a_schema(kind: str) -> None:
         assert entry.parameters == model(**entry.parameters).model_dump()
         hidden = {name for name, field in model.model_fields.items() if field.exclude_if}
         assert entry.parameters.keys() >= model.model_fields.keys() - hidden
+
+
+TORCH = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adadelta": torch.optim.Adadelta}
+# What a training gives by itself, what is no single number, and how torch computes a step.
+LEFT_OUT = {"params", "lr", "betas", "foreach", "fused", "capturable", "differentiable"}
+TRAINING: dict[str, Any] = {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": 30}
+
+
+def test_every_optimiser_takes_what_it_does_in_torch() -> None:
+    assert TAKEN.keys() == OPTIMISERS.keys() == TORCH.keys()
+    for name, optimiser in TORCH.items():
+        assert TAKEN[name].model_fields.keys() == inspect.signature(optimiser).parameters.keys() - LEFT_OUT
+
+
+FITTING = [
+    ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0, "maximize": True}),
+    ("sgd", {"momentum": 0.5, "dampening": 0.5}), ("adadelta", {"rho": 1, "eps": 0, "weight_decay": 0.1}),
+    ("adam", {"eps": 0, "weight_decay": 0.1, "amsgrad": True, "decoupled_weight_decay": True}),
+]  # fmt: skip
+REFUSED = [
+    ("sgd", {"momentum": -0.1}), ("sgd", {"weight_decay": -0.1}), ("sgd", {"nesterov": True}),
+    ("sgd", {"nesterov": True, "momentum": 0.5, "dampening": 0.5}), ("sgd", {"rho": 0.5}),
+    ("adam", {"eps": -1.0}), ("adam", {"weight_decay": -1.0}), ("adam", {"momentum": 0.5}),
+    ("adadelta", {"rho": 1.5}), ("adadelta", {"eps": -1.0}), ("adadelta", {"weight_decay": -1.0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("optimiser", "options"), FITTING)
+def test_an_option_fits_that_torch_takes(optimiser: str, options: dict[str, Any]) -> None:
+    Training(**TRAINING | {"optimiser": optimiser, "options": options})
+    OPTIMISERS[optimiser]([nn.Parameter(torch.zeros(1))], lr=0.1, **options)
+
+
+@pytest.mark.parametrize(("optimiser", "options"), REFUSED)
+def test_an_option_is_refused_that_torch_refuses(optimiser: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Value error, [a-z_]+: .*\) \["):
+        Training(**TRAINING | {"optimiser": optimiser, "options": options})
+    with pytest.raises((ValueError, TypeError)):
+        OPTIMISERS[optimiser]([nn.Parameter(torch.zeros(1))], lr=0.1, **options)
