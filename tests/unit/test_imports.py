@@ -19,10 +19,8 @@ LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
 
 def lint(root: Path) -> subprocess.CompletedProcess[str]:
     environment = {
-        "PYTHONPATH": str(root / "src"),
-        "PATH": str(Path(sys.executable).parent),
-        "COLUMNS": "200",
-    }
+        "PYTHONPATH": str(root / "src"), "PATH": str(Path(sys.executable).parent), "COLUMNS": "200",
+    }  # fmt: skip
     return subprocess.run(LINT, cwd=root, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -83,12 +81,10 @@ def test_planning_imports_no_torch() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("leakbench.victims", "leakbench.networks.victims"),
-        ("leakbench.attacks.observation", "leakbench.observations.observation"),
-        ("leakbench.auditing", "leakbench.audit"),
-    ],
-)
+    [("leakbench.victims", "leakbench.networks.victims"),
+     ("leakbench.attacks.observation", "leakbench.observations.observation"),
+     ("leakbench.auditing", "leakbench.audit")],
+)  # fmt: skip
 def test_an_import_by_an_old_path_names_the_new_one(old: str, new: str) -> None:
     with pytest.raises(ImportError, match=f"^{old} lies in {new} now$"):
         import_module(old)

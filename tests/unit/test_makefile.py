@@ -38,9 +38,7 @@ def test_an_active_environment_without_pip_is_not_the_interpreter(tmp_path: Path
 @pytest.mark.parametrize(
     ("asked", "installs"), [({}, False), ({"SYSTEM": "yes"}, True), ({"CI": "true"}, True)], ids=str
 )
-def test_packages_are_installed_only_where_that_is_asked_for(
-    asked: dict[str, str], installs: bool, tmp_path: Path
-) -> None:
+def test_packages_are_installed_on_demand(asked: dict[str, str], installs: bool, tmp_path: Path) -> None:
     """On a machine that has neither, as root."""
     log = tmp_path / "log"
     log.touch()

@@ -161,9 +161,7 @@ def test_neither_clock_nor_copy_hides_another_spec_or_other_code(copied: Project
     assert "Nothing to be done" in copied.snakemake("--dry-run", wanted).text
 
 
-def test_results_of_older_code_are_accepted_on_purpose_alone_and_kept_in_writing(
-    copied: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_older_results_are_accepted_on_purpose(copied: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the planner alone, whose code of attacks is another at each turn."""
     turn, code_of = "", run.code_of
     monkeypatch.setattr(run, "code_of", lambda spec, *more: code_of(spec, *more) + turn * ("attack" in spec))

@@ -92,14 +92,12 @@ FILES = (
     r"file too large \(raise the limit on the size of files \(ulimit -f\), then run the same command again\)"
 )
 OUT = {
-    "fetch": ("/tiny", "data/tiny.safetensors"),
-    "train": ("/tiny/", f"{R}/victims/tiny/tiny/0.safetensors"),
+    "fetch": ("/tiny", "data/tiny.safetensors"), "train": ("/tiny/", f"{R}/victims/tiny/tiny/0.safetensors"),
     "capture": ("/tiny/", f"{R}/captures/{CELL}/0.safetensors"),
     "attack": ("/fidel/", f"{R}/guesses/{CELL}/fidel/0.safetensors"),
-    "score": ("/fidel/", f"{R}/scores/{CELL}/0.parquet"),
-    "figure": ("/tiny", f"{R}/figures/tiny.png"),
+    "score": ("/fidel/", f"{R}/scores/{CELL}/0.parquet"), "figure": ("/tiny", f"{R}/figures/tiny.png"),
     "report": ("/tiny", f"{R}/report.html"),
-}
+}  # fmt: skip
 LIMITS = [
     *((verb, "-f 1", FILES) for verb in OUT),
     *((verb, "-v 600000", r"too little memory(: .*)? \(.*ulimit -v\)") for verb in ("train", "attack")),
@@ -165,12 +163,10 @@ def test_a_full_disk_ends_the_run_with_one_line_and_no_half_written_file(project
 
 @pytest.mark.parametrize(
     ("folder", "told"),
-    [
-        pytest.param("results", "read-only file system", marks=pytest.mark.nightly),
-        ("scratch", "scratch: may not be written"),
-        pytest.param("logs", "logs: may not be written", marks=pytest.mark.nightly),
-    ],
-)
+    [pytest.param("results", "read-only file system", marks=pytest.mark.nightly),
+     ("scratch", "scratch: may not be written"),
+     pytest.param("logs", "logs: may not be written", marks=pytest.mark.nightly)],
+)  # fmt: skip
 def test_a_closed_folder_is_said_before_any_job(folder: str, told: str, project: Project) -> None:
     ran = on_its_own(project, "ro", "python -m snakemake --cores 2", folder)
     assert ran.rc == 2

@@ -24,11 +24,9 @@ LEVEL = {"lr": 1.0, "batch_size": None, "epochs": 1}
 # The sections and parameters of an attack, side by side (`entry`).
 BOXED = {"dummies": {"boxed": True}}
 QUICK: dict[str, Any] = {
-    "objective": "cosine",
-    "unknowns": BOXED,
-    "optimiser": {"adam": {"lr": 0.1, "signed": True}},
+    "objective": "cosine", "unknowns": BOXED, "optimiser": {"adam": {"lr": 0.1, "signed": True}},
     "iterations": 4,
-}
+}  # fmt: skip
 
 
 # Weight one for every layer.

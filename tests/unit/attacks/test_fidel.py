@@ -71,11 +71,9 @@ def test_one_sample_through_the_cnn_shows_what_its_dense_layer_reads() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    k=st.integers(1, 9),
-    seed=st.integers(0, 2**31),
-    activation=st.sampled_from(ACTIVATIONS),
+    k=st.integers(1, 9), seed=st.integers(0, 2**31), activation=st.sampled_from(ACTIVATIONS),
     dropout=st.sampled_from([0.0, 0.5]),
-)
+)  # fmt: skip
 def test_every_row_is_the_samples_mixed_by_errors(k: int, seed: int, activation: str, dropout: float) -> None:
     shape = (3, 4, 1)
     parameters = {"activation": activation, "dropout": dropout, "width": 16}

@@ -78,13 +78,11 @@ def test_snapshots_trace_and_status_are_told_and_an_update_that_diverges_disturb
 def test_clients_of_different_sizes_and_models_fill_their_own_places() -> None:
     observation, two = small(rounds=4, k=1), small(rounds=4, k=3)
     both = replace(
-        observation,
-        weights={n: np.concatenate([v, 0.5 * v]) for n, v in observation.weights.items()},
+        observation, weights={n: np.concatenate([v, 0.5 * v]) for n, v in observation.weights.items()},
         updates={n: np.concatenate([v, two.updates[n]], 1) for n, v in observation.updates.items()},
-        origin=np.array([0, 0, 1, 1]),
-        clients=[1, 3],
+        origin=np.array([0, 0, 1, 1]), clients=[1, 3],
         labels=[*(observation.labels or []), *(two.labels or [])],
-    )
+    )  # fmt: skip
     found = run(both, **QUICK)
     assert found.images.shape[:3] == (4, 2, 3)
     assert found.usable[:, 0].tolist() == [[True, False, False]] * 4

@@ -89,14 +89,12 @@ def test_what_does_not_fit_is_one_line_that_names_it_and_marks_the_cell(
 
 @pytest.mark.parametrize(
     ("labels", "says"),
-    [
-        ({}, "labels/0 must be whole numbers (2, 1)"),
-        ({"labels/0": np.zeros((2, 2), np.int64)}, "labels/0 must be whole numbers (2, 1)"),
-        ({"labels/0": np.zeros((2, 1), np.float32)}, "labels/0 must be whole numbers (2, 1)"),
-        ({"labels/0": np.full((2, 1), 10)}, "beyond the victim's classes"),
-        ({"labels/0": np.full((2, 1), -1)}, "beyond the victim's classes"),
-    ],
-)
+    [({}, "labels/0 must be whole numbers (2, 1)"),
+     ({"labels/0": np.zeros((2, 2), np.int64)}, "labels/0 must be whole numbers (2, 1)"),
+     ({"labels/0": np.zeros((2, 1), np.float32)}, "labels/0 must be whole numbers (2, 1)"),
+     ({"labels/0": np.full((2, 1), 10)}, "beyond the victim's classes"),
+     ({"labels/0": np.full((2, 1), -1)}, "beyond the victim's classes")],
+)  # fmt: skip
 def test_an_unfit_oracle_is_a_mistake(labels: dict[str, np.ndarray], says: str, tmp_path: Path) -> None:
     capture, oracle = (tmp_path / f"{name}.safetensors" for name in ("capture", "oracle"))
     write(capture, small())
@@ -175,10 +173,8 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
 ) -> None:
     """By the sealed process that finds it."""
     capture, out, scratch = (
-        tmp_path / "capture.safetensors",
-        tmp_path / "out.safetensors",
-        tmp_path / "scratch",
-    )
+        tmp_path / "capture.safetensors", tmp_path / "out.safetensors", tmp_path / "scratch",
+    )  # fmt: skip
     write(capture, small())
     made = spec(tmp_path / "spec.json")
     job = f"attack --capture {capture} --spec {tmp_path}/spec.json --out {out} --root {tmp_path}".split()
@@ -209,9 +205,7 @@ def test_a_device_that_is_absent_is_refused_before_any_work(tmp_path: Path) -> N
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attacks_on_two_victims_resume_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The facts of captures are the same for victims that differ in training alone."""
     folders: list[Any] = []
     resuming = verb.resuming

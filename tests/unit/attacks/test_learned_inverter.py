@@ -181,12 +181,10 @@ def test_what_it_cannot_do_is_one_line() -> None:
         (replace(seen, generator=nn.Linear(1, 1)), "needs labelled samples"),
         (replace(seen, clients=[9]), "9 samples in an update are more than 8"),
         (replace(seen, origin=np.arange(10)), "10 models were sent out"),
-        (
-            replace(seen, clients=[8], generator=own_samples(70)),
-            "70 samples of the attacker's own are too few",
-        ),
+        (replace(seen, clients=[8], generator=own_samples(70)),
+         "70 samples of the attacker's own are too few"),
         (replace(seen, knows=ThreatModel(defence="prune")), "defence prune are not known"),
-    ]
+    ]  # fmt: skip
     for odd, message in cases:
         with pytest.raises(Unfit, match=message):
             run(odd)

@@ -166,14 +166,12 @@ def test_features_of_a_convolutional_network_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     ("how", "changes", "says"),
-    [
-        ({}, {"candidates": None}, "needs candidates"),
-        ({}, {"kind": "model", "local": LOCAL | {"optimiser": "adam", "epochs": 2}}, "of Adam alone"),
-        ({}, {"clients": [64]}, "needs fewer samples than the first"),
-        ({"module": "cnn", "local": LOCAL}, {}, "features that stand still"),
-        ({"module": "cnn"}, {"mode": "train"}, "statistics of its batch"),
-    ],
-)
+    [({}, {"candidates": None}, "needs candidates"),
+     ({}, {"kind": "model", "local": LOCAL | {"optimiser": "adam", "epochs": 2}}, "of Adam alone"),
+     ({}, {"clients": [64]}, "needs fewer samples than the first"),
+     ({"module": "cnn", "local": LOCAL}, {}, "features that stand still"),
+     ({"module": "cnn"}, {"mode": "train"}, "statistics of its batch")],
+)  # fmt: skip
 def test_what_cannot_be_told_is_refused(how: dict[str, Any], changes: dict[str, Any], says: str) -> None:
     observation, _ = held(**how)
     with pytest.raises(Unfit, match=says):

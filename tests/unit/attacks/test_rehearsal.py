@@ -134,7 +134,7 @@ def mixed(clients: Sequence[int]) -> View:
         ("none", Defence(rounds=lambda update, memory, rng: update), "earlier rounds"),
     ],
 )  # fmt: skip
-def test_a_defence_that_is_not_known_or_cannot_be_played_is_refused(
+def test_unknown_defences_are_refused(
     known: str, given: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if isinstance(given, Defence):
@@ -146,14 +146,12 @@ def test_a_defence_that_is_not_known_or_cannot_be_played_is_refused(
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [
-        ({"local": {"lr": 0.1, "batch_size": 2, "epochs": 1}}, "2 local steps"),
-        ({"local": {"lr": 0.1, "batch_size": None, "epochs": 2}}, "2 local steps"),
-        ({"local": {"lr": 0.1, "batch_size": None, "epochs": 1, "optimiser": "adam"}}, "by adam"),
-        ({"hidden": {"layers": ["norm1"]}}, "hide parameters"),
-        ({"updates": {"other": np.zeros((1, 1, 1))}}, "which parameters clients train"),
-    ],
-)
+    [({"local": {"lr": 0.1, "batch_size": 2, "epochs": 1}}, "2 local steps"),
+     ({"local": {"lr": 0.1, "batch_size": None, "epochs": 2}}, "2 local steps"),
+     ({"local": {"lr": 0.1, "batch_size": None, "epochs": 1, "optimiser": "adam"}}, "by adam"),
+     ({"hidden": {"layers": ["norm1"]}}, "hide parameters"),
+     ({"updates": {"other": np.zeros((1, 1, 1))}}, "which parameters clients train")],
+)  # fmt: skip
 def test_clients_that_cannot_be_played_are_refused(changes: dict[str, Any], says: str) -> None:
     seen, _ = observe(**LENET, k=4, kind="model")
     with pytest.raises(Unfit, match=says):

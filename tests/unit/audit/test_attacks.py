@@ -83,7 +83,7 @@ def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("longer", "kept", "took"), [(300, 300, 1.0), (80, 100, 1.0), (300, 100, 50.0)])
-def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
+def test_the_best_search_has_the_rest(
     longer: int, kept: int, took: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, float]] = []

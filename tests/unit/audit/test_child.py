@@ -113,7 +113,7 @@ def prints(tell: Tell, keep: Any) -> dict[str, Any]:
     return {"found": 1}
 
 
-def test_code_that_replaces_json_is_heard_and_no_line_of_it_commands_a_terminal(
+def test_code_that_replaces_json_is_heard_and_harms_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert supervised("test_child:prints", [], say, "app.py:client", 60, 16) == {"found": 1}

@@ -263,10 +263,8 @@ def test_what_else_a_network_returns_or_computes_hides_nothing(kind: str) -> Non
     found, two = attack("peel", *view(played), 60), kind == "two heads"
     assert (played.differs, found.proven, found.count(READ)) == ({}, 4, 4)
     assert (played.loss, played.least(), found.count(LABELLED)) == (
-        LOSS + " and mse loss of 2 outputs" * two,
-        two,
-        4 * (not two),
-    )
+        LOSS + " and mse loss of 2 outputs" * two, two, 4 * (not two),
+    )  # fmt: skip
 
 
 class Block(nn.Module):

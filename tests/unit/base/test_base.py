@@ -135,12 +135,10 @@ class Outer(Strict):
 
 @pytest.mark.parametrize(
     ("value", "says"),
-    [
-        ({"budget": {"totl": 1, "trials": 1}}, r"budget\.totl: there is no .* \(did you mean 'total'\?\)"),
-        ({"budget": {"zzz": 1, "trials": 1}}, r"budget\.total: Field required \(see a\.md\)"),
-        ({"budgt": {"total": 1, "trials": 1}}, r"budgt: there is no such key.* \(did you mean 'budget'\?\)"),
-    ],
-)
+    [({"budget": {"totl": 1, "trials": 1}}, r"budget\.totl: there is no .* \(did you mean 'total'\?\)"),
+     ({"budget": {"zzz": 1, "trials": 1}}, r"budget\.total: Field required \(see a\.md\)"),
+     ({"budgt": {"total": 1, "trials": 1}}, r"budgt: there is no such key.* \(did you mean 'budget'\?\)")],
+)  # fmt: skip
 def test_a_misspelt_key_is_named_with_the_nearest(value: Any, says: str) -> None:
     with pytest.raises(UserError, match=f"^x: {says}$"):
         validated(Outer, value, "x: ", "a.md")

@@ -53,11 +53,9 @@ def inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        *((OWNER, value) for value in ("", "no number", "-1")),
-        *((name, "image.sif") for name in process._CONTAINERS),
-    ],
-)
+    [*((OWNER, value) for value in ("", "no number", "-1")),
+     *((name, "image.sif") for name in process._CONTAINERS)],
+)  # fmt: skip
 def test_without_an_owner_and_in_a_container_nothing_is_started(
     run: Run, name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,19 +96,17 @@ STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
 
 @pytest.mark.parametrize(
     ("word", "says"),
-    [
-        ("results/standard/figures/dlg-lenet.png", "add --config scale=standard)"),
-        ("./results/standard-seed3/report.html", "add --config scale=standard seed=3)"),
-        ("results/standrad/report.html", "did you mean 'standard'?)"),
-        ("results/paper/figure/dlg-lenet.png", "no rule makes 'figure' (did you mean 'figures'?)"),
-        ("results/paper/figures/dlg-lenet.svg", "write results/paper/figures/dlg-lenet.png)"),
-        ("results/paper/figures/dlg-lenett.png", "no experiment 'dlg-lenett' (did you mean 'dlg-lenet'?)"),
-        ("results/paper/tables/dlg-lenett.csv", "no experiment 'dlg-lenett' (did you mean 'dlg-lenet'?)"),
-        ("results/paper/reprot.html", "did you mean 'report.html'?)"),
-        ("reprot.html", "write results/paper/report.html)"),
-        ("data/mnits.safetensors", "did you mean 'mnist.safetensors'?)"),
-    ],
-)
+    [("results/standard/figures/dlg-lenet.png", "add --config scale=standard)"),
+     ("./results/standard-seed3/report.html", "add --config scale=standard seed=3)"),
+     ("results/standrad/report.html", "did you mean 'standard'?)"),
+     ("results/paper/figure/dlg-lenet.png", "no rule makes 'figure' (did you mean 'figures'?)"),
+     ("results/paper/figures/dlg-lenet.svg", "write results/paper/figures/dlg-lenet.png)"),
+     ("results/paper/figures/dlg-lenett.png", "no experiment 'dlg-lenett' (did you mean 'dlg-lenet'?)"),
+     ("results/paper/tables/dlg-lenett.csv", "no experiment 'dlg-lenett' (did you mean 'dlg-lenet'?)"),
+     ("results/paper/reprot.html", "did you mean 'report.html'?)"),
+     ("reprot.html", "write results/paper/report.html)"),
+     ("data/mnits.safetensors", "did you mean 'mnist.safetensors'?)")],
+)  # fmt: skip
 def test_a_target_that_no_rule_makes_is_told_what_to_write(word: str, says: str, flow: Workflow) -> None:
     with pytest.raises(UserError, match=re.escape(says)):
         flow.check(["-n", word])

@@ -248,9 +248,7 @@ def test_jobs_are_counted_and_not_specs(printed: Callable[..., list[str]]) -> No
     }  # fmt: skip
 
 
-def test_the_costs_hold_the_overhead_that_a_budget_counts(
-    printed: Callable[..., list[str]], root: Callable[..., Path]
-) -> None:
+def test_costs_hold_a_budgets_overhead(printed: Callable[..., list[str]], root: Callable[..., Path]) -> None:
     many = {"experiments/e": {"seeds": [*range(100)]}}
     (line,) = (line for line in printed(many) if line.startswith("all, shared jobs once"))
     specs = planned(root(many)).specs

@@ -121,9 +121,7 @@ def test_what_is_no_number_is_refused(name: str, key: str, text: str, root: Call
 
 @pytest.mark.parametrize(("name", "key"), [*WHOLE, *BROKEN])
 @pytest.mark.parametrize("text", ["10000001", str(10**30), "1e308"])
-def test_a_number_that_no_job_takes_is_refused(
-    name: str, key: str, text: str, root: Callable[..., Path]
-) -> None:
+def test_a_number_beyond_jobs_is_refused(name: str, key: str, text: str, root: Callable[..., Path]) -> None:
     if (key, text) == ("seeds.0", "10000001"):
         assert with_number(root, name, key, text).seeds[0] == int(text)
         return

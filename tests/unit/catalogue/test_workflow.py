@@ -115,7 +115,7 @@ def test_no_source_file_is_listed_that_is_not_there(flow: Workflow) -> None:
     assert {f"src/leakbench/results/report/page.{kind}" for kind in ("css", "js", "html.j2")} <= listed
 
 
-def test_a_local_folder_counts_until_the_set_is_here(
+def test_local_folders_count(
     root: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, raw = root(), tmp_path / "local/MNIST/raw"

@@ -131,10 +131,8 @@ def test_another_list_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 COLUMNS: list[dict[str, list[float | str]]] = [
-    {"age": [17, 90, 1]},
-    {"work": ["Private", "State-gov", "?"]},
-    {"rate": [0, 0.4268, 0.0000001]},
-]
+    {"age": [17, 90, 1]}, {"work": ["Private", "State-gov", "?"]}, {"rate": [0, 0.4268, 0.0000001]},
+]  # fmt: skip
 CLASSES = [["<=50K", "<=50K."], [">50K", ">50K."]]
 GIVEN = {"columns": COLUMNS, "classes": CLASSES, "files": {"train": "a.data"}}
 SOUND = "|a comment\n39, State-gov, 0.3001, <=50K\n\n17, ?, 0, >50K.\n90,Private,0.4268,<=50K\n"

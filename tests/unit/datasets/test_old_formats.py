@@ -90,12 +90,10 @@ def test_undoes_converted_line_ends_and_keeps_a_pictures_pair(tmp_path: Path, ro
 
 @pytest.mark.parametrize(
     ("data", "what"),
-    [
-        (HEADER + face().tobytes()[:-1], "10303 pixels of 10304"),
-        (b"P5\n91 112\n255\n" + bytes(91 * 112), "no header"),
-        ((HEADER + face().tobytes()).replace(b"\n", b"\r\n")[:-7], "cannot be restored"),
-    ],
-)
+    [(HEADER + face().tobytes()[:-1], "10303 pixels of 10304"),
+     (b"P5\n91 112\n255\n" + bytes(91 * 112), "no header"),
+     ((HEADER + face().tobytes()).replace(b"\n", b"\r\n")[:-7], "cannot be restored")],
+)  # fmt: skip
 def test_refuses_a_damaged_file(tmp_path: Path, data: bytes, what: str) -> None:
     (tmp_path / "1.pgm").write_bytes(data)
     with pytest.raises(Damaged, match=what):

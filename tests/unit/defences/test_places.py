@@ -72,7 +72,7 @@ def test_a_step_remembers_what_the_rounds_remember() -> None:
     assert played(Defence(examples=counted, rounds=told))["1.bias"][:, 0].tolist() == [4, 8, 12]
 
 
-def test_samples_gradients_come_a_few_at_a_time_and_have_the_gradient_of_the_mean_loss_as_their_mean(
+def test_samples_gradients_come_in_pieces_and_have_the_right_mean(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = network()

@@ -120,11 +120,9 @@ def test_each_epoch_takes_the_samples_in_its_own_order() -> None:
 
 @pytest.mark.parametrize(
     ("name", "decay", "make"),
-    [
-        ("adamw", 0.3, partial(torch.optim.AdamW, lr=0.1, weight_decay=0.3)),
-        ("momentum", 0.0, partial(torch.optim.SGD, lr=0.1, momentum=0.9)),
-    ],
-)
+    [("adamw", 0.3, partial(torch.optim.AdamW, lr=0.1, weight_decay=0.3)),
+     ("momentum", 0.0, partial(torch.optim.SGD, lr=0.1, momentum=0.9))],
+)  # fmt: skip
 def test_optimisers_are_torchs(name: str, decay: float, make: Callable[..., torch.optim.Optimizer]) -> None:
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 4).double()

@@ -118,12 +118,10 @@ def test_a_capture_under_the_lock_holds_no_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("shares", "more"),
-    [
-        (["key"], {"shown/norm1.key"}),
-        (["lock-gradients"], {f"updates/{name}" for name in SECRET - {"norm1.key"}}),
-        (["lock-weights"], {f"shown/{name}" for name in SECRET - {"norm1.key"}}),
-    ],
-)
+    [(["key"], {"shown/norm1.key"}),
+     (["lock-gradients"], {f"updates/{name}" for name in SECRET - {"norm1.key"}}),
+     (["lock-weights"], {f"shown/{name}" for name in SECRET - {"norm1.key"}})],
+)  # fmt: skip
 def test_what_is_shared_has_names_of_its_own(tmp_path: Path, shares: list[str], more: set[str]) -> None:
     file = captured(tmp_path, shares)
     tensors, facts = read_tensors(file)

@@ -32,12 +32,10 @@ INPUTS = (
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [
-        *((name, "not a regular file") for name in ("folder", "link", "broken", "pipe")),
-        *((f"{name}/below", f"{name} is no folder") for name in ("file", "broken")),
-        ("n" * 256, "more than 220 bytes"),
-    ],
-)
+    [*((name, "not a regular file") for name in ("folder", "link", "broken", "pipe")),
+     *((f"{name}/below", f"{name} is no folder") for name in ("file", "broken")),
+     ("n" * 256, "more than 220 bytes")],
+)  # fmt: skip
 def test_an_output_that_is_no_place_of_a_file_is_refused(name: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
@@ -111,16 +109,14 @@ def test_a_mistake_within_a_spec_is_one_line_and_nothing_is_written(
 
 @pytest.mark.parametrize(
     ("kind", "files", "says"),
-    [
-        ("score", {"guesses": 0}, "attacks: needs 1 of --guesses, and 0 are there "),
-        ("score", {"attack_records": 2}, "attacks: needs 1 of --attack-records, and 2 are there "),
-        ("score", {"judges": 2}, "judges: needs 1 of --judges, and 2 are there "),
-        ("table", {}, "cells: needs 1 of --scores, and 0 are there "),
-        ("table", SHOWN, "cells: needs 1 of --data, and 0 are there "),
-        ("study table", {"scores": 2, "costs": 1}, "studies: needs 2 of --costs, and 1 are there "),
-        ("generator", {}, r"generator\.reads: is features, and --victim is missing "),
-    ],
-)
+    [("score", {"guesses": 0}, "attacks: needs 1 of --guesses, and 0 are there "),
+     ("score", {"attack_records": 2}, "attacks: needs 1 of --attack-records, and 2 are there "),
+     ("score", {"judges": 2}, "judges: needs 1 of --judges, and 2 are there "),
+     ("table", {}, "cells: needs 1 of --scores, and 0 are there "),
+     ("table", SHOWN, "cells: needs 1 of --data, and 0 are there "),
+     ("study table", {"scores": 2, "costs": 1}, "studies: needs 2 of --costs, and 1 are there "),
+     ("generator", {}, r"generator\.reads: is features, and --victim is missing ")],
+)  # fmt: skip
 def test_files_are_as_many_as_asked_for(kind: str, files: dict[str, int], says: str, tmp_path: Path) -> None:
     verb = specs.verb_of(kind.split()[-1])
     given = arguments(verb, tmp_path) | {name: [Path("x")] * count for name, count in files.items()}

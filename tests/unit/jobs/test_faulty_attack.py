@@ -212,13 +212,11 @@ def test_an_attack_on_other_candidates_has_no_score(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(
     ("field", "says"),
-    [
-        ({"labels": torch.zeros(1, 2, N, dtype=torch.int64)}, "labels is of another form in later rounds"),
-        ({"target": "features"}, "target is of another form in later rounds"),
-        ({"n": 1}, "usable is of another form in later rounds"),
-        ({"traced": torch.arange(1), "losses": torch.zeros(1, 2, 1)}, "traced and snapshots are of all"),
-    ],
-)
+    [({"labels": torch.zeros(1, 2, N, dtype=torch.int64)}, "labels is of another form in later rounds"),
+     ({"target": "features"}, "target is of another form in later rounds"),
+     ({"n": 1}, "usable is of another form in later rounds"),
+     ({"traced": torch.arange(1), "losses": torch.zeros(1, 2, 1)}, "traced and snapshots are of all")],
+)  # fmt: skip
 def test_pieces_of_one_attack_are_of_one_form(
     field: dict[str, Any], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

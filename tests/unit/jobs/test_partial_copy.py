@@ -89,9 +89,7 @@ def test_a_generator_is_absent_where_its_auxiliary_images_are(split: str, tmp_pa
 @pytest.mark.parametrize(
     ("own", "beside"), [(("train",), ("train",)), (("test",), ("train",)), (("train", "test"), ("test",))]
 )
-def test_a_study_is_absent_without_images_to_train_or_test_on(
-    own: tuple[str, ...], beside: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_no_study_goes_without_images(own: tuple[str, ...], beside: tuple[str, ...], tmp_path: Path) -> None:
     files = copy(tmp_path, "own", *own), copy(tmp_path, "beside", *beside), copy(tmp_path, "tested", "test")
     rows, facts = read_table(trained(tmp_path, STUDY, *files))
     assert len(rows) == 0

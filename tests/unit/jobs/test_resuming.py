@@ -159,9 +159,7 @@ def test_what_a_name_to_resume_by_is_made_of(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("job", ["victim", "generator", "study", "attack"])
-def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
-    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_resumes_by_what_it_reads(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two generators whose victims differ in their training alone have one spec."""
     names = ("data", "victim", "labels")
     data, victim, labels = (write_data(tmp_path / f"{name}.safetensors", 1) for name in names)

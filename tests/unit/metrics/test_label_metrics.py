@@ -179,10 +179,8 @@ def test_the_label_is_among_the_highest_answers(judge: str, count: int) -> None:
     found = measure([name], images, images, other | {"labels": labels, JUDGES[judge]: answers})[name]
     first = torch.from_numpy(answers).topk(count).indices.numpy()
     expected = [
-        0.0,
-        np.nan,
-        *(float(label in row) for label, row in list(zip(labels, first, strict=True))[2:]),
-    ]
+        0.0, np.nan, *(float(label in row) for label, row in list(zip(labels, first, strict=True))[2:]),
+    ]  # fmt: skip
     np.testing.assert_array_equal(found, expected)
     assert METRICS[name].needs == ("labels", JUDGES[judge])
 

@@ -98,9 +98,7 @@ def test_lpips_is_as_defined_and_fedkls_is_in_bgr(net: str, random_weights, phot
     assert (raw != found).all()
 
 
-def test_identical_images_have_distance_zero_and_order_is_immaterial(
-    net: str, random_weights, photographs: np.ndarray
-) -> None:
+def test_equal_images_are_at_no_distance(net: str, random_weights, photographs: np.ndarray) -> None:
     """Also where one copy is read channel-last: images are the same whatever their layout in memory."""
     turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(photographs, 1, -1)), -1, 1)
     photographs = np.ascontiguousarray(photographs)

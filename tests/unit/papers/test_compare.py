@@ -116,8 +116,6 @@ def test_the_changes_are_written(tmp_path: Path) -> None:
     rows = pd.read_csv(out)
     assert rows.columns.tolist() == ["id", "class", "old", "new"]
     assert rows.to_dict("list") == {
-        "id": ["b", "c", "d"],
-        "class": ["result", "setting", "result"],
-        "old": ["reproduced", "differs", "inconclusive"],
-        "new": ["differs", "inconclusive", "direction"],
-    }
+        "id": ["b", "c", "d"], "class": ["result", "setting", "result"],
+        "old": ["reproduced", "differs", "inconclusive"], "new": ["differs", "inconclusive", "direction"],
+    }  # fmt: skip

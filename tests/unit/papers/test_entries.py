@@ -70,9 +70,7 @@ def test_an_entry_of_another_form_is_one_line(tmp_path: Path, change: dict[str, 
 
 
 @pytest.mark.parametrize(("change", "words"), TABLE["entry_lines"])
-def test_a_line_that_cannot_be_or_is_not_agreed_on_is_one_line(
-    tmp_path: Path, change: dict[str, Any] | None, words: str
-) -> None:
+def test_what_is_not_agreed_on_is_refused(tmp_path: Path, change: dict[str, Any] | None, words: str) -> None:
     """The first line is of the attack that reads most."""
     path, value = tmp_path / "halve.json", made().model_dump(mode="json")
     first, *others = value["lines"]
@@ -98,13 +96,11 @@ def test_an_attack_without_a_number_is_named_with_its_reason_or_refused(tmp_path
 
 
 REFORMED: list[Callable[[dict[str, Any]], str]] = [
-    lambda value: json.dumps(value, separators=(",", ":")),
-    json.dumps,
+    lambda value: json.dumps(value, separators=(",", ":")), json.dumps,
     *(lambda value, seal=seal: to_json(value | {SEAL: seal}) + "\n" for seal in ("", None, 5, UNSEALED)),
     lambda value: to_json({k: v for k, v in value.items() if k != SEAL} | {"summary": SEAL}) + "\n",
-    lambda value: to_json(value | {"mean": "\ud800"}) + "\n",
-    lambda value: to_json(value) + "\n\n",
-]
+    lambda value: to_json(value | {"mean": "\ud800"}) + "\n", lambda value: to_json(value) + "\n\n",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("reformed", REFORMED)

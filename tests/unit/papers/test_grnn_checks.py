@@ -113,10 +113,8 @@ def test_samples_are_won_one_by_one() -> None:
         values = {"grnn-resnet18": won * [1.0] + (20 - won) * [-9.0], "invg-grnn": 20 * [0.0]}
         for batch in ("", "-batch4", "-batch8"):
             where = {
-                "dataset": "cifar100-256",
-                "victim": "resnet18-sigmoid",
-                "federation": f"grnn-large{batch}",
-            }
+                "dataset": "cifar100-256", "victim": "resnet18-sigmoid", "federation": f"grnn-large{batch}",
+            }  # fmt: skip
             for attack, each in values.items():
                 trials[len(lines)] = each
                 lines.append(line("thesis-table-3-11", metric, float(np.mean(each)), attack=attack, **where))

@@ -155,9 +155,7 @@ UNKNOWN = {"guessed": {"read": {"experiment": "leakbench-single-images", "metric
      ({"says": "It reads {gessed:.2f}."}, "says: no number is called gessed"),
      ({"numbers": UNKNOWN}, "guessed: no recorded table has this number")],
 )  # fmt: skip
-def test_what_has_no_claim_number_or_test_is_refused(
-    changed: dict[str, object], words: str, tmp_path: Path
-) -> None:
+def test_what_has_no_claim_is_refused(changed: dict[str, object], words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words):
         page(tmp_path, **changed)
 

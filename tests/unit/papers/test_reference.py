@@ -147,17 +147,15 @@ def test_trials_that_no_record_lists_are_refused_and_what_else_lies_there_is_nob
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [
-        ({"mean": ["\x1c9.5", "20"]}, r"some\.csv: mean: '\\x1c9\.5' is no number"),
-        ({"std": "x"}, r"some\.csv: std: 'x' is no number"),
-        ({"n": [None, 2]}, r"some\.csv: n: an empty cell is no number"),
-        ({"n": 1e300}, r"some\.csv: n: 1e\+300 is no number"),
-        ({"iterations": float("inf")}, r"some\.csv: iterations: inf is no number"),
-        ({"seeds": "0 x"}, r"some\.csv: seeds: '0 x' are no seeds"),
-        ({"ci_low": ...}, r"some\.csv: column 'ci_low' is missing"),
-    ],
+    [({"mean": ["\x1c9.5", "20"]}, r"some\.csv: mean: '\\x1c9\.5' is no number"),
+     ({"std": "x"}, r"some\.csv: std: 'x' is no number"),
+     ({"n": [None, 2]}, r"some\.csv: n: an empty cell is no number"),
+     ({"n": 1e300}, r"some\.csv: n: 1e\+300 is no number"),
+     ({"iterations": float("inf")}, r"some\.csv: iterations: inf is no number"),
+     ({"seeds": "0 x"}, r"some\.csv: seeds: '0 x' are no seeds"),
+     ({"ci_low": ...}, r"some\.csv: column 'ci_low' is missing")],
     ids=lambda value: str(value)[:30],
-)
+)  # fmt: skip
 def test_a_table_without_numbers_is_no_evidence(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
     table = record(tmp_path, "long")
     rows = pd.DataFrame({key: [value] * 2 for key, value in ROW.items()}).assign(**changes)

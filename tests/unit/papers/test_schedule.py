@@ -128,9 +128,7 @@ def test_the_scorecard_knows_the_schedules_of_records_and_of_its_run(
     assert judged(out)["reason"].startswith(AGAIN)
 
 
-def test_a_record_of_other_numerics_is_no_evidence_and_its_rows_say_so(
-    papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_numerics_prove_nothing(papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = "measured with numerics 1 of adam, today's is 2"
     old = {"agic-table-4": told}
     kept = reference.tables(reference.files(ROOT, "agic-table-4"))

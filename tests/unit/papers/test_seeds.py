@@ -80,9 +80,7 @@ def test_a_block_that_lacks_a_line_leaves_the_line_to_its_network(tmp_path: Path
     ("spread", "rounds", "beaten"),
     [(0.02, 10, True), (0.3, 10, False), (0.02, 3, True), (1.0, 3, False), (0.02, 1, False)],
 )
-def test_the_gain_over_another_update_is_judged_with_its_interval(
-    spread: float, rounds: int, beaten: bool, tmp_path: Path
-) -> None:
+def test_a_gain_is_judged_by_its_interval(spread: float, rounds: int, beaten: bool, tmp_path: Path) -> None:
     """Of fewer than five pairs, all ten trials are compared with those of the other update."""
     own = trials(0.8, 0.01, 10)
     other = {"baseline": "other-update", "values": own[:rounds] - trials(0.2, spread, rounds, 1)}
@@ -96,12 +94,10 @@ def test_the_gain_over_another_update_is_judged_with_its_interval(
 PAGE = (ROOT / "docs/platforms.md").read_text(encoding="utf-8")
 # What a line of the page begins with → the defence of the catalogue, for attacks and for trainings.
 LINES = {
-    "| NVFlare, percentile": "nvflare-percentile",
-    "| NVFlare, sparse": "nvflare-svt",
-    "| NVFlare, normal": "nvflare-gaussian",
-    "| Flower, local DP, with FLIP's": "flower-local-dp",
+    "| NVFlare, percentile": "nvflare-percentile", "| NVFlare, sparse": "nvflare-svt",
+    "| NVFlare, normal": "nvflare-gaussian", "| Flower, local DP, with FLIP's": "flower-local-dp",
     "| Flower, SecAgg+": "flower-secagg-plus",
-}
+}  # fmt: skip
 # What the second column of the page tells of each attack, in this order.
 LEFT = {
     "peel": "exact", "fidel-denoised": "pearson", "membership-whitened": "membership_auc",

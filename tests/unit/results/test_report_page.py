@@ -135,9 +135,7 @@ def test_a_picture_lacks_the_title_and_the_small_print_that_the_page_has() -> No
     assert str(shown["foot"]).splitlines() == ["Scale standard · n ≥ 5", "Threat model: none"]
 
 
-def test_the_result_table_has_nulls_beside_the_attack_and_only_columns_that_vary(
-    card: pd.DataFrame, section: Callable[..., Section]
-) -> None:
+def test_results_have_nulls_and_what_varies(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     article = page(card, [section()], FACTS).split("<article")[1].split("</article>")[0]
     table = article[article.index('<table class="results">') :]
     assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table) == [
@@ -238,11 +236,9 @@ def test_lines_of_the_whole_federation_have_no_client_and_tell_the_last_round() 
     found = results(pd.DataFrame([shared | line for line in lines]))
     assert found.columns == ["defence", "k"]
     assert [(row.condition, row.metric, row.mean) for row in found.rows] == [
-        (["none", "16"], "label_accuracy", "0.7"),
-        (["sign", "16"], "label_accuracy", "0.7"),
-        (["none", ""], "accuracy", "0.8"),
-        (["sign", ""], "accuracy", "0.8"),
-    ]
+        (["none", "16"], "label_accuracy", "0.7"), (["sign", "16"], "label_accuracy", "0.7"),
+        (["none", ""], "accuracy", "0.8"), (["sign", ""], "accuracy", "0.8"),
+    ]  # fmt: skip
     assert found.nulls == ["a random gradient attacked"]
     assert [row.nulls for row in found.rows] == [["0.2"], ["0.2"], [""], [""]]
 
@@ -293,9 +289,7 @@ def test_headlines_come_first_then_the_rows_that_change(rows: pd.DataFrame) -> N
     assert held([found])["head"] == "holds with 1 of 2 seeds"
 
 
-def test_the_page_says_how_often_a_verdict_changes(
-    rows: pd.DataFrame, card: pd.DataFrame, section: Callable[..., Section]
-) -> None:
+def test_changes_are_counted(rows: pd.DataFrame, card: pd.DataFrame, section: Callable[..., Section]) -> None:
     card.loc[card["headline"] != "", "id"] = "head"
     text = " ".join(page(card, [section()], FACTS | {"seeded": rows}).split())
     assert "All seeds decide 2 rows of the scorecard; 1 of them has another verdict" in text

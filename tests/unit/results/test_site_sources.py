@@ -53,11 +53,9 @@ def test_pages_are_those_that_links_reach(root: Path) -> None:
     # A page of the site has no folders.
     assert "; folder; [out](https://a.b)" in (into / "pages/README.md").read_text()
     assert yaml.safe_load((into / "mkdocs.yml").read_text())["nav"] == [
-        {"Home": "README.md"},
-        {"All documents": "docs/README.md"},
-        {"Guides": [{"A guide": "docs/guide.md"}]},
-        {"Printed beside ours": [{"work": "printed/work.md"}]},
-    ]
+        {"Home": "README.md"}, {"All documents": "docs/README.md"},
+        {"Guides": [{"A guide": "docs/guide.md"}]}, {"Printed beside ours": [{"work": "printed/work.md"}]},
+    ]  # fmt: skip
 
 
 def test_a_link_that_leads_nowhere_names_page_and_target(root: Path) -> None:

@@ -111,7 +111,7 @@ def searched(columns: Tensor, share: float, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("neurons", "samples"), [(80, 1), (80, 2), (80, 3), (80, 4), (400, 4), (200, 8)])
-def test_every_column_is_found_and_one_that_many_draws_find_is_sharpened_once(
+def test_columns_are_found_and_sharpened_once(
     neurons: int, samples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of few samples many rows are parallel."""

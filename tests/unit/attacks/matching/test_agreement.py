@@ -71,12 +71,10 @@ def more(value: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("device", "where", "wrong"),
-    [
-        ("cpu", (FrozenDifference, "one"), lambda found: (found[0], more(found[1]))),
-        ("cuda:0", (SharedWeights, "rates"), lambda found: (more(found[0]), found[1])),
-        ("cuda:0", (OwnProducts, "back"), more),
-    ],
-)
+    [("cpu", (FrozenDifference, "one"), lambda found: (found[0], more(found[1]))),
+     ("cuda:0", (SharedWeights, "rates"), lambda found: (more(found[0]), found[1])),
+     ("cuda:0", (OwnProducts, "back"), more)],
+)  # fmt: skip
 def test_an_engine_that_is_off_is_left_with_one_line(
     device: str, where: tuple[type, str], wrong: Any, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

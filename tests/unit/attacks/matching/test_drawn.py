@@ -104,10 +104,8 @@ def test_gradients_before_the_bottleneck_count_alone() -> None:
     (group,) = groups(observation)
     weights = before_layer(layer="bottleneck").of(group)(group.observed(torch.arange(2)))
     assert {name.split(".")[0] for name, value in weights.items() if (value == 1).all()} == {
-        "conv1",
-        "conv2",
-        "conv3",
-    }
+        "conv1", "conv2", "conv3",
+    }  # fmt: skip
     rest = {name: value for name, value in weights.items() if not name.startswith("conv")}
     assert rest
     assert all((value == 0).all() and value.shape == (2,) for value in rest.values())

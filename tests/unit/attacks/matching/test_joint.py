@@ -52,13 +52,11 @@ def test_losses_and_slopes_are_autograds_of_equation_5(way: str) -> None:
     start = torch.randn(len(problems.rows), *size, generator=rng, dtype=torch.float64)
     parts = [
         EpochTerm(
-            Objective(of, terms("cosine", ones, 0.0)),
-            problems.rows[:, number],
-            problems.places(BATCH, number),
-            0.1 if number else 1.0,
+            Objective(of, terms("cosine", ones, 0.0)), problems.rows[:, number],
+            problems.places(BATCH, number), 0.1 if number else 1.0,
         )
         for number, of in enumerate(epochs)
-    ]
+    ]  # fmt: skip
     # In another order than all problems.
     rows = torch.arange(len(start)).flip(0)[:3]
     objective = JointObjective(parts, priors(0.01))

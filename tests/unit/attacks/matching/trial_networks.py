@@ -57,13 +57,11 @@ CASES = [(name, parameters) for name in NETWORKS for parameters in SMALLER.get(n
 # ResNets have no smaller width: each costs as much as all others together.
 VICTIMS = [
     pytest.param(
-        name,
-        own,
-        id="-".join([name, *map(str, own.values())]),
+        name, own, id="-".join([name, *map(str, own.values())]),
         marks=[pytest.mark.nightly] * (name == "resnet"),
     )
     for name, own in CASES
-]
+]  # fmt: skip
 
 
 def network(

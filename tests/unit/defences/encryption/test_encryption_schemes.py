@@ -20,12 +20,10 @@ from leakbench.defences.encryption.ckks import weighted
 from leakbench.defences.encryption.paillier import fields, pack, residue, unpack
 
 SCHEMES: dict[str, tuple[str, dict[str, Any]]] = {
-    "packed": ("paillier", {}),
-    "single": ("paillier", {"packed": False}),
+    "packed": ("paillier", {}), "single": ("paillier", {"packed": False}),
     "published": ("paillier", {"bits": 128, "packed": False, "decimal_scale": 32}),
-    "packed-128": ("paillier", {"bits": 128}),
-    "ckks": ("ckks", {}),
-}
+    "packed-128": ("paillier", {"bits": 128}), "ckks": ("ckks", {}),
+}  # fmt: skip
 PAIRS: dict[str, tuple[Scheme, Keys]] = {}
 
 

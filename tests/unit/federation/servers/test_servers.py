@@ -273,12 +273,10 @@ def test_a_sum_is_read_as_the_chosen_client_s_update(chosen: int, normalise: str
     model.load_state_dict({bias: sent[chosen]}, strict=False)
     parameters = {"hidden": [100, 20], "normalise": normalise}
     observation = seen_of(
-        model,
-        {"module": "mlp", "parameters": parameters, "shape": GREY, "classes": 5},
-        {name: value[None] for name, value in total.items()},
-        15,
+        model, {"module": "mlp", "parameters": parameters, "shape": GREY, "classes": 5},
+        {name: value[None] for name, value in total.items()}, 15,
         each={name: value.numpy()[None] for name, value in written.each.items()},
-    )
+    )  # fmt: skip
     read = imprint(observation, torch.Generator())
     images = read.images[0, 0][read.usable[0, 0]]
     near = torch.cdist(whole[chosen].flatten(1), images.flatten(1), p=torch.inf) < 0.1 / 255
@@ -288,14 +286,12 @@ def test_a_sum_is_read_as_the_chosen_client_s_update(chosen: int, normalise: str
 
 @pytest.mark.parametrize(
     ("model", "of", "chosen", "told"),
-    [
-        (suppressed, held_of([12]), 0, "two clients or more"),
-        (suppressed, held_of(), 3, "there is no client 3 of 3"),
-        (suppressed, held_of(own=0), 0, "give the server auxiliary ones"),
-        (lambda: suppressed(activation="sigmoid"), held_of(), 0, "such as ReLUs"),
-        (lambda: victims.build("lenet_dlg", GREY, 5, {}), held_of(), 0, "begins with Conv2d"),
-    ],
-)
+    [(suppressed, held_of([12]), 0, "two clients or more"),
+     (suppressed, held_of(), 3, "there is no client 3 of 3"),
+     (suppressed, held_of(own=0), 0, "give the server auxiliary ones"),
+     (lambda: suppressed(activation="sigmoid"), held_of(), 0, "such as ReLUs"),
+     (lambda: victims.build("lenet_dlg", GREY, 5, {}), held_of(), 0, "begins with Conv2d")],
+)  # fmt: skip
 def test_what_does_not_fit_is_one_line(model: object, of: Held, chosen: int, told: str) -> None:
     with pytest.raises(UserError, match=told) as refused:
         servers.build("suppression", {"chosen": chosen})(model(), of)

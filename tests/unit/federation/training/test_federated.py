@@ -205,11 +205,9 @@ class Recurrent(nn.Module):
 
 @pytest.mark.parametrize(
     ("model", "says"),
-    [
-        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), r"layer '1' \(BatchNorm2d\)"),
-        (Recurrent(), r"layer 'rows' \(LSTM\)"),
-    ],
-)
+    [(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), r"layer '1' \(BatchNorm2d\)"),
+     (Recurrent(), r"layer 'rows' \(LSTM\)")],
+)  # fmt: skip
 def test_a_network_that_does_not_fit_is_refused_in_one_line(model: nn.Module, says: str) -> None:
     own = private_client()
     own.model = model

@@ -201,13 +201,11 @@ def published(table: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize(
     ("table", "model"),
-    [
-        ("table-1", lambda: victims.build("fcnn", MNIST, 10, {})),
-        ("table-2", lambda: victims.build("cnn", CIFAR10, 10, {})),
-        ("table-3", lambda: generators.build("fidel-mnist", (32, 13, 13), MNIST, {})),
-        ("table-4", lambda: generators.build("fidel-cifar10", (32, 15, 15), CIFAR10, {"third": "same"})),
-    ],
-)
+    [("table-1", lambda: victims.build("fcnn", MNIST, 10, {})),
+     ("table-2", lambda: victims.build("cnn", CIFAR10, 10, {})),
+     ("table-3", lambda: generators.build("fidel-mnist", (32, 13, 13), MNIST, {})),
+     ("table-4", lambda: generators.build("fidel-cifar10", (32, 15, 15), CIFAR10, {"third": "same"}))],
+)  # fmt: skip
 def test_layers_are_described_as_the_papers_tables_print_them(table: str, model: Any) -> None:
     built, printed = describe(model()), published(table)
     # The loss takes the softmax, so the victims' tables end one activation early; Table I starts at its dense
