@@ -85,10 +85,7 @@ BROKEN: dict[str, tuple[Attack, str]] = {
     "iterations": (lambda seen: grey(seen, iterations="many"), "iterations is 'many'"),
     "changed afterwards": (changed, "diverged is float32 (3, 2), and must be bool (3, 2)"),
     "on noise": (on_noise, "target is images, and labels on noise"),
-    "OSError": (raised(OSError("odd")), "module imprint ended with a fault of its own (OSError: odd; mend"),
     "no file": (raised(FileNotFoundError(2, "no such file", "odd")), "(FileNotFoundError: [Errno 2] no such"),
-    "UserError": (raised(UserError("odd")), "ended with a fault of its own (UserError: odd; mend it)"),
-    "exit": (lambda seen: sys.exit(3), "ended with a fault of its own (SystemExit: 3; mend it)"),
 }
 
 

@@ -21,16 +21,10 @@ from leakbench.jobs.cli import main
 from leakbench.jobs.train import accuracy, train
 
 fitting, verb = (import_module(f"leakbench.{name}") for name in ("federation.training.fit", "jobs.train"))
-SPEC: dict[str, Any] = {
-    "victim": {
-        "module": "fcnn", "parameters": {},
-        "training": {
-            "optimiser": "sgd", "lr": 0.1, "options": {}, "batch_size": 10, "epochs": 4, "checkpoints": [4],
-            "images": None, "settled": None,
-        },
-    },
-    "dataset": {"name": "made", "shape": [4, 4, 1], "classes": 3}, "seed": 0,
-}  # fmt: skip
+SPEC = specs.altered(
+    "victim", ("victim.module", "fcnn"), ("victim.parameters", {}), ("victim.training.epochs", 4),
+    ("victim.training.checkpoints", [4]), ("dataset.shape", [4, 4, 1]), ("dataset.classes", 3),
+)  # fmt: skip
 
 
 def write_data(path: Path, seed: int) -> Path:
