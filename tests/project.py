@@ -1,5 +1,4 @@
-"""A whole small project to run Snakemake in: this repository's code and workflow, made data, two tiny
-experiments."""
+"""A small project to run Snakemake in: this repository's code and workflow, made data, two experiments."""
 
 import os
 import re

@@ -1,5 +1,4 @@
-"""The commands that README.md and docs/ show: each runs where it takes less than five minutes, or can be
-planned, and none starts years of work."""
+"""The commands of README.md and docs/: each runs where it takes minutes, or can be planned."""
 
 import contextlib
 import copy
@@ -74,14 +73,11 @@ def short(text: str) -> bool:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_config_comes_last_since_it_takes_every_word_behind_it(words: list[str]) -> None:
+def test_config_comes_last_and_published_sizes_are_run_for_a_named_result_alone(words: list[str]) -> None:
+    # It takes every word behind it.
     behind = words[words.index("--config") + 1 :] if "--config" in words else []
     assert all("=" in word for word in behind)
-
-
-@pytest.mark.parametrize("words", COMMANDS)
-def test_the_published_sizes_are_run_for_a_named_result_alone(words: list[str]) -> None:
-    """All of them take 170,000 hours of a core."""
+    # All of these sizes take 170,000 hours of a core.
     assert "scale=paper" not in words or any(word.startswith("results/paper/") for word in words)
 
 

@@ -1,5 +1,4 @@
-"""The recorder on a strategy of Flower's shape, and folders that do not say what they should; the real thing
-is in tests/flower."""
+"""The recorder on a strategy of Flower's shape, and folders that do not say what they should."""
 
 import json
 import re

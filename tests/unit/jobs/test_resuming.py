@@ -1,5 +1,4 @@
-"""A killed training goes on only with what made its first half, and two jobs never share what they have
-done."""
+"""A killed training goes on only with what made its first half, and for its own output."""
 
 from collections.abc import Callable
 from importlib import import_module

@@ -59,22 +59,17 @@ def test_an_altered_number_is_no_evidence(tmp_path: Path) -> None:
         read_entry(path, AGREED)
 
 
-@pytest.mark.parametrize(("change", "words"), TABLE["entry_forms"])
-def test_an_entry_of_another_form_is_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    path = tmp_path / "halve.json"
-    write_json(path, made().model_dump(mode="json") | change)
-    with pytest.raises(UserError) as caught:
-        read_entry(path, AGREED)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert words in str(caught.value)
+# Changes of an entry's keys, or of its first line, which is of the attack that reads most.
+CHANGES = [(of, *row) for of in ("entry_forms", "entry_lines") for row in TABLE[of]]
 
 
-@pytest.mark.parametrize(("change", "words"), TABLE["entry_lines"])
-def test_what_is_not_agreed_on_is_refused(tmp_path: Path, change: dict[str, Any] | None, words: str) -> None:
-    """The first line is of the attack that reads most."""
+@pytest.mark.parametrize(("of", "change", "words"), CHANGES)
+def test_an_entry_of_another_form_is_one_line(of: str, change: Any, words: str, tmp_path: Path) -> None:
     path, value = tmp_path / "halve.json", made().model_dump(mode="json")
     first, *others = value["lines"]
-    write_json(path, value | {"lines": others if change is None else [first | change, *others]})
+    if of == "entry_lines":
+        change = {"lines": others if change is None else [first | change, *others]}
+    write_json(path, value | change)
     with pytest.raises(UserError) as caught:
         read_entry(path, AGREED)
     assert str(caught.value).startswith(f"{path}: ")

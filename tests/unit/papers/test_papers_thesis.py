@@ -1,5 +1,4 @@
-"""papers/fedkl and papers/fedboosting: statements of the thesis name cells that exist and are judged as they
-say."""
+"""papers/fedkl and papers/fedboosting: statements name cells that exist and are judged as they say."""
 
 import math
 from functools import cache

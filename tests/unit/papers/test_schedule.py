@@ -1,5 +1,4 @@
-"""A run whose step size falls again after its end is no half of the published length, unless it settled: the
-rule on curves whose end is known, and the verbs, which judge recorded rows by it."""
+"""A run whose step size falls again after its end is no half of the published length, unless it settled."""
 
 import shutil
 from pathlib import Path

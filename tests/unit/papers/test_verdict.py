@@ -1,5 +1,4 @@
-"""What decides a verdict, one condition at a time (verdicts.yaml). How often it is wrong is in
-test_verdict_simulation.py."""
+"""What decides a verdict, one condition at a time (verdicts.yaml)."""
 
 import math
 from dataclasses import replace

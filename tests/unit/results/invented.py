@@ -1,5 +1,4 @@
-"""Results of every experiment, invented: a table with every cell, metric and baseline that its figure asks
-for."""
+"""Invented results of every experiment: a table with every cell, metric and baseline of its figure."""
 
 import itertools
 from functools import cache
