@@ -18,13 +18,13 @@ from PIL.PngImagePlugin import PngInfo
 
 from leakbench.base.errors import UserError
 from leakbench.results.figures.words import BOTTOM, FOOT, TOP
-from leakbench.results.report import Section, page
 from leakbench.results.report.card import groups, lines
 from leakbench.results.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
 from leakbench.results.report.numbers import count, interval, number, percent
+from leakbench.results.report.page import page
 from leakbench.results.report.results import results
 from leakbench.results.report.script import commits
-from leakbench.results.report.section import picture
+from leakbench.results.report.section import Section, picture
 from leakbench.results.report.seeds import held, seeds
 
 PAGES = yaml.safe_load(Path(__file__).with_name("pages.yaml").read_text())
