@@ -68,13 +68,9 @@ def agree(found: Tensor, wanted: Tensor, scale: float, tolerance: float, what: s
 
 
 def holds(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    distance: str = "cosine",
-    tolerance: float = 1e-7,
+    model: nn.Module, images: Tensor, labels: Tensor, distance: str = "cosine", tolerance: float = 1e-7,
     plain: nn.Module | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Compare what every engine computes with autograd: gradients, products, and derivatives of a distance.
 
     labels: [trials, batch] classes, or [trials, batch, classes] logits, which are then unknowns too.
@@ -129,13 +125,9 @@ def holds(
 
 
 def engines_hold(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    seen: tuple[str, Tensors, Tensors],
-    slopes: Tensors,
+    model: nn.Module, images: Tensor, labels: Tensor, seen: tuple[str, Tensors, Tensors], slopes: Tensors,
     tolerance: float,
-) -> None:
+) -> None:  # fmt: skip
     """Compare the engines of whole derivatives with `slopes` of `seen`: distance, gradient, weights."""
     trials = len(labels)
     if not engines_fit(model, images.shape[1:]) or chain(model) is None:
@@ -195,13 +187,10 @@ def fitting(parts: list[str], flat: bool, seed: int, images: Tensor, labels: Ten
 
 @settings(max_examples=30, deadline=None)
 @given(
-    st.lists(st.sampled_from(list(PARTS)), min_size=2, max_size=4),
-    st.booleans(),
-    st.integers(0, 3),
-    st.sampled_from([(2, 1), (2, 2), (1, 3)]),
-    st.sampled_from([0, CLASSES]),
+    st.lists(st.sampled_from(list(PARTS)), min_size=2, max_size=4), st.booleans(), st.integers(0, 3),
+    st.sampled_from([(2, 1), (2, 2), (1, 3)]), st.sampled_from([0, CLASSES]),
     st.sampled_from(["cosine", "squares"]),
-)
+)  # fmt: skip
 def test_parts_together(
     parts: list[str], flat: bool, seed: int, size: tuple[int, int], soft: int, distance: str
 ) -> None:
@@ -250,18 +239,10 @@ class Own(nn.Conv2d):
 
 @pytest.mark.parametrize(
     "layer",
-    [
-        nn.BatchNorm2d(4, affine=False),
-        nn.Dropout(0.5),
-        nn.Conv2d(4, 4, 3, padding="same"),
-        nn.Conv2d(4, 4, 3, groups=2),
-        nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
-        nn.MaxPool2d(2, ceil_mode=True),
-        nn.Flatten(2),
-        nn.Linear(8, 8),
-        Own(4, 4, 3),
-    ],
-)
+    [nn.BatchNorm2d(4, affine=False), nn.Dropout(0.5), nn.Conv2d(4, 4, 3, padding="same"),
+     nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
+     nn.MaxPool2d(2, ceil_mode=True), nn.Flatten(2), nn.Linear(8, 8), Own(4, 4, 3)],
+)  # fmt: skip
 def test_other_networks_are_no_chain(layer: nn.Module) -> None:
     assert chain(nn.Sequential(nn.Conv2d(1, 4, 3), layer)) is None
 
