@@ -21,13 +21,7 @@ AT_ONCE, BYTES = 64, 100_000_000
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """The local step of a client at the weights that were sent, and its defence.
-
-    model: the network that the client trains.
-    weights: its parameters as they were sent; fixed: its buffers, name → [*shape] each.
-    lr: the client's learning rate, if it sends new minus old weights. Without one, it sends the gradient.
-    decay: the weight decay of the step.
-    """
+    """The local step of a client at the weights that were sent (`fixed`: its buffers), and its defence."""
 
     model: nn.Module
     weights: Update
@@ -79,11 +73,7 @@ class Rehearsal:
 
 
 def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> Defence:
-    """Return the defence that the attacker of `observation` knows.
-
-    Raises Unfit for other keys, where that defence has parameters without a default, where the defence
-    changes who sees what, and where it remembers earlier rounds.
-    """
+    """Return the defence that the attacker knows. Raises Unfit where its updates cannot be played."""
     if given is not None and not {"module"} <= set(given) <= {"module", "parameters"}:
         raise Unfit(f"attack: defence: has the keys {', '.join(given)} (give module and parameters)")
     name = (given or {}).get("module") or observation.knows.defence or "none"

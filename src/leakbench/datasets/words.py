@@ -85,12 +85,7 @@ def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) ->
 def read_words(
     folder: Path, splits: Mapping[str, Sequence[Word]], note: str = "", *, skip_damaged: bool = False
 ) -> Found:
-    """Read the words of each split as `arrays` describes them, under <split>/<kind>.
-
-    Every picture must lie below `folder`. Words without a letter or digit are left out, and with
-    `skip_damaged` those that cannot be read. The note counts both. Raises Damaged for a picture that
-    cannot be read otherwise, and for a split without any readable word.
-    """
+    """Read the words of each split as `arrays` describes them, under <split>/<kind>."""
     tensors: dict[str, np.ndarray] = {}
     notes = [note] if note else []
     # A picture with many words is opened once.

@@ -57,12 +57,7 @@ def interval(
 
 
 def of_networks(ends: tuple[float, float], values: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
-    """Return the interval of a mean over all networks, of which the values [n] come from some.
-
-    `ends` is the interval on these networks, and `networks` has the labels [n] of the values that come
-    from one. With two networks or more it is that of Student's t over the means of networks, and at least
-    `ends`: a few networks that happen to agree do not make trials certain. With one network it is `ends`.
-    """
+    """Return the interval of a mean over all networks: t over the means of networks, and at least `ends`."""
     values = np.asarray(values, dtype=np.float64)
     sums, sizes = _clustered(values, networks)
     if sums.size < 2 or not np.isfinite(sums).all():

@@ -42,10 +42,7 @@ def _counts(labels: np.ndarray, classes: int) -> np.ndarray:
 
 
 def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return whether the label guessed for each image's reconstruction is right, bool [k].
-
-    Raises ValueError if `truths` and `index` differ in length.
-    """
+    """Return whether the label guessed for each image's reconstruction is right, bool [k]."""
     guesses, truths, index = np.ravel(guesses), np.ravel(truths), np.ravel(index)
     if truths.shape != index.shape:
         raise ValueError(f"{truths.size} labels but {index.size} matched indices")

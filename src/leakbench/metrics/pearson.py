@@ -33,10 +33,7 @@ def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 
 
 def pearson_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return r of every row of [..., n, d] with every row of [..., k, d] as float32 [..., n, k].
-
-    A large common offset or scale does no harm. Rows that are constant or not finite have r = 0.
-    """
+    """Return r of every row of [..., n, d] with every row of [..., k, d] as float32 [..., n, k]."""
     rows, others = np.asarray(reconstructions), np.asarray(truths)
     (*lead, n, d), k = rows.shape, others.shape[-2]
     batches = math.prod(lead)
@@ -58,10 +55,7 @@ def revealed(correlation: np.ndarray, threshold: float = THRESHOLD) -> np.ndarra
 
 
 def _centred(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return centred rows, float32 [..., d], and factors [..., 1] that turn their products into r.
-
-    Rows of float32 that are not nearly constant, very small or very large take a quick way.
-    """
+    """Return centred rows, float32 [..., d], and factors [..., 1] that turn their products into r."""
     if rows.dtype != np.float32:
         return _unit_rows(rows, np.float32), np.ones((*rows.shape[:-1], 1), np.float32)
     d = rows.shape[-1]

@@ -14,11 +14,7 @@ OWN = ("weight", "bias")
 
 
 class HiddenNorm(nn.Module):
-    """The replacement of a batch norm: its normalisation, then a scale and a shift for each trial.
-
-    `weight` and `bias` [trials, channels] are no parameters: `lent` sets them. `normed` is the last
-    normalised input.
-    """
+    """The replacement of a batch norm: its normalisation, then `weight` and `bias` of each trial (`lent`)."""
 
     running_mean: Tensor | None
     running_var: Tensor | None

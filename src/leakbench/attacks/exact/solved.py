@@ -54,11 +54,7 @@ def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> Solved:
 def reconstruction(
     observation: Observation, solve: Callable[[FirstLayer, Span], Solved], attack: str
 ) -> Reconstruction:
-    """Return what `solve` finds in every update, at most as many samples as the batch has.
-
-    An update whose noise leaves no span gives nothing. Where pixels are normalised by their own batch, mean
-    and deviation are read off the samples (`exact.levels`).
-    """
+    """Return what `solve` finds in every update, at most as many samples as the batch has."""
     lead = (observation.rounds, len(observation.clients), max(observation.clients))
     mean, deviation = (value.double() for value in normalisation(observation.model(), observation.pixels[0]))
     images, agreement = torch.zeros(*lead, *observation.pixels), torch.zeros(lead[:2])

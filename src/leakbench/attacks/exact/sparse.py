@@ -32,12 +32,7 @@ QUARTER = 4
 
 
 class Rows(NamedTuple):
-    """The rows of an orthonormal basis, at length one, without dead ones. Parallel rows are one row.
-
-    unit: [n, rank], the rows.
-    times: [n], how many rows of the basis are parallel to each. Rows that one sample alone opens have its
-    direction.
-    """
+    """The rows of an orthonormal basis, of length one, and how many rows are parallel to each."""
 
     unit: Tensor
     times: Tensor
@@ -93,11 +88,7 @@ def directions(
 
 
 def _fewer(rank: int) -> float:
-    """Return how many zeros a column of few samples has, as a share of those that one of many samples has.
-
-    Neurons that no sample opens are not counted. If every sample closes half of the neurons, a column is zero
-    in half of the rows of many samples, in a third of the rows of two, and in no row of one.
-    """
+    """Return how many zeros a column of few samples has, as a share of those of one of many samples."""
     return 2 * (2 ** (rank - 1) - 1) / (2**rank - 1)
 
 

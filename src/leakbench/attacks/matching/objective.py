@@ -145,11 +145,7 @@ class Objective:
         return self._penalised(matched)
 
     def losses(self, rows: Tensor) -> Losses:
-        """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
-
-        No dummy's gradient is written down (`gradient_products`). Raises Unfit for what needs one: a distance
-        of whole gradients, chosen entries, penalties, simulated steps, and an adaptation to a defence.
-        """
+        """Return the function that gives the losses [n] of dummies [n, …], one of each of `rows`."""
         group, distance = self.group, self.distance
         if self.partial or self._of(Penalty) or distance.whole or group.steps:
             raise Unfit(

@@ -147,11 +147,7 @@ class Group:
         return torch.cat(found)
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
-        """Draw the first images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
-
-        They are drawn on the processor, trial by trial, so that the start of a trial depends neither on the
-        device nor on how many trials follow.
-        """
+        """Draw the first images [trials, batch, …] on the processor, and logits of unknown labels."""
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
         if self.labels is None:

@@ -49,10 +49,7 @@ class Protocol:
 
 
 class Aggregate(NamedTuple):
-    """One round's aggregate and what led to it, float64 [clients] each, NaN where nobody measured.
-
-    A client's validation is the mean over clients. `problems` says why an upload is left out, with weight 0.
-    """
+    """One round's aggregate and what led to it, float64 [clients] each, NaN where nobody measured."""
 
     state: State
     weights: np.ndarray
@@ -62,10 +59,7 @@ class Aggregate(NamedTuple):
 
 
 def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
-    """Return the weighted mean of uploads (McMahan et al., algorithm 1); counters take the largest value.
-
-    Batch norm's statistics are averaged like parameters, as in FedKL's code.
-    """
+    """Return the weighted mean of uploads (McMahan et al., algorithm 1); counters take the largest value."""
     total = sum(shares)
     out: State = {}
     for name, first in uploads[0].items():

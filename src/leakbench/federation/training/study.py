@@ -50,11 +50,7 @@ def _rng(*names: str | int) -> torch.Generator:
 
 
 def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Module], nn.Module]:
-    """Return each client's untrained model, and the model of a stranger with a key of its own (the server's
-    view).
-
-    All start from the same weights and secret parameters, such as lock layers. Keys are each one's own.
-    """
+    """Return each client's untrained model, and the model of a stranger with a key of its own."""
     training, image, entry = spec["training"], spec["dataset"], spec["victim"]
     size = training["size"]
     shape = (size, size, image["shape"][2]) if size else tuple(image["shape"])

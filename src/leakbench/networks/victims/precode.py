@@ -49,9 +49,7 @@ def precode(
 
 
 class Bottleneck(Drawn):
-    """Encode features as means and deviations, and decode normal numbers drawn by them; without noise, the
-    means.
-    """
+    """Encode features as means and deviations, and decode normal numbers drawn by them, or the means."""
 
     def __init__(self, features: int, width: int, weight: float) -> None:
         super().__init__(width)

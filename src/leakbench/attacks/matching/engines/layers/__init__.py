@@ -38,9 +38,6 @@ RULES: dict[type[nn.Module], Rule] = {
 
 
 def rule(layer: nn.Module) -> Rule | None:
-    """Return what the engines know of a layer, or None if its exact type is not registered.
-
-    For settings that the rule of its type does not cover, such as groups, it is torch's own derivative.
-    """
+    """Return what the engines know of a layer, or None if its exact type is not registered."""
     found = RULES.get(type(layer))
     return found if found is None or found.fits(layer) else _BY_AUTOGRAD
