@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -22,7 +21,6 @@ from leakbench.attacks.matching.engines.gradient_products import gradient_produc
 from leakbench.attacks.matching.engines.gradients import engines_fit, gradients
 from leakbench.attacks.matching.engines.layers import RULES
 from leakbench.attacks.matching.engines.layers.rule import Link
-from leakbench.attacks.matching.engines.own_gradient import OwnGradient
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
 from leakbench.base.errors import Unfit
 from leakbench.base.tensors import Tensors
@@ -152,8 +150,6 @@ def engines_hold(
     found = {"differences": FrozenDifference(*given, scale=SHORT)(unknowns)[1]}
     if fits(model, images.shape[1:]):
         found["batches"] = SharedWeights(*given)(unknowns)[1]
-        with patch.object(SharedWeights, "of", lambda *_: OwnGradient):
-            found["batches, trial by trial"] = SharedWeights(*given)(unknowns)[1]
     for engine, derivatives in found.items():
         loose = DIFFERENCE if engine == "differences" else 10 * tolerance
         assert derivatives.keys() == wanted.keys()
@@ -297,26 +293,22 @@ class Shift(nn.Module):
         return x + self.weight[:, None, None]
 
 
-# It keeps four tensors, as a batch norm does.
 SHIFT = Link(
-    lambda layer, x, trials: (x + layer.weight.repeat(trials)[:, None, None], (x, x, x, x)),
+    lambda layer, x, trials: (x + layer.weight.repeat(trials)[:, None, None], ()),
     lambda layer, kept, read, slope: slope,
     lambda layer, kept, read, rate, own, trials: (
-        (torch.zeros_like(kept[0]) if rate is None else rate)
-        + (own["weight"].reshape(-1, 1, 1) if own else 0)
+        (torch.zeros(read) if rate is None else rate) + (own["weight"].reshape(-1, 1, 1) if own else 0)
     ),
-    lambda layer, kept, read, slope, moved, rate, own: (
-        torch.zeros_like(kept[0]) if rate is None else 1 * rate
-    ),
+    lambda layer, kept, read, slope, moved, rate, own: torch.zeros(read) if rate is None else 1 * rate,
     lambda layer, kept, slope, trials: {"weight": slope.sum((0, 2, 3)).view(trials, -1)},
 )
 
 
-def test_a_layer_without_products_goes_trial_by_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_without_products_lies_in_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, Shift, RULES[nn.Sigmoid]._replace(link=SHIFT))
     layers = nn.Conv2d(CHANNELS, CHANNELS, 3), Shift(), nn.Sigmoid(), nn.Flatten()
     model = nn.Sequential(*layers, nn.Linear(16 * CHANNELS, CLASSES)).double().requires_grad_(False)
-    assert fits(model, torch.Size([2, CHANNELS, SIDE, SIDE]))
+    assert not fits(model, torch.Size([2, CHANNELS, SIDE, SIDE]))
     holds(model, *drawn(3, 2), "squares")
 
 
