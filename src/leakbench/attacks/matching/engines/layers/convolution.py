@@ -9,7 +9,6 @@ from torch.nn.functional import conv2d
 
 from leakbench.attacks.matching.engines.fixed_convolution import padding
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
-from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST
 from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
 from leakbench.base.tensors import Tensors
 
@@ -34,6 +33,8 @@ def _transposed(conv: nn.Conv2d, slope: Tensor, x: Tensor, weight: Tensor, group
     """Return the derivative of a convolution in what it read, x, of which only the shape matters."""
     if groups == 1 and unfolded.pays(conv, x):
         return unfolded.transposed(conv, slope, weight, x.shape)
+    if groups > 1 and narrow.turns(conv, x.shape, slope.shape):
+        return narrow.transposed(conv, slope, weight, x.shape, groups)
     return derivatives(conv, slope, x, weight, groups, (True, False))[0]
 
 
@@ -83,21 +84,14 @@ def _all(value: Tensor, trials: int) -> Tensor:
 
 
 def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    weight = narrow.once(conv, "weight", trials, lambda: _all(conv.weight, trials))
+    weight = _all(conv.weight, trials)
     bias = None if conv.bias is None else _all(conv.bias, trials)
     return _convolved(conv, x, weight, bias, trials), (x, weight)
 
 
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     x, weight = kept
-    trials = weight.shape[0] // conv.out_channels
-    if trials > 1 and narrow.turns(conv, read, slope.shape):
-        return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
-    return _transposed(conv, slope, x, weight, trials)
-
-
-def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
-    return narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
+    return _transposed(conv, slope, x, weight, weight.shape[0] // conv.out_channels)
 
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
@@ -120,14 +114,8 @@ def _rate(
         assert rate is not None
         return _convolved(conv, rate, weight, None, trials)
     bias = own["bias"].flatten() if "bias" in own else None
-    moving = own["weight"].flatten(0, 1)
-
-    if rate is None:
-        return _convolved(conv, x, moving, bias, trials)
-    if conv.in_channels < NARROW:
-        both = narrow.paired(x, rate, trials), narrow.reading_both(moving, weight)
-        return conv2d(*both, bias, conv.stride, conv.padding, conv.dilation, trials)
-    return _convolved(conv, x, moving, bias, trials).add_(_convolved(conv, rate, weight, None, trials))
+    found = _convolved(conv, x, own["weight"].flatten(0, 1), bias, trials)
+    return found if rate is None else found.add_(_convolved(conv, rate, weight, None, trials))
 
 
 def _back(
@@ -135,17 +123,9 @@ def _back(
     own: Tensors
 ) -> Tensor:  # fmt: skip
     x, weight = kept
-    moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
-    if rate is None:
-        return _transposed(conv, slope, x, moving, trials)
-    if narrow.turns(conv, read, slope.shape, NARROWEST):
-        both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
-        return narrow.transposed(conv, narrow.paired(rate, slope, trials), both, read, trials)
-    if conv.out_channels < NARROW:
-        both = narrow.making_both(weight, moving, trials)
-        return derivatives(conv, narrow.paired(rate, slope, trials), x, both, trials, (True, False))[0]
-    found = _transposed(conv, rate, x, weight, trials)
-    return found.add_(_transposed(conv, slope, x, moving, trials))
+    trials = own["weight"].shape[0]
+    found = _transposed(conv, slope, x, own["weight"].flatten(0, 1), trials)
+    return found if rate is None else found.add_(_transposed(conv, rate, x, weight, trials))
 
 
 def _known(conv: nn.Conv2d) -> bool:
