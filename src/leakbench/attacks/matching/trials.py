@@ -7,7 +7,6 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.engines.fixed_convolution import fix_convolutions
 from leakbench.attacks.matching.engines.gradients import engines_fit, gradients, gradients_at
 from leakbench.attacks.matching.labelling import known_labels
 from leakbench.attacks.matching.local_epochs import Updates, merged, simulated_update, taken_for
@@ -187,7 +186,6 @@ def groups(
     for origin, rounds in observation.by_model():
         model = observation.model(origin).requires_grad_(False)
         model = model.to(observation.work.device).to(memory_format=torch.channels_last)
-        fix_convolutions(model)
         engines_fit(model, torch.Size([max(observation.clients), *observation.pixels]), like=first)
         first = first or model
         scale = normalisation(model, observation.pixels[0])

@@ -16,12 +16,12 @@ from torch.nn.functional import fold, pad
 
 from leakbench.attacks.matching.distances import factors, inner
 from leakbench.attacks.matching.engines.chain import Step
-from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d, padding
+from leakbench.attacks.matching.engines.layers.narrow import padding
 from leakbench.attacks.matching.engines.layers.rule import Kept
 from leakbench.base.tensors import Tensors, over
 
 # The types of layers whose products are known here.
-PRODUCTS = (nn.Conv2d, FixedConv2d, nn.Linear, nn.BatchNorm2d)
+PRODUCTS = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
 
 
 def windows(conv: nn.Conv2d, x: Tensor) -> Tensor:

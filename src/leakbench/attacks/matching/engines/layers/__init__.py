@@ -2,7 +2,6 @@
 
 from torch import nn
 
-from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d
 from leakbench.attacks.matching.engines.layers import without_weights
 from leakbench.attacks.matching.engines.layers.convolution import CONVOLUTION
 from leakbench.attacks.matching.engines.layers.dense import DENSE
@@ -13,7 +12,7 @@ from leakbench.networks.per_trial import HiddenNorm
 
 _BY_AUTOGRAD = Rule()
 RULES: dict[type[nn.Module], Rule] = {
-    **dict.fromkeys((nn.Conv2d, FixedConv2d), CONVOLUTION),
+    nn.Conv2d: CONVOLUTION,
     nn.Linear: DENSE,
     **dict.fromkeys((nn.BatchNorm2d, HiddenNorm), NORM),
     nn.Sigmoid: Rule(link=without_weights.SIGMOID),

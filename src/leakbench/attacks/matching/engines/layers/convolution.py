@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from leakbench.attacks.matching.engines.fixed_convolution import padding
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
+from leakbench.attacks.matching.engines.layers.narrow import padding
 from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
 from leakbench.base.tensors import Tensors
 

@@ -12,10 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from leakbench.attacks.matching.engines.fixed_convolution import padding
-
 # How many float32 numbers fit in half a register of 512 bits.
 NARROW = 8
+
+
+def padding(conv: nn.Conv2d) -> tuple[int, int]:
+    """Return the padding of rows and of columns, where it is a number."""
+    assert not isinstance(conv.padding, str)
+    down, across = conv.padding
+    return down, across
 
 
 def _axes(conv: nn.Conv2d) -> list[tuple[int, int, int]]:
