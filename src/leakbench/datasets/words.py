@@ -65,10 +65,9 @@ def spread(items: Sequence[T], most: int | None) -> Sequence[T]:
 
 
 def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the canonical arrays of pictures of words, by kind.
+    """Return the canonical arrays of pictures of words, by kind: `images`, `labels`, `widths`, `lengths`.
 
-    The arrays are `images`, as given; `labels` int64 [N, 25], the codes of each word padded with NONE, of a
-    longer word the first 25; `widths` float32 [N]; and `lengths` int64 [N], of each word with its signs.
+    Labels int64 [N, 25] are the codes of the first 25 characters, padded with NONE; lengths count signs too.
     """
     labels = np.full((len(texts), LONGEST), NONE, np.int64)
     for row, text in zip(labels, texts, strict=True):

@@ -20,15 +20,8 @@ def unscaled(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradient g of the first step of Adam or AdamW, and the error of each entry.
 
-    The step is −lr · g / (|g| + ε) at each weight. It is said to send signs alone, but single precision
-    resolves how far each ratio is from 1, which is ε / |g|. That is sharper the smaller g and the weight are:
-    of a weight of zero, such as the B of a new adapter, a g of 1e-3 is known to a hundredth.
-
-    update: new minus old weights, any shape.
-    weight: the weights that were sent, of the same shape.
-    lr: the client's learning rate.
-    decay: AdamW's weight decay.
-    epsilon: Adam's ε.
+    The step is −lr · g / (|g| + ε). It is said to send signs alone, but single precision resolves how far
+    each ratio is from 1, which is ε / |g|: sharper the smaller g and the weight are.
     """
     moved = -update.double() / lr - decay * weight.double()
     ratio = moved.abs()

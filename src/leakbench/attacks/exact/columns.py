@@ -34,17 +34,11 @@ class Alone(NamedTuple):
 def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Alone:
     """Return whether columns are the only directions that are zero in the neurons that their samples close.
 
-    With a second column that is zero in them, every mixture of both would be. Let A be the unit rows of k
-    closed neurons. If a direction q is zero in all of them, A q has a length of at most √k times `Span.zero`,
-    so the second smallest singular value of A must be larger.
-
-    The k neurons, of which parallel ones count once, are equations for the rank - 1 unknowns of a direction.
-    Each spare equation holds by chance with a probability of at most √(2 rank / π) · zero, where rows are
-    spread evenly; all together may do so with at most CHANCE.
-
-    The true column c and the given q are both near the direction for which |A q| is least: within |A c| and
-    |A q|, each divided by the second singular value. The residual |A q| estimates the noise of the rows, and
-    with it |A c|.
+    Let A be the unit rows of k closed neurons, parallel ones once. With a second direction that is zero in
+    all of them, the second smallest singular value of A would be at most √k times `Span.zero`. Each equation
+    beyond the rank - 1 needed ones holds by chance with a probability of at most √(2 rank / π) · zero; all
+    together may do so with at most CHANCE. The residual |A q| of a column q estimates the noise, and with it
+    how far q is off.
     """
     rows, alive = unit_rows(seen.left)
     rank = rows.shape[1]

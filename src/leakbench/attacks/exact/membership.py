@@ -137,9 +137,7 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
 def outside(seen: Span | None, samples: Tensor) -> tuple[Tensor, Tensor]:
     """Return the share of each sample outside the span, [n], and which lie in it, bool [n].
 
-    The share is 1 without a span or without length. A member is a combination c of the update's rows, so
-    noise E puts at most ‖E‖ · ‖c‖ of it outside (to first order). A sample lies in the span if that explains
-    its share.
+    A member is a combination c of the update's rows, so noise E puts at most ‖E‖ · ‖c‖ of it outside.
     """
     length = samples.norm(dim=1)
     if seen is None:

@@ -185,15 +185,9 @@ def study(
     """Train a study to its end, and return its rows, its facts and the seconds of a round's training.
 
     There is one row for each round, client (-1 for none), key (own, other, random; empty without a lock) and
-    test set (`tested`). Accuracies are in [0, 1]; `filtered_accuracy` is that of the words that the published
-    rule counts, NaN without such a rule; `training_loss` is that of the client, or the clients' mean. With a
-    rule of aggregation there are also rows of key "client", with a client's weight, cross_loss and
-    cross_accuracy. The fact `selected` is the round whose mean own accuracy on validation images is highest,
-    of rounds with equal accuracy the one with the smallest loss.
-
-    `further` are the files of the data sets to train on in addition to `data`, then of those to test on. One
-    to test on that is absent becomes a fact and has no row. Raises UserError as `divide` and `enlist` do, and
-    if the defence changes what is seen of a round instead of what is trained.
+    test set, and with a rule of aggregation one of key "client" for each client. The fact `selected` is the
+    round whose mean own accuracy on validation images is highest. `further` are the files of the data sets to
+    train on in addition to `data`, then of those to test on.
     """
     training, image, seed = spec["training"], spec["dataset"], spec["seed"]
     names = [image["name"], *training.get("beside", []), *training.get("tested_on", [])]
