@@ -9,15 +9,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from PIL import Image
 
 from leakbench.datasets.canonical import Damaged, Found, within
 from leakbench.datasets.pictures import opened, read_list
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 ROWS, COLUMNS = 32, 100
 LONGEST = 25
@@ -116,10 +114,8 @@ def read_words(
     return Found(tensors, dict.fromkeys(tensors, folder), list(CHARACTERS), "; ".join(notes))
 
 
-def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
+def cut(word: Word, picture: Image.Image) -> tuple[np.ndarray, float]:
     """Return the word's pixels uint8 [32, 100, 3], cut out of its RGB picture, and its width at height 32."""
-    from PIL import Image
-
     columns, rows = picture.size
     left, top, right, bottom = word.box or (0, 0, columns, rows)
     if not all(map(math.isfinite, (left, top, right, bottom))):
