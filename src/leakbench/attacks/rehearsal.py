@@ -81,11 +81,7 @@ def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> 
 
 
 def rehearsal(observation: Observation, origin: int, batch: int, defence: Defence) -> Rehearsal:
-    """Return how clients with `batch` samples make an update at the model number `origin` that was sent.
-
-    Raises Unfit where clients hide parameters, where they train another network than the known one, and for
-    model updates of more than one local step or of an optimiser other than plain gradient descent.
-    """
+    """Return how clients with `batch` samples make an update at the model number `origin` that was sent."""
     local = observation.local
     steps = local["epochs"] * -(-batch // (local["batch_size"] or batch))
     lr = local["lr"] if observation.kind == "model" else None

@@ -20,8 +20,7 @@ def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
 
 
 def label_presence(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
-    """Return the share of classes whose presence among the labels is guessed rightly (LeAcc of iLRG), in [0,
-    1].
+    """Return the share of classes whose presence is guessed rightly (LeAcc of iLRG), in [0, 1].
 
     With few labels most classes are absent, so that an attack that guesses nothing scores highly.
     """

@@ -22,8 +22,7 @@ _CACHED_FLOATS = 1 << 17
 def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the correlation r of each reconstruction with its image, pixels and channels, float64 [N].
 
-    Both are [N, ...] of one shape and any scale. The sign counts: a negative copy is not revealed. A row that
-    is constant or not finite has r = 0. Raises ValueError if the shapes differ.
+    The sign counts: a negative copy is not revealed. A row that is constant or not finite has r = 0.
     """
     if np.shape(reconstructions) != np.shape(truths):
         raise ValueError(f"reconstructions have shape {np.shape(reconstructions)}, truths {np.shape(truths)}")

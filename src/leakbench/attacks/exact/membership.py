@@ -36,13 +36,7 @@ Read = Callable[[Tensor], Tensor]
 
 
 class Seen(NamedTuple):
-    """The span of one update.
-
-    read: what the layer reads of pixels.
-    of_pixels: whether it reads the (normalised) pixels themselves.
-    found: the span, none where the update of the layer is zero.
-    update: float64 [neurons, inputs], the update of the layer without weight decay.
-    """
+    """The span of one update (none where it is zero), what its layer reads, and the update without decay."""
 
     round: int
     client: int

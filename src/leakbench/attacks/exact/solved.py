@@ -17,13 +17,10 @@ from leakbench.observations.reconstruction import Reconstruction
 
 
 class Solved(NamedTuple):
-    """The samples that follow from all columns, and how well all of it fits together.
+    """The proven samples [n, inputs] that follow from all columns, and their labels (-1: not known).
 
-    samples: [n, inputs], the proven samples.
-    labels: [n], their labels (-1: not known).
-    agreement: the share of all pairs of a neuron and a sample in which the column is not zero exactly if the
-    sample opens the ReLU (the published self-certificate); 0 before all columns are known. Behind dropout,
-    zeros of open neurons agree too.
+    `agreement` is the share of pairs of a neuron and a sample in which the column is not zero exactly if the
+    sample opens the ReLU (the published self-certificate); 0 before all columns are known.
     """
 
     samples: Tensor

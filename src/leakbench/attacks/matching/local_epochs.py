@@ -17,10 +17,8 @@ Updates = Literal["one-batch", "simulated", "shuffled", "reshuffled", "epochs"]
 class Taken(NamedTuple):
     """The training that an attack simulates in place of the client's.
 
-    steps: slices of the unknown images; empty if nothing is simulated.
-    epochs: the number of epochs that have unknown images of their own, one set after the other.
-    stride: how many steps of the client one simulated step stands for.
-    shuffled: whether the order of the samples is unknown.
+    `steps` are slices of the unknown images, of which `epochs` sets lie one after the other. A simulated step
+    stands for `stride` of the client's. `shuffled` says whether the order of the samples is unknown.
     """
 
     steps: list[slice]

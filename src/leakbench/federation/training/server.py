@@ -34,12 +34,7 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a federation aggregates.
-
-    `fusion` is a model's own share in the mixture that others validate, 1 for the model itself. With a
-    scheme of encryption all clients have the keys, and the server their public half. `faults` maps round,
-    counted from 0, → client → kind.
-    """
+    """How a federation aggregates; `fusion` is a model's own share in what others validate (Eqn 4.5)."""
 
     rule: Rule
     cross_validates: bool = False
