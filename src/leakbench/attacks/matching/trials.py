@@ -66,13 +66,6 @@ class Group:
     def names(self) -> list[str]:
         return [name for name, _ in self.model.named_parameters()]
 
-    @cached_property
-    def _as_pixels(self) -> bool:
-        """Whether the unknowns are known to be pixels, because the victim normalises nothing."""
-        if self.device != "cpu":
-            return False
-        return not self.mean.any() and bool((self.deviation == 1).all())
-
     @property
     def trials(self) -> int:
         return len(self.rounds) * self.restarts
@@ -159,8 +152,6 @@ class Group:
 
     def to_pixels(self, unknowns: Tensor) -> Tensor:
         """Return images in [0, 1] of unknowns in the victim's normalised space."""
-        if self._as_pixels:
-            return unknowns.view_as(unknowns)
         return unknowns * self.deviation + self.mean
 
     def shown(self, unknowns: Tensor) -> Tensor:
@@ -169,10 +160,7 @@ class Group:
 
     def clip(self, unknowns: Tensors) -> None:
         """Keep pixels within [0, 1], in place."""
-        if self._as_pixels:
-            unknowns["images"].clamp_(0, 1)
-        else:
-            unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
+        unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
 
 
 def groups(
