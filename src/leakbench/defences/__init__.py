@@ -138,7 +138,7 @@ def gradients_of(
     model: nn.Module, weights: Mapping[str, Tensor], images: Tensor, labels: Tensor, masks: Update,
     fixed: Mapping[str, Tensor], examples: Callable[[Batch], Update] | None = None, shared: bool = True,
 ) -> Update:  # fmt: skip
-    """Return the gradient of each client's step [n, *shape], at weights that they share or [n, *shape]."""
+    """Return the gradient of each client's step [n, *shape], at weights that are `shared` or its own."""
     if examples is None:
 
         def loss(own: Mapping[str, Tensor], x: Tensor, y: Tensor, keep: Update) -> Tensor:

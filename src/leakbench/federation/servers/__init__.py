@@ -56,7 +56,10 @@ def build(module: str, parameters: Mapping[str, Any]) -> Server:
 def trapped(
     model: nn.Module, shape: tuple[int, int, int], server: str
 ) -> tuple[nn.Linear, Callable[[Tensor], Tensor]]:
-    """Return the first dense layer of a network, and a function from samples to what the layer reads."""
+    """Return the first dense layer of a network, and a function from samples to what the layer reads.
+
+    Raises UserError if it has no bias, or if another layer with parameters lies before it.
+    """
     noise = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
     name, _ = first_dense(model, noise)
     layer = model.get_submodule(name)
