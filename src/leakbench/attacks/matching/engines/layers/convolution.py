@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
-from leakbench.attacks.matching.engines.layers.narrow import padding
+from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST, padding
 from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
 from leakbench.base.tensors import Tensors
 
@@ -33,8 +33,6 @@ def _transposed(conv: nn.Conv2d, slope: Tensor, x: Tensor, weight: Tensor, group
     """Return the derivative of a convolution in what it read, x, of which only the shape matters."""
     if groups == 1 and unfolded.pays(conv, x):
         return unfolded.transposed(conv, slope, weight, x.shape)
-    if groups > 1 and narrow.turns(conv, x.shape, slope.shape):
-        return narrow.transposed(conv, slope, weight, x.shape, groups)
     return derivatives(conv, slope, x, weight, groups, (True, False))[0]
 
 
@@ -91,7 +89,10 @@ def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
 
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     x, weight = kept
-    return _transposed(conv, slope, x, weight, weight.shape[0] // conv.out_channels)
+    trials = weight.shape[0] // conv.out_channels
+    if trials > 1 and narrow.turns(conv, read, slope.shape):
+        return narrow.transposed(conv, slope, narrow.turned(conv, weight, trials), read, trials)
+    return _transposed(conv, slope, x, weight, trials)
 
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
@@ -114,8 +115,14 @@ def _rate(
         assert rate is not None
         return _convolved(conv, rate, weight, None, trials)
     bias = own["bias"].flatten() if "bias" in own else None
-    found = _convolved(conv, x, own["weight"].flatten(0, 1), bias, trials)
-    return found if rate is None else found.add_(_convolved(conv, rate, weight, None, trials))
+    moving = own["weight"].flatten(0, 1)
+
+    if rate is None:
+        return _convolved(conv, x, moving, bias, trials)
+    if conv.in_channels < NARROW:
+        both = narrow.paired(x, rate, trials), narrow.reading_both(moving, weight)
+        return conv2d(*both, bias, conv.stride, conv.padding, conv.dilation, trials)
+    return _convolved(conv, x, moving, bias, trials).add_(_convolved(conv, rate, weight, None, trials))
 
 
 def _back(
@@ -123,9 +130,18 @@ def _back(
     own: Tensors
 ) -> Tensor:  # fmt: skip
     x, weight = kept
-    trials = own["weight"].shape[0]
-    found = _transposed(conv, slope, x, own["weight"].flatten(0, 1), trials)
-    return found if rate is None else found.add_(_transposed(conv, rate, x, weight, trials))
+    moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
+    if rate is None:
+        return _transposed(conv, slope, x, moving, trials)
+    if narrow.turns(conv, read, slope.shape, NARROWEST):
+        turned = (narrow.turned(conv, each, trials) for each in (weight, moving))
+        both = narrow.reading_both(*turned)
+        return narrow.transposed(conv, narrow.paired(rate, slope, trials), both, read, trials)
+    if conv.out_channels < NARROW:
+        both = narrow.making_both(weight, moving, trials)
+        return derivatives(conv, narrow.paired(rate, slope, trials), x, both, trials, (True, False))[0]
+    found = _transposed(conv, rate, x, weight, trials)
+    return found.add_(_transposed(conv, slope, x, moving, trials))
 
 
 def _known(conv: nn.Conv2d) -> bool:

@@ -1,8 +1,12 @@
-"""The transpose of a convolution onto few channels, for many trials at once.
+"""Convolutions of fewer channels than a vector register holds, for many trials at once.
 
-With a stride of s, each pixel depends on every s-th tap of the kernel only. So the transpose is a convolution
-with smaller kernels that makes the s·s pixels of a place as channels, which are then put in their places (the
-sub-pixel convolution of Shi et al. 2016, in the other direction).
+A convolution with groups takes as long for 24 channels of each trial as for 12. A sum of two convolutions is
+therefore computed as one that reads the channels of both beside each other.
+
+In the transpose of a convolution with stride s, each pixel depends on every s-th tap of the kernel only. So
+it is a convolution with smaller kernels that makes the s·s pixels of a place as channels, which are then put
+in their places (the sub-pixel convolution of Shi et al. 2016, in the other direction). Onto three channels
+this is twice as fast.
 """
 
 from collections.abc import Sequence
@@ -12,8 +16,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-# How many float32 numbers fit in half a register of 512 bits.
-NARROW = 8
+# How many float32 numbers fit in a register of 512 bits, and in half of one.
+NARROW, NARROWEST = 16, 8
+
+
+def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
+    """Join two tensors, channels last, along an axis: each trial's part of a, then its part of b."""
+    shape = [a.shape[0], a.shape[2], a.shape[3], a.shape[1]]
+    split = [*shape[:axis], trials, shape[axis] // trials, *shape[axis + 1 :]]
+    shape[axis] *= 2
+    found = torch.cat([value.permute(0, 2, 3, 1).view(split) for value in (a, b)], axis + 1)
+    return found.view(shape).permute(0, 3, 1, 2)
+
+
+def paired(a: Tensor, b: Tensor, trials: int) -> Tensor:
+    """Lay two sets of images beside each other as channels of each trial."""
+    return _joined(a, b, 3, trials)
+
+
+def reading_both(a: Tensor, b: Tensor) -> Tensor:
+    """Join the weights of two convolutions into one that reads `paired` and makes the sum."""
+    return _joined(a, b, 3, 1)
+
+
+def making_both(a: Tensor, b: Tensor, trials: int) -> Tensor:
+    """Join the weights of two convolutions into one whose transpose reads `paired` and makes the sum."""
+    return _joined(a, b, 0, trials)
 
 
 def padding(conv: nn.Conv2d) -> tuple[int, int]:
@@ -33,9 +61,9 @@ def _margins(conv: nn.Conv2d) -> list[int]:
     return [-(-k // s) - 1 - p // s for k, s, p in _axes(conv)]
 
 
-def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int]) -> bool:
-    """Return whether the transpose of a convolution is computed faster as a convolution."""
-    if conv.in_channels >= NARROW or conv.stride == (1, 1) or conv.dilation != (1, 1):
+def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: int = NARROW) -> bool:
+    """Return whether the transpose of a convolution is computed faster with `turned` weights."""
+    if conv.in_channels >= below or conv.stride == (1, 1) or conv.dilation != (1, 1):
         return False
     sizes = zip(_axes(conv), _margins(conv), read[2:], returned[2:], strict=True)
     # The transpose must make at least as many places as hold all pixels that were read.
@@ -61,7 +89,7 @@ def _places(
     return found.clamp_min(0), found < 0
 
 
-def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
+def turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
     """Return the weights of a convolution's transpose, as a convolution that reads what came out."""
     places, none = _places((conv.out_channels, *weight.shape[1:]), conv.stride, weight.device)
     found = weight.permute(0, 2, 3, 1).reshape(trials, -1).index_select(1, places).masked_fill_(none, 0)
@@ -70,8 +98,8 @@ def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
 
 
 def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[int], trials: int) -> Tensor:
-    """Return the transpose of a convolution, computed as a convolution."""
-    found = conv2d(slope, _turned(conv, weight, trials), None, 1, _margins(conv), 1, trials)
+    """Return the transpose of a convolution, computed with `turned` weights."""
+    found = conv2d(slope, weight, None, 1, _margins(conv), 1, trials)
     n, channels, rows, columns = read
     (s, t), (down, across) = (
         conv.stride,
