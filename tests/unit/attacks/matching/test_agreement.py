@@ -1,6 +1,5 @@
 """Engines are chosen where they pay, compared with plain autograd first, and near it in float32."""
 
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import profile
 from trial_networks import CLASSES, SHAPE, everything, gradient, group, meet, met, network, ones, terms
 
 from leakbench.attacks.matching.composition import Composition
 from leakbench.attacks.matching.engines import frozen, gradients
-from leakbench.attacks.matching.engines.fixed_convolution import NARROW, fix_convolutions
 from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
 from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
 from leakbench.attacks.matching.engines.gradients import engines_fit
@@ -224,21 +222,6 @@ def test_the_gap_is_the_mean_square_of_all_and_none_at_the_private_images(chunk:
         theirs = {name: value[trial] for name, value in everything(of).items()}
         apart = torch.cat([(mine[name] - theirs[name]).flatten() for name in theirs])
         assert float(found[trial]) == pytest.approx(float(apart.square().mean()), rel=1e-9)
-
-
-def test_the_second_derivative_works_out_no_weights() -> None:
-    """Three convolutions of a layer: forth, transposed, forth again; the tape's own has a fourth."""
-    counts, seconds = [], []
-    plain = nn.Conv2d(NARROW, 4, 3, 2, 1, 2).double().requires_grad_(False)
-    x = torch.rand(2, NARROW, 9, 8, dtype=torch.float64, requires_grad=True)
-    for conv in (plain, fix_convolutions(deepcopy(plain))):
-        with profile(activities=[ProfilerActivity.CPU]) as seen:
-            (slope,) = torch.autograd.grad(conv(x).sigmoid().sum(), x, create_graph=True)
-            seconds += torch.autograd.grad(slope.square().sum(), x)
-        kinds = ("aten::convolution", "aten::convolution_backward")
-        counts.append(sum(event.count for event in seen.key_averages() if event.key in kinds))
-    assert counts[1] < counts[0]
-    torch.testing.assert_close(*seconds, rtol=1e-12, atol=1e-12)
 
 
 # As batch norm's weights in one reading of AGIC.

@@ -94,20 +94,6 @@ def test_what_is_not_turned(conv: nn.Conv2d) -> None:
     assert not narrow.turns(conv, read.shape, conv(read).shape)
 
 
-def test_what_is_made_of_weights_is_made_again_where_they_change() -> None:
-    conv = nn.Conv2d(1, 1, 1).requires_grad_(False)
-
-    def made() -> float:
-        return float(narrow.once(conv, "double", 2, lambda: 2 * conv.weight.clone()))
-
-    conv.weight.fill_(1)
-    assert (made(), made()) == (2, 2)
-    conv.weight.fill_(3)
-    assert made() == 6
-    conv.weight = nn.Parameter(torch.full((1, 1, 1, 1), 5.0), requires_grad=False)
-    assert made() == 10
-
-
 def test_dropouts_link_multiplies_by_the_masks_that_are_lent() -> None:
     layer, rng = Dropout(0.5, 6), torch.Generator().manual_seed(1)
     layer.keep = layer.draw((4,), rng)
