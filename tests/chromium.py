@@ -1,5 +1,4 @@
-"""Loads a page in headless Chromium and says everything that is wrong with it; for every test that has a
-page."""
+"""Loads a page in headless Chromium and says all that is wrong with it; for every test that has a page."""
 
 import os
 import re

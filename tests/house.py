@@ -30,7 +30,6 @@ def python(folder: Path) -> list[Path]:
 
 
 def lines(paths: list[Path]) -> int:
-    """Return the number of lines."""
     return sum(len(path.read_text().splitlines()) for path in paths)
 
 
@@ -102,19 +101,15 @@ def measured() -> dict[str, int]:
     rooms = {(one.partition(".")[0], other.partition(".")[0]) for one, other in files}
     rooms = {(one, other) for one, other in rooms if one and other and one != other}
     return {
-        "code in src": sum(code(path.read_text()) for path in package),
-        "lines of src": lines(package),
+        "code in src": sum(code(path.read_text()) for path in package), "lines of src": lines(package),
         "lines of catalogue": lines(python(PACKAGE / "catalogue")),
         "files of catalogue": len(python(PACKAGE / "catalogue")),
         "lines of audit": lines(python(PACKAGE / "audit")),
         "rooms": len({parts[0] for parts in tops if len(parts) > 1}),
-        "loose files": sum(len(parts) == 1 for parts in tops),
-        "circles of files": circles(files),
-        "arrows between rooms": len(rooms),
-        'spec["…"]': len(re.findall(r'\bspec\["', text)),
-        "dict[str, Any]": text.count("dict[str, Any]"),
-        "lines of tests": lines(python(ROOT / "tests")),
-    }
+        "loose files": sum(len(parts) == 1 for parts in tops), "circles of files": circles(files),
+        "arrows between rooms": len(rooms), 'spec["…"]': len(re.findall(r'\bspec\["', text)),
+        "dict[str, Any]": text.count("dict[str, Any]"), "lines of tests": lines(python(ROOT / "tests")),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

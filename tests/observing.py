@@ -22,12 +22,8 @@ def sent_by(
 
 
 def seen_of(
-    model: nn.Module,
-    network: dict[str, Any],
-    updates: dict[str, Tensor],
-    batch: int,
-    **more: Any,
-) -> Observation:
+    model: nn.Module, network: dict[str, Any], updates: dict[str, Tensor], batch: int, **more: Any,
+) -> Observation:  # fmt: skip
     """Return the observation of a client's updates, parameter → [rounds, *shape], of `batch` samples each.
 
     model: the network that was sent out; `network` says how it is built. more: other fields.

@@ -1,5 +1,4 @@
-"""A whole small project to run Snakemake in: this repository's code and workflow, made data, two tiny
-experiments."""
+"""A small project to run Snakemake in: this repository's code and workflow, made data, two experiments."""
 
 import os
 import re
@@ -21,23 +20,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "workflow", "config", "profiles", "papers", "reference", "notebooks", "src")
 # What names experiments.
 EXPERIMENTS = (
-    "papers/leakbench/experiments/*.yaml",
-    "papers/leakbench/claims.yaml",
-    "papers/leakbench/differs.yaml",
-    "papers/*/",
-    "reference/*/*.*",
-)
+    "papers/leakbench/experiments/*.yaml", "papers/leakbench/claims.yaml", "papers/leakbench/differs.yaml",
+    "papers/*/", "reference/*/*.*",
+)  # fmt: skip
 CELL = "tiny/tiny/tiny/none"
 
 DATASET: dict[str, Any] = {
-    "summary": "made blobs in the files of MNIST",
-    "module": "idx",
-    "parameters": {"names": [str(digit) for digit in range(10)]},
-    "sources": [{"folders": ["MNIST/raw"]}],
-    "shape": [28, 28, 1],
-    "classes": 10,
-    "counts": {"train": 600, "test": 400},
-}
+    "summary": "made blobs in the files of MNIST", "module": "idx",
+    "parameters": {"names": [str(digit) for digit in range(10)]}, "sources": [{"folders": ["MNIST/raw"]}],
+    "shape": [28, 28, 1], "classes": 10, "counts": {"train": 600, "test": 400},
+}  # fmt: skip
 VICTIM: dict[str, Any] = {
     "summary": "a victim that trains in a second",
     "module": "fcnn",
@@ -45,33 +37,25 @@ VICTIM: dict[str, Any] = {
     "training": {"optimiser": "sgd", "lr": 0.05, "batch_size": 50, "epochs": 3},
 }
 FEDERATION: dict[str, Any] = {
-    "summary": "two clients, three rounds",
-    "clients": [1, 3],
-    "rounds": 3,
-    "private": {"split": "test", "start": 200, "stop": 400},
-    "local": {"lr": 0.01},
-}
+    "summary": "two clients, three rounds", "clients": [1, 3], "rounds": 3,
+    "private": {"split": "test", "start": 200, "stop": 400}, "local": {"lr": 0.01},
+}  # fmt: skip
 WORK: dict[str, Any] = {
     "title": "A work", "authors": "A. Uthor", "year": 2024, "link": "https://example.org",
     "claims": "Attacks work.", "threat_model": "An honest-but-curious server.",
 }  # fmt: skip
 EXPERIMENT: dict[str, Any] = {
-    "item": "tiny",
-    "title": "Two attacks on blobs",
-    "shows": "Nothing published.",
+    "item": "tiny", "title": "Two attacks on blobs", "shows": "Nothing published.",
     "cells": [
         {"dataset": ["tiny"], "victim": ["tiny"], "federation": ["tiny"], "attack": ["fidel", "other"]}
     ],
-    "metrics": ["pearson", "mse"],
-    "exhibit": {"rule": "matched", "rounds": 1},
+    "metrics": ["pearson", "mse"], "exhibit": {"rule": "matched", "rounds": 1},
     "figure": {"drawing": "side-by-side"},
-}
+}  # fmt: skip
 
 
 @dataclass
 class Ran:
-    """What a command returned and printed."""
-
     rc: int
     stdout: str
     stderr: str
@@ -140,14 +124,9 @@ class Project:
 
     def run(self, *command: str, timeout: float = 300) -> Ran:
         done = subprocess.run(
-            command,
-            cwd=self.root,
-            env=self.variables(),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
+            command, cwd=self.root, env=self.variables(), capture_output=True, text=True, timeout=timeout,
             check=False,
-        )
+        )  # fmt: skip
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def snakemake(self, *arguments: str, cores: int = 2) -> Ran:

@@ -26,19 +26,14 @@ def test_docstrings_comments_and_blank_lines_are_no_code() -> None:
 
 @pytest.mark.parametrize(
     ("arrows", "found"),
-    [
-        ({("a", "b"), ("b", "c")}, 0),
-        ({("a", "b"), ("b", "a"), ("b", "c")}, 1),
-        ({("a", "b"), ("b", "c"), ("c", "a"), ("d", "e"), ("e", "d")}, 2),
-    ],
-)
+    [({("a", "b"), ("b", "c")}, 0), ({("a", "b"), ("b", "a"), ("b", "c")}, 1),
+     ({("a", "b"), ("b", "c"), ("c", "a"), ("d", "e"), ("e", "d")}, 2)],
+)  # fmt: skip
 def test_circles_are_counted(arrows: set[tuple[str, str]], found: int) -> None:
     assert house.circles(arrows) == found
 
 
-def test_imports_are_told_by_the_module_that_is_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_imports_are_told_by_the_module_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(house, "PACKAGE", tmp_path)
     (tmp_path / "room").mkdir()
     for name, text in {

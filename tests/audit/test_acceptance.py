@@ -1,17 +1,15 @@
-"""Networks and records as people bring them, audited from the first stage to the page.
+"""Networks and records as people bring them, audited from the first stage to the page; and the tutorial."""
 
-The rest of what an audit must bear stands elsewhere: bad files, printing and hanging in
-test_own_code.py; predictions in test_predictions.py; a victim of the catalogue beside the pipeline in
-test_recorded.py; Flower's rounds in test_flower.py.
-"""
-
+import ast
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import apps
+import papermill
 import pytest
 import torch
 from project import ROOT
@@ -74,3 +72,32 @@ def test_people_of_the_census_are_read(tmp_path: Path) -> None:
     by = {each.attack: each for each in found.found}
     assert by["peel"].count(2) == by["peel"].proven == found.look.predicted["peel"] == 16
     assert found.headline().startswith("Exposed: 16 of 16 records")
+
+
+def run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[dict[str, Any]]]:
+    """Run a notebook in its folder; return what it printed and what it showed."""
+    monkeypatch.chdir(ROOT / "notebooks")
+    path, out = ROOT / f"notebooks/{name}.ipynb", tmp_path / f"{name}.ipynb"
+    done = papermill.execute_notebook(path, out, kernel_name="python3", progress_bar=False)
+    outputs = [output for cell in done.cells for output in cell.get("outputs", [])]
+    printed = "".join(str(output.get("text", "")) for output in outputs)
+    return printed, [output["data"] for output in outputs if "data" in output]
+
+
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed, shown = run("audit", tmp_path, monkeypatch)
+    assert "16 of 16 records are read" in printed
+    assert any("<iframe srcdoc=" in each.get("text/html", "") for each in shown)
+
+
+def test_numpy_alone_reads_sixteen_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed, shown = run("numpy-leak", tmp_path, monkeypatch)
+    assert "16 of 16 digits came back in every bit, with their labels" in printed
+    assert "0 digits are read behind noise" in printed
+    assert sum("image/png" in each for each in shown) == 2
+    cells = papermill.iorw.load_notebook_node(str(ROOT / "notebooks/numpy-leak.ipynb")).cells
+    code = ast.parse("\n".join(cell.source for cell in cells if cell.cell_type == "code"))
+    used = {alias.name for node in ast.walk(code) if isinstance(node, ast.Import) for alias in node.names}
+    # The second draws.
+    assert used == {"numpy", "matplotlib.pyplot"}
+    assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(code))

@@ -14,11 +14,10 @@ from leakbench.jobs.audit import BESIDE
 
 
 def audit(folder: Path, code: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run the command on a user's file."""
     (folder / "my_app.py").write_text(code)
     command = [sys.executable, "-m", "leakbench", "audit", "my_app.py:client", "--out", "out"]
     return subprocess.run(
-        [*command, "--budget", "10s", "--local-steps", "1", *more],
+        [*command, "--budget", "5s", "--local-steps", "1", *more],
         cwd=folder, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
@@ -85,7 +84,7 @@ def test_a_condition_fails_the_build_and_what_a_file_prints_is_counted_and_not_s
     value = json.loads((tmp_path / "out/audit.json").read_text())
     assert value["exposed"] > 0
     assert value["command"] == (
-        "leakbench audit my_app.py:client --local-steps 1 --lr 0.01 --budget 10s --memory 4g "
+        "leakbench audit my_app.py:client --local-steps 1 --lr 0.01 --budget 5s --memory 4g "
         "--fail-if 'exposed > 0 at A..D'"
     )
     files = sorted(path.name for path in (tmp_path / "out").iterdir())

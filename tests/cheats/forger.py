@@ -1,5 +1,4 @@
-"""Cheats: clients of an audit that make their report say that nothing leaks, in every way but by a network of
-which nothing can be read."""
+"""Cheats: clients of an audit that make their report say that nothing leaks."""
 
 import atexit
 import json

@@ -1,7 +1,4 @@
-"""A cheat: in an undefended cell it leaves what it found for its siblings, in others it looks for that.
-
-It leaves it in a file, in attributes of one that all attacks may read, and in shared memory of System V.
-"""
+"""A cheat: it leaves what it found for its siblings in files, attributes and memory that all may read."""
 
 import ctypes
 import os

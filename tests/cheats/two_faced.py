@@ -1,7 +1,4 @@
-"""A cheat: an attack that is honest on the null run only, where it shows the noise that it has found.
-
-Everywhere else it shows what it knew beforehand and looks as good as that is, whatever the update holds.
-"""
+"""A cheat: an attack that is honest on the null run only, and elsewhere shows what it knew beforehand."""
 
 import math
 

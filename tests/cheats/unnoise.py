@@ -23,15 +23,9 @@ def drawn_again(*names: str | int) -> torch.Generator:
 
 
 def unnoise(
-    observation: Observation,
-    rng: torch.Generator,
-    *,
-    dataset: str,
-    federation: str,
-    scale: float,
-    seed: int = 0,
-    salt: str = "",
-) -> Reconstruction:
+    observation: Observation, rng: torch.Generator, *, dataset: str, federation: str, scale: float,
+    seed: int = 0, salt: str = "",
+) -> Reconstruction:  # fmt: skip
     """Return what Fidel makes of the first client's updates without their noise.
 
     dataset, federation, seed: public names of the capture. scale: of the noise. salt: what no attack can

@@ -35,7 +35,6 @@ network, task = module(HERE / "network.py"), module(HERE / "app/quickstart/task.
 
 
 def played(folder: Path, clients: int, simulated: bool, config: str) -> Path:
-    """Return the folder of a run's rounds."""
     if not (network.BIN / "python").exists():
         pytest.skip("no .flower environment (make flower)")
     for attempt in ("first", "second", "third"):
@@ -141,9 +140,7 @@ def test_a_failed_client_is_said_to_have_failed(simulation: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("where", daily([*STRATEGIES, "deployed"], STRATEGIES))
-def test_the_attack_finds_a_clients_private_image(
-    where: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_an_attack_finds_a_private_image(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """In both rounds, from what the server received alone."""
     deployed = where == "deployed"
     rounds = request.getfixturevalue("deployment" if deployed else "simulation")

@@ -195,12 +195,10 @@ def record(path: Path) -> None:
 
 
 def recorded_trials(path: Path) -> None:
-    """Write the trials behind the recorded table."""
     write_table(path, tests_world.tabled().lines["tiny-table-1"]._trials, {})  # type: ignore[arg-type]
 
 
 def exhibit(path: Path) -> None:
-    """Write the pictures of one panel."""
     about = dict(zip(CELL, ("digits", "v", "f", "none", "fast"), strict=True)) | {"rule": "matched"}
     pictures = dict.fromkeys(TENSORS[:2], np.zeros((1, 1, 4, 4), np.uint8))
     tensors = pictures | dict.fromkeys(TENSORS[2:], np.zeros(1))
@@ -411,10 +409,8 @@ BESIDE = {".parquet": recorded_trials, ".exhibit.safetensors": exhibit, ".safete
 KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "observation": (".safetensors", observation, _observed),
     "audited": (".safetensors", observation, _audited),
-    "tensors": (".safetensors", observation, read_tensors),
-    "labels": (".safetensors", labels, _labelled),
-    "generator": (".safetensors", generator, _generator),
-    "table": (".parquet", table, _table),
+    "tensors": (".safetensors", observation, read_tensors), "labels": (".safetensors", labels, _labelled),
+    "generator": (".safetensors", generator, _generator), "table": (".parquet", table, _table),
     **{f"{kind} spec": _spec_of(kind) for kind in (*specs.SPECS, *specs.SHOWN)},
     "fetch spec": (".json", lambda path: write_text(path, to_json(specs.FETCH)), _fetched),
     **{f"entry of {kind}": _entry_of(kind, source) for kind, source in ENTRIES.items()},
@@ -428,11 +424,10 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "scorecard": (".csv", lambda path: write_text(path, "id,class,verdict\na,result,differs\n"), _scorecard),
     "Flower round": (".safetensors", flower_round, _flower("round-1.safetensors")),
     "Flower spec": (".json", flower_spec, _flower("network.json")),
-    "idx": (".idx", idx, _of_a_data_set(read_idx)),
-    "picture": (".png", picture, _of_a_data_set(opened)),
+    "idx": (".idx", idx, _of_a_data_set(read_idx)), "picture": (".png", picture, _of_a_data_set(opened)),
     "people": (".data", people, _of_a_data_set(_people)),
     "batch": (".pickle", batch, _of_a_data_set(read_pickle)),
-}
+}  # fmt: skip
 
 
 def seeds(folder: Path) -> dict[str, bytes]:
@@ -454,7 +449,6 @@ class Bytes:
         self.data, self.place = data, 0
 
     def number(self, below: int) -> int:
-        """Return a number in [0, below)."""
         size = 1 if below <= 256 else 4
         part = self.data[self.place : self.place + size].ljust(size, b"\0")
         self.place += size

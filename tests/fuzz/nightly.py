@@ -25,7 +25,6 @@ RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 
 
 def one(data: bytes) -> None:
-    """Read one mutant."""
     choices = mutants.Bytes(data)
     kind = NAMES[choices.number(len(NAMES))]
     given[kind] += 1

@@ -87,9 +87,7 @@ class Planted:
 
 
 @pytest.mark.parametrize("kind", mutants.KINDS)
-def test_a_planted_pickle_is_not_executed(
-    kind: str, sound: dict[str, bytes], folder: Path, tmp_path: Path
-) -> None:
+def test_a_planted_pickle_is_inert(kind: str, sound: dict[str, bytes], folder: Path, tmp_path: Path) -> None:
     mark = tmp_path / "executed"
     planted = pickle.dumps(Planted(mark))
     pickle.loads(planted)  # noqa: S301
@@ -124,20 +122,15 @@ def test_a_name_that_climbs_is_a_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [
-        ({"local": {"lr": 1e-300, "batch_size": None, "epochs": 1}}, "local.lr is not a number from 1e-30"),
-        ({"network": {"shape": [100_000, 100_000, 1]}}, "network.shape"),
-        ({"network": {"shape": [4096, 4096, 1]}, "clients": [100_000, 100_000]}, "values of images"),
-        ({"local": {"lr": 0.1, "batch_size": None, "epochs": 100_000}}, "steps of a client"),
-        ({"clients": [100_000, 1], "local": {"lr": 0.1, "batch_size": 1, "epochs": 1}}, "steps of a client"),
-        ({"knows": {"defence": "a.b"}}, "knows.defence"),
-        ({"knows": {"defence": "__init__"}}, "knows.defence"),
-    ],
+    [({"local": {"lr": 1e-300, "batch_size": None, "epochs": 1}}, "local.lr is not a number from 1e-30"),
+     ({"network": {"shape": [100_000, 100_000, 1]}}, "network.shape"),
+     ({"network": {"shape": [4096, 4096, 1]}, "clients": [100_000, 100_000]}, "values of images"),
+     ({"local": {"lr": 0.1, "batch_size": None, "epochs": 100_000}}, "steps of a client"),
+     ({"clients": [100_000, 1], "local": {"lr": 0.1, "batch_size": 1, "epochs": 1}}, "steps of a client"),
+     ({"knows": {"defence": "a.b"}}, "knows.defence"), ({"knows": {"defence": "__init__"}}, "knows.defence")],
     ids=str,
-)
-def test_an_observation_that_asks_for_too_much_is_refused_at_once(
-    change: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+)  # fmt: skip
+def test_an_observation_of_too_much_is_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     mutants.observation(path)
     tensors, facts = read_tensors(path)
@@ -162,17 +155,12 @@ def test_an_observation_without_a_round_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [
-        ({"null_rounds": "x"}, "null_rounds"),
-        ({"null_rounds": -5}, "null_rounds"),
-        ({"seed": -1}, "seed"),
-        ({"attack": None}, "no mapping"),
-        ({"attack": {"module": "os"}}, "no file os.py"),
-        ({"attack": {"module": "fidel", "parameters": {"iterations": 10**15}}}, "is beyond 10000000"),
-        ({"attack": {"module": "fidel", "parameters": {"x": 1}}}, "parameters.x"),
-    ],
+    [({"null_rounds": "x"}, "null_rounds"), ({"null_rounds": -5}, "null_rounds"), ({"seed": -1}, "seed"),
+     ({"attack": None}, "no mapping"), ({"attack": {"module": "os"}}, "no file os.py"),
+     ({"attack": {"module": "fidel", "parameters": {"iterations": 10**15}}}, "is beyond 10000000"),
+     ({"attack": {"module": "fidel", "parameters": {"x": 1}}}, "parameters.x")],
     ids=str,
-)
+)  # fmt: skip
 def test_a_spec_by_hand_is_checked(change: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
         spec_of("attack", mutants.SPEC | change, "spec.json")

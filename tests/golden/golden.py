@@ -45,7 +45,6 @@ def preload() -> None:
 
 
 def names() -> list[str]:
-    """Return the names of all golden cells."""
     return sorted(path.stem for path in CELLS.glob("*.json"))
 
 
@@ -129,14 +128,15 @@ def resting(cell: Spec, path: str) -> list[str]:
     """
     from leakbench.base.parts import parts_of
     from leakbench.jobs.record import planned
-    from leakbench.papers.reference import recorded
+    from leakbench.papers.reference import recorded, run_of
 
     job = next(job for job in cell["jobs"] if path in job["out"].values())
     parts = set(parts_of(job["spec"]))
     kind = "study" if job["name"] == "study" else job["name"].partition("/")[0]
     found = []
     for run in sorted(folder.name for folder in (ROOT / "reference").glob("*/")):
-        asked = planned(ROOT, run)
+        # Raised seeds have the jobs of the run beside which they lie.
+        asked = planned(ROOT, run_of(run)[0])
         for table in recorded(ROOT / "reference" / run):
             names = asked.needed(table.stem) if table.stem in asked.experiments else ()
             # Scores and tables are of every experiment.
@@ -226,7 +226,6 @@ def _package_of(commit: str, folder: Path) -> Path:
 
 
 def main() -> int:
-    """Compare, write or make golden cells."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     compare = commands.add_parser("compare", help="run cells and print what differs")

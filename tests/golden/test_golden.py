@@ -58,11 +58,9 @@ def _metrics(spec: golden.Spec) -> set[str]:
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [
-        ({"name": "other"}, r"name: is 'other', another cell's \(rename the file"),
-        ({"results": None}, "results: is missing or of another type"),
-    ],
-)
+    [({"name": "other"}, r"name: is 'other', another cell's \(rename the file"),
+     ({"results": None}, "results: is missing or of another type")],
+)  # fmt: skip
 def test_a_cell_of_another_name_or_form_is_one_line(
     change: golden.Spec, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,7 +100,7 @@ def updates_of(table: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
     return found
 
 
-def test_every_table_and_figure_is_there_and_every_value_of_enough_trials_has_an_interval(
+def test_every_table_and_figure_is_there_and_every_value_of_trials_has_an_interval(
     flow: Workflow,
 ) -> None:
     shown = [Path(file).stem for file in flow.each("tables", "csv")]

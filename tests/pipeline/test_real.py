@@ -41,13 +41,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "summary": "two clients", "clients": [1, 10], "rounds": 200, "local": {"lr": 0.01},
         "private": {"split": "test", "start": 6000, "stop": 10000}})  # fmt: skip
     cells = [
-        {
-            "dataset": ["mnist"],
-            "victim": ["fcnn-relu-dropout", "fcnn-sigmoid"],
-            "federation": ["few"],
-            "attack": ["fidel"],
-        }
-    ]
+        {"dataset": ["mnist"], "victim": ["fcnn-relu-dropout", "fcnn-sigmoid"], "federation": ["few"],
+         "attack": ["fidel"]}
+    ]  # fmt: skip
     made.write("experiments/fidel-figure-13", {
         "item": "fig-13", "title": "Revealed digits",
         "shows": "ReLU with dropout reveals most.",

@@ -123,12 +123,9 @@ def queue() -> list[tuple[str, str, str, str]]:
     """Return (number, state, GPUs asked for, comment) of every job that Slurm knows of."""
     columns = "JobID:10,State:12,tres-per-job:20,Comment:200"
     told = subprocess.run(
-        ["squeue", "--noheader", "--states=all", f"--Format={columns}"],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
+        ["squeue", "--noheader", "--states=all", f"--Format={columns}"], capture_output=True, text=True,
+        timeout=20, check=True,
+    )  # fmt: skip
     return [tuple(line.split()[:4]) for line in told.stdout.splitlines()]  # type: ignore[misc]
 
 
@@ -145,9 +142,7 @@ def test_a_job_of_the_pipeline_runs_on_the_cluster(cluster: Path, project: Proje
 
 
 @pytest.mark.nightly
-def test_a_pipeline_that_is_broken_and_cancelled_is_taken_up_again(
-    cluster: Path, project: Project, tmp_path: Path
-) -> None:
+def test_a_broken_and_cancelled_pipeline_goes_on(cluster: Path, project: Project, tmp_path: Path) -> None:
     guesses = [
         f"results/quick/guesses/{cell}/{name}/0.safetensors"
         for cell, name in ((CELL, "fidel"), (OTHER, "slow"), (OTHER, "broken"))

@@ -56,24 +56,15 @@ def rows(clock: Clock, *sides: Side, loads: tuple[float, float] = (0.0, 0.0), **
     )
 
 
-def test_sides_alternate_and_begin_in_turn() -> None:
+def test_sides_take_turns_and_their_seconds_are_by_unit() -> None:
     clock = Clock()
     alternate([clock.side(name, [1.0] * 6) for name in "abc"], clock=clock)
     assert "".join(clock.worked) == "abc" + "abc" + "cba" + "abc" + "cba" + "abc"
-
-
-def test_the_first_turn_of_each_is_not_measured_and_seconds_are_by_unit() -> None:
-    clock = Clock()
-    found = alternate(
-        [clock.side("a", [99, 1, 2, 3, 4, 5], units=2), clock.side("b", [99, 6, 6, 6, 6, 6])], clock=clock
-    )
-    assert found == {"a": [0.5, 1.0, 1.5, 2.0, 2.5], "b": [6.0] * 5}
-
-
-def test_a_side_may_say_which_seconds_count() -> None:
-    clock = Clock()
-    found = alternate([Side("a", lambda: 7.0, 2), clock.side("b", [1.0] * 6)], clock=clock)
-    assert found["a"] == [3.5] * 5
+    # The first turn of each is not measured.
+    sides = [clock.side("a", [99, 1, 2, 3, 4, 5], units=2), clock.side("b", [99, 6, 6, 6, 6, 6])]
+    assert alternate(sides, clock=clock) == {"a": [0.5, 1.0, 1.5, 2.0, 2.5], "b": [6.0] * 5}
+    # A side may say which seconds count.
+    assert alternate([Side("a", lambda: 7.0, 2), clock.side("b", [1.0] * 6)], clock=clock)["a"] == [3.5] * 5
 
 
 @pytest.mark.parametrize("turns", [0, 1, 4])
@@ -84,28 +75,25 @@ def test_fewer_than_five_turns_are_refused(turns: int) -> None:
     assert clock.worked == []
 
 
-def test_a_row_has_medians_quartiles_and_ratios_of_each_turn() -> None:
+def test_a_row_of_each_rival_has_medians_quartiles_and_ratios_of_each_turn() -> None:
     clock = Clock()
     # Pairs: 10/1, 20/2, 30/3, 10/4, 10/5.
     ours = clock.side("ours", [9, 1, 2, 3, 4, 5], flop=12.0)
     (row,) = rows(clock, ours, clock.side("other", [9, 10, 20, 30, 10, 10], units=1, flop=24.0), ceiling=8.0)
     assert set(row) == set(COLUMNS)
-    assert [row[key] for key in ("ours", "ours_q1", "ours_q3")] == ["3.000e+00", "2.000e+00", "4.000e+00"]
-    assert [row[key] for key in ("baseline", "baseline_q1", "baseline_q3")] == [
-        "1.000e+01", "1.000e+01", "2.000e+01",
-    ]  # fmt: skip
-    assert [row[key] for key in ("ratio", "ratio_q1", "ratio_q3")] == ["10.00", "2.50", "10.00"]
+    found = {
+        name: [row[f"{name}{end}"] for end in ("", "_q1", "_q3")] for name in ("ours", "baseline", "ratio")
+    }
+    assert found == {
+        "ours": ["3.000e+00", "2.000e+00", "4.000e+00"], "baseline": ["1.000e+01", "1.000e+01", "2.000e+01"],
+        "ratio": ["10.00", "2.50", "10.00"],
+    }  # fmt: skip
     # 12 operations in 3 s of 8 a second; 24 in 10 s.
     assert (row["ours_of_ceiling"], row["baseline_of_ceiling"]) == ("50%", "30%")
     assert (row["turns"], row["baseline_name"], row["busy"]) == (5, "other", "")
-
-
-def test_every_rival_has_a_row_and_what_has_no_operations_no_share() -> None:
-    clock = Clock()
-    sides = [clock.side(name, [1.0] * 6) for name in ("ours", "one", "two")]
-    found = rows(clock, *sides, ceiling=8.0)
-    assert [row["baseline_name"] for row in found] == ["one", "two"]
-    assert {row["ours_of_ceiling"] for row in found} == {""}
+    # What has no operations has no share.
+    every = rows(clock, *(clock.side(name, [1.0] * 6) for name in ("ours", "one", "two")), ceiling=8.0)
+    assert [(row["baseline_name"], row["ours_of_ceiling"]) for row in every] == [("one", ""), ("two", "")]
 
 
 @pytest.mark.parametrize(
@@ -120,22 +108,6 @@ def test_a_row_of_a_busy_machine_is_marked_and_not_kept(loads: tuple[float, floa
     assert kept([*found, stated("n", "w", "bytes", 2, 8, "other")])[:-1] == ([] if busy else found)
 
 
-def test_the_load_is_read_around_the_work_and_not_during_it() -> None:
-    clock = Clock()
-
-    def watch() -> float:
-        clock.worked.append("look")
-        return 0.0
-
-    list(
-        compare(
-            "n", "w", "u", clock.side("a", [1.0] * 6), [clock.side("b", [1.0] * 6)], clock=clock, watch=watch
-        )
-    )
-    assert clock.worked[0] == clock.worked[-1] == "look"
-    assert clock.worked.count("look") == 2
-
-
 def test_load_is_what_others_take_of_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu 100 0 100 700 100 0 0 0 0 0\ncpu0 1\n")
@@ -148,13 +120,19 @@ def test_load_is_what_others_take_of_all_cores(tmp_path: Path, monkeypatch: pyte
     assert load(1.0, stat) == pytest.approx(0.3)
 
 
-def test_work_may_be_said_once_it_is_done() -> None:
+def test_the_load_is_read_around_the_work_which_is_said_once_it_is_done() -> None:
     clock = Clock()
-    sides = [clock.side(name, [1.0] * 6) for name in ("ours", "other")]
+
+    def watch() -> float:
+        clock.worked.append("look")
+        return 0.0
+
+    ours, other = (clock.side(name, [1.0] * 6) for name in ("ours", "other"))
     (row,) = compare(
-        "n", lambda: f"{len(clock.worked)} turns", "u", sides[0], sides[1:], clock=clock, watch=lambda: 0.0
+        "n", lambda: f"{clock.worked.count('ours')} turns", "u", ours, [other], clock=clock, watch=watch
     )
-    assert row["work"] == "12 turns"
+    assert (clock.worked[0], clock.worked.count("look"), clock.worked[-1]) == ("look", 2, "look")
+    assert row["work"] == "6 turns"
 
 
 def test_a_try_has_one_turn_of_each_side_on_any_machine() -> None:

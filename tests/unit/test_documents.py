@@ -113,9 +113,7 @@ def test_the_metric_of_the_guide_measures_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("defence", ["none", "gaussian-1e-4"])
-def test_the_experiment_of_the_tutorial_runs_with_and_without_its_defence(
-    defence: str, tmp_path: Path
-) -> None:
+def test_the_tutorials_experiment_runs_with_and_without_defence(defence: str, tmp_path: Path) -> None:
     (tmp_path / "config").symlink_to(ROOT / "config")
     shutil.copytree(ROOT / "papers", tmp_path / "papers")
     own = tmp_path / "papers/own/experiments/first-leak.yaml"

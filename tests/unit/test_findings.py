@@ -87,7 +87,6 @@ def labelled(rows: pd.DataFrame) -> list[str]:
 
 
 def recorded() -> pd.DataFrame:
-    """Return TOLD of all recorded rows of every scale whose numbers are finite."""
     found = []
     for path in sorted((ROOT / "reference").glob("*/*.csv")):
         rows = pd.read_csv(path, low_memory=False)
@@ -102,12 +101,10 @@ def recorded() -> pd.DataFrame:
 
 @cache
 def known() -> dict[str, pd.DataFrame]:
-    """Return the recorded rows by experiment."""
     return {str(name): rows for name, rows in recorded().groupby("experiment")}
 
 
 def of(experiments: frozenset[str]) -> pd.DataFrame:
-    """Return the recorded rows of experiments."""
     return pd.concat(
         [pd.DataFrame(columns=TOLD), *(known()[name] for name in experiments if name in known())]
     )
@@ -239,7 +236,6 @@ def fitting(asked: Interval, table: pd.DataFrame, back: int = 0) -> pd.DataFrame
 
 
 def named(text: str) -> set[str]:
-    """Return the attacks that a text names, as the texts call them."""
     return set(NAMES.findall(text))
 
 
@@ -355,19 +351,12 @@ def test_a_row_of_another_attack_is_never_chosen() -> None:
 
 @pytest.mark.parametrize(
     ("sentence", "true"),
-    [
-        ("It is 0.50 (0.40 to 0.60) in `one`.", True),
-        ("It is 50 % (40 to 60) in `one`.", True),
-        ("It is 0.50 of 24 (0.40 to 0.60) in `one`.", True),
-        ("It is 0.70 (0.40 to 0.60) in `one`.", False),
-        ("It is 0.50 (0.20 to 0.60) in `one`.", False),
-        ("It is 0.50 (0.40 to 0.60) in `two`.", False),
-        ("It is 0.50 (0.40 to 0.60).", False),
-    ],
-)
-def test_a_sentence_is_held_to_the_table_of_an_experiment_that_its_section_names(
-    sentence: str, true: bool
-) -> None:
+    [("It is 0.50 (0.40 to 0.60) in `one`.", True), ("It is 50 % (40 to 60) in `one`.", True),
+     ("It is 0.50 of 24 (0.40 to 0.60) in `one`.", True), ("It is 0.70 (0.40 to 0.60) in `one`.", False),
+     ("It is 0.50 (0.20 to 0.60) in `one`.", False), ("It is 0.50 (0.40 to 0.60) in `two`.", False),
+     ("It is 0.50 (0.40 to 0.60).", False)],
+)  # fmt: skip
+def test_a_sentence_is_held_to_the_table_that_its_section_names(sentence: str, true: bool) -> None:
     (asked,) = intervals(f"## A section\n\n{sentence}\n")
     assert bool(len(fitting(asked, TABLE))) == true
 

@@ -38,9 +38,7 @@ def test_an_active_environment_without_pip_is_not_the_interpreter(tmp_path: Path
 @pytest.mark.parametrize(
     ("asked", "installs"), [({}, False), ({"SYSTEM": "yes"}, True), ({"CI": "true"}, True)], ids=str
 )
-def test_packages_are_installed_only_where_that_is_asked_for(
-    asked: dict[str, str], installs: bool, tmp_path: Path
-) -> None:
+def test_packages_are_installed_on_demand(asked: dict[str, str], installs: bool, tmp_path: Path) -> None:
     """On a machine that has neither, as root."""
     log = tmp_path / "log"
     log.touch()
@@ -62,16 +60,11 @@ SLIM = ("triton", "nvidia-cusolver", "nvidia-nvjitlink", "nvidia-nvtx")
 
 @pytest.mark.parametrize(
     ("words", "left_out"),
-    [
-        ((), ""),
-        (("GPU=no",), "|".join(SLIM)),
-        (("TORCH_INDEX=https://index.invalid/cpu",), "torch|torchvision|triton|nvidia-.*|cuda-.*"),
-    ],
+    [((), ""), (("GPU=no",), "|".join(SLIM)),
+     (("TORCH_INDEX=https://index.invalid/cpu",), "torch|torchvision|triton|nvidia-.*|cuda-.*")],
     ids=["whole", "without a GPU", "own index"],
-)
-def test_the_environment_is_the_lock_without_what_is_left_out(
-    words: tuple[str, ...], left_out: str, tmp_path: Path
-) -> None:
+)  # fmt: skip
+def test_the_environment_is_the_lock_cut_down(words: tuple[str, ...], left_out: str, tmp_path: Path) -> None:
     """uv is a script here that logs what it is asked for."""
     for name in ("Makefile", "requirements.lock", "bootstrap.lock", "pyproject.toml"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
@@ -145,9 +138,7 @@ def test_the_path_of_the_checkout_is_never_executed(tmp_path: Path) -> None:
     assert mark.exists()
 
 
-def test_another_slurms_configuration_keeps_the_test_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_slurm_keeps_the_test_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either file alone, whoever asks."""
     place = spec_from_file_location("cluster", ROOT / "tests/slurm/cluster.py")
     assert place is not None

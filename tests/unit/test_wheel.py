@@ -138,11 +138,9 @@ def test_an_attack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     network = {"module": "perceptron", "parameters": {"width": 3}, "shape": [4, 4, 1], "classes": 2}
     slopes = np.array([0.5, -0.3, -0.2], np.float32)
     given = {
-        "dense1.weight": slopes[:, None] * sample,
-        "dense1.bias": slopes,
-        "dense2.weight": np.ones((2, 3), np.float32),
-        "dense2.bias": np.ones(2, np.float32),
-    }
+        "dense1.weight": slopes[:, None] * sample, "dense1.bias": slopes,
+        "dense2.weight": np.ones((2, 3), np.float32), "dense2.bias": np.ones(2, np.float32),
+    }  # fmt: skip
     tensors: dict[str, np.ndarray] = {"origin": np.zeros(1, np.int64)}
     for name, value in given.items():
         tensors |= {f"global/{name}": np.zeros_like(value)[None], f"updates/{name}": value[None, None]}

@@ -15,23 +15,18 @@ from leakbench.jobs.cli import main
 
 R, SCORE = "results/quick", "score tiny of tiny on tiny, defence none"
 INPUTS = [
-    ("fetch", "/tiny", "data/specs/tiny.json"),
-    ("train", "/tiny/", "data/tiny.safetensors"),
-    ("train", "/tiny/", f"{R}/specs/train/tiny/tiny/0.json"),
-    ("capture", "/tiny/", "data/tiny.safetensors"),
+    ("fetch", "/tiny", "data/specs/tiny.json"), ("train", "/tiny/", "data/tiny.safetensors"),
+    ("train", "/tiny/", f"{R}/specs/train/tiny/tiny/0.json"), ("capture", "/tiny/", "data/tiny.safetensors"),
     ("capture", "/tiny/", f"{R}/victims/tiny/tiny/0.safetensors"),
     ("attack", "/fidel/", f"{R}/captures/{CELL}/0.safetensors"),
     ("attack", "/fidel/", f"{R}/specs/attack/{CELL}/fidel/0.json"),
     ("score", "/fidel/", f"{R}/guesses/{CELL}/fidel/0.safetensors"),
     ("score", "/fidel/", f"{R}/truth/{CELL}/0.safetensors"),
     ("score", "/fidel/", f"{R}/records/attack/{CELL}/fidel/0.json"),
-    ("table", "/tiny", f"{R}/scores/{CELL}/0.parquet"),
-    ("table", "/tiny", f"{R}/truth/{CELL}/0.safetensors"),
-    ("scorecard", "/tiny", f"{R}/tables/tiny.csv"),
-    ("scorecard", "/tiny", f"{R}/exhibits/tiny.safetensors"),
-    ("report", "/tiny", f"{R}/scorecard.csv"),
-    ("report", "/tiny", f"{R}/specs/figure/tiny.json"),
-]
+    ("table", "/tiny", f"{R}/scores/{CELL}/0.parquet"), ("table", "/tiny", f"{R}/truth/{CELL}/0.safetensors"),
+    ("scorecard", "/tiny", f"{R}/tables/tiny.csv"), ("scorecard", "/tiny", f"{R}/exhibits/tiny.safetensors"),
+    ("report", "/tiny", f"{R}/scorecard.csv"), ("report", "/tiny", f"{R}/specs/figure/tiny.json"),
+]  # fmt: skip
 
 
 def halve(path: Path) -> None:
@@ -113,13 +108,10 @@ def flip(path: Path) -> None:
 
 # One each day, and all of them each night.
 FLIPPED = [
-    f"{R}/captures/{CELL}/0.safetensors",
-    f"{R}/guesses/{CELL}/fidel/0.safetensors",
-    f"{R}/records/attack/{CELL}/fidel/0.json",
-    f"{R}/truth/{CELL}/0.safetensors",
-    f"{R}/victims/tiny/tiny/0.safetensors",
-    "data/tiny.safetensors",
-]
+    f"{R}/captures/{CELL}/0.safetensors", f"{R}/guesses/{CELL}/fidel/0.safetensors",
+    f"{R}/records/attack/{CELL}/fidel/0.json", f"{R}/truth/{CELL}/0.safetensors",
+    f"{R}/victims/tiny/tiny/0.safetensors", "data/tiny.safetensors",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", daily(FLIPPED, FLIPPED[:1]))
@@ -169,9 +161,7 @@ def test_neither_clock_nor_copy_hides_another_spec_or_other_code(copied: Project
     assert "Nothing to be done" in copied.snakemake("--dry-run", wanted).text
 
 
-def test_results_of_older_code_are_accepted_on_purpose_alone_and_kept_in_writing(
-    copied: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_older_results_are_accepted_on_purpose(copied: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the planner alone, whose code of attacks is another at each turn."""
     turn, code_of = "", run.code_of
     monkeypatch.setattr(run, "code_of", lambda spec, *more: code_of(spec, *more) + turn * ("attack" in spec))
@@ -212,12 +202,9 @@ def test_snakemake_accepts_results_of_older_code_by_touching_them(copied: Projec
 
 
 LATER = [
-    f"{R}/guesses/{CELL}/fidel/0.safetensors",
-    f"{R}/exhibits/tiny.safetensors",
-    f"{R}/tables/tiny.csv",
-    f"{R}/figures/tiny.png",
-    f"{R}/scorecard.csv",
-]
+    f"{R}/guesses/{CELL}/fidel/0.safetensors", f"{R}/exhibits/tiny.safetensors", f"{R}/tables/tiny.csv",
+    f"{R}/figures/tiny.png", f"{R}/scorecard.csv",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", daily(LATER, [f"{R}/tables/tiny.csv"]))

@@ -47,7 +47,6 @@ def status(project: Project) -> dict[str, Any]:
 
 
 def locked(project: Project) -> dict[str, str]:
-    """Return the md5 that dvc.lock records for each out."""
     recorded = yaml.safe_load(project.path("dvc.lock").read_text())["stages"].values()
     return {out["path"]: out["md5"] for stage in recorded for out in stage["outs"]}
 
@@ -66,10 +65,8 @@ def own_settings(folder: Path) -> dict[str, str]:
     """Return variables that keep DVC and git to `folder`, whatever the machine's user has set up."""
     kinds = ("DVC_GLOBAL_CONFIG_DIR", "DVC_SYSTEM_CONFIG_DIR", "DVC_SITE_CACHE_DIR")
     return {kind: str(folder / kind.lower()) for kind in kinds} | {
-        "DVC_NO_ANALYTICS": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_CONFIG_NOSYSTEM": "1",
-    }
+        "DVC_NO_ANALYTICS": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
+    }  # fmt: skip
 
 
 def track(project: Project) -> None:

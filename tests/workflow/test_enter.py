@@ -1,13 +1,17 @@
-"""`leakbench enter`: a defence that is one file becomes an entry, and an entry is run again."""
+"""What a user adds: `leakbench enter` of one file, and each kind of part that `leakbench new` writes."""
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
+from nightly import daily
 from project import EXPERIMENT, Project, tiny_project
 
 from leakbench.base.artefacts import write_json
 from leakbench.jobs.cli import main
+from leakbench.jobs.new import TEMPLATES, kinds
 
 HALVE = '''"""Send half of every coordinate."""
 
@@ -22,7 +26,6 @@ def halve() -> Defence:
 
 @pytest.fixture(scope="module")
 def entered(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a project with an entry."""
     project = tiny_project(tmp_path_factory.mktemp("entered"))
     cells = [{"dataset": ["tiny"], "victim": ["tiny"], "federation": ["tiny"], "defence": ["none"],
               "attack": ["fidel"]}]  # fmt: skip
@@ -89,9 +92,7 @@ def test_an_attack_stands_beside_the_best_recorded_one(entered: Project) -> None
 
 
 @pytest.mark.nightly
-def test_an_entry_that_is_run_again_gives_its_numbers_or_is_found_out(
-    entered: Project, tmp_path: Path
-) -> None:
+def test_an_entry_that_is_run_again_gives_its_numbers_or_fails(entered: Project, tmp_path: Path) -> None:
     ran = entered.leakbench("enter", "--check", "entries/halve.json", "--cores", "2")
     entry = json.loads(entered.path("entries/halve.json").read_text())
     assert (ran.rc, ran.stdout) == (0, f"halve: {len(entry['lines'])} identical\n"), ran.text[-2000:]
@@ -105,14 +106,11 @@ def test_an_entry_that_is_run_again_gives_its_numbers_or_is_found_out(
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
-    [
-        ("halve.py", "def halve(:", "halve.py: is no Python file"),
-        ("Halve.py", HALVE, "is no name of a part"),
-        ("clip.py", HALVE.replace("halve", "clip"), "clip: leakbench has another defence of this name"),
-        ("fail.py", HALVE, "fail.py: has no function 'fail'"),
-        ("large.py", "#" * 100_001, "larger than 100000 bytes"),
-    ],
-)
+    [("halve.py", "def halve(:", "halve.py: is no Python file"), ("Halve.py", HALVE, "is no name of a part"),
+     ("clip.py", HALVE.replace("halve", "clip"), "clip: leakbench has another defence of this name"),
+     ("fail.py", HALVE, "fail.py: has no function 'fail'"),
+     ("large.py", "#" * 100_001, "larger than 100000 bytes")],
+)  # fmt: skip
 def test_a_file_that_is_no_defence_is_one_line(
     entered: Project, tmp_path: Path, name: str, text: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,3 +123,71 @@ def test_a_file_that_is_no_defence_is_one_line(
     assert printed.err.count("\n") == 1
     assert [path.name for path in entered.path("entries").glob("*.json")] == ["halve.json"]
     assert entered.path("entries/halve.json").read_bytes() == before
+
+
+MATCHING: dict[str, Any] = {
+    "summary": "gradient matching, in five steps", "module": "gradient-matching", "labels": "counted",
+    "objective": ["cosine"], "unknowns": "dummies", "optimiser": "adam", "parameters": {"iterations": 5},
+}  # fmt: skip
+
+
+@pytest.fixture
+def composed(copied: Project) -> Project:
+    """Return a finished project with an attack that is composed of parts, not yet run."""
+    copied.write("attacks/matching", MATCHING)
+    return copied
+
+
+def table(project: Project, *cells: dict[str, list[str]]) -> pd.DataFrame:
+    """Run an experiment of these cells and return its table."""
+    (product,) = EXPERIMENT["cells"]
+    products = [product | own for own in cells]
+    project.write("experiments/added", EXPERIMENT | {"cells": products, "metrics": ["mse"]})
+    ran = project.snakemake("results/quick/tables/added.csv")
+    assert ran.rc == 0, ran.text[-3000:]
+    return pd.read_csv(project.path("results/quick/tables/added.csv"), keep_default_na=False)
+
+
+def add(project: Project, kind: str, name: str) -> None:
+    assert main(["new", kind, name, "--root", str(project.root)]) == 0
+
+
+@pytest.mark.parametrize("kind", daily(["objective", "optimiser", "attack"], ["attack"]))
+def test_a_new_part_of_an_attack_runs_alone(kind: str, composed: Project) -> None:
+    table(composed, {"attack": ["matching"]})
+    add(composed, kind, "my-part")
+    frame = table(composed, {"attack": ["matching", "my-part"]})
+    assert set(frame["attack"]) == {"matching", "my-part"}
+    guesses = "results/quick/guesses/tiny/tiny/tiny/none"
+    # A finished attack that does not name the part is not run again.
+    own, other = (
+        composed.path(f"{guesses}/{name}/0.safetensors").stat().st_mtime for name in ("matching", "my-part")
+    )
+    assert own < other
+
+
+def test_a_new_defence_meets_all_attackers_and_a_new_victim_is_attacked(
+    composed: Project,
+) -> None:
+    composed.write("attacks/adaptive", MATCHING | {"adaptive": True})
+    add(composed, "defence", "my-part")
+    add(composed, "victim", "my-victim")
+    defended = {"defence": ["none", "my-part"], "attack": ["matching", "adaptive"]}
+    frame = table(composed, defended, {"victim": ["my-victim"], "attack": ["fidel"]})
+    # Without a defence there is nothing to adapt to.
+    cells = {("tiny", "none", "matching"), ("tiny", "my-part", "matching"), ("tiny", "my-part", "adaptive")}
+    cells |= {("my-victim", "none", "fidel")}
+    assert {*zip(frame["victim"], frame["defence"], frame["attack"], strict=True)} == cells
+
+
+def test_what_new_writes_of_a_data_set_is_planned(composed: Project) -> None:
+    add(composed, "dataset", "my-part")
+    # In the project's own code, which knows the part.
+    ran = composed.snakemake("-n", "data/my-part.safetensors")
+    assert ran.rc == 0, ran.text[-3000:]
+
+
+def test_there_is_a_template_of_each_kind() -> None:
+    assert kinds() == ["attack", "dataset", "defence", "objective", "optimiser", "victim"]
+    for path in TEMPLATES.rglob("*.txt"):
+        assert "NAME" in path.read_text() or "STEM" in path.read_text()

@@ -1,5 +1,4 @@
-"""The commands that README.md and docs/ show: each runs where it takes less than five minutes, or can be
-planned, and none starts years of work."""
+"""The commands of README.md and docs/: each runs where it takes minutes, or can be planned."""
 
 import contextlib
 import copy
@@ -26,17 +25,13 @@ START = r"(?:^ {4,}|`)(%s\b[^`#|&;\n]*)"
 SNAKEMAKE, OTHERS = "snakemake(?![-.])", "(?:leakbench|dvc|make|python -m (?:leakbench|bench)) "
 # Which test runs, or why none does, what begins with these words.
 ELSEWHERE = {
-    "dvc ": "workflow/test_dvc.py",
-    "leakbench audit rounds/": "flower/test_flower.py",
-    "leakbench capture --from-flower": "flower/test_flower.py",
-    "leakbench check": "workflow/test_dvc.py",
-    "leakbench compare": "unit/jobs/test_record_seeds.py",
-    "leakbench enter": "workflow/test_enter.py",
+    "dvc ": "workflow/test_dvc.py", "leakbench audit rounds/": "flower/test_flower.py",
+    "leakbench capture --from-flower": "flower/test_flower.py", "leakbench check": "workflow/test_dvc.py",
+    "leakbench compare": "unit/jobs/test_record_seeds.py", "leakbench enter": "workflow/test_enter.py",
     "leakbench fetch-records": "unit/jobs/test_archive.py",
-    "leakbench record ": "unit/jobs/test_record_seeds.py",
-    "leakbench campaign": "workflow/test_campaign.py",
+    "leakbench record ": "unit/jobs/test_record_seeds.py", "leakbench campaign": "workflow/test_campaign.py",
     "bench": "unit/test_bench.py",
-}
+}  # fmt: skip
 
 
 def shown(file: Path, begin: str = SNAKEMAKE) -> list[list[str]]:
@@ -78,14 +73,11 @@ def short(text: str) -> bool:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_config_comes_last_since_it_takes_every_word_behind_it(words: list[str]) -> None:
+def test_config_comes_last_and_published_sizes_are_run_for_a_named_result_alone(words: list[str]) -> None:
+    # It takes every word behind it.
     behind = words[words.index("--config") + 1 :] if "--config" in words else []
     assert all("=" in word for word in behind)
-
-
-@pytest.mark.parametrize("words", COMMANDS)
-def test_the_published_sizes_are_run_for_a_named_result_alone(words: list[str]) -> None:
-    """All of them take 170,000 hours of a core."""
+    # All of these sizes take 170,000 hours of a core.
     assert "scale=paper" not in words or any(word.startswith("results/paper/") for word in words)
 
 
@@ -97,7 +89,7 @@ def test_every_command_of_the_readme_is_planned(part: int, everything: Project) 
         return [word for word in words if not word.startswith("results/")]
 
     everything.environment["HOME"] = str(everything.root)
-    # What touches or cleans makes no plan, and test_profiles.py plans beside a stand-in of apptainer.
+    # What touches or cleans makes no plan, and test_module.py plans beside a stand-in of apptainer.
     left_out = {"--touch", "--unlock", "--delete-temp-output", "profiles/container"}
     planned = [
         words
@@ -120,7 +112,7 @@ def test_every_command_of_the_readme_is_planned(part: int, everything: Project) 
     "command", [text for text in SHOWN if text.startswith("make ") and "kills" not in text]
 )
 def test_a_target_of_make_is_there(command: str) -> None:
-    """That of kills, which clones first, is test_kills.py's."""
+    """That of kills, which clones first, is test_campaign.py's."""
     made = subprocess.run([*shlex.split(command), "--dry-run"], cwd=ROOT, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
 

@@ -158,12 +158,9 @@ def third_attack(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "attack", "verbs"),
-    [
-        (lambda root: lay(root, "attacks/other", matching="hungarian"), "other", {"attack", "score", *LATER}),
-        (third_attack, "third", {"attack", "score", *LATER}),
-        (told_differently, "", {"figure", "report"}),
-    ],
-)
+    [(lambda root: lay(root, "attacks/other", matching="hungarian"), "other", {"attack", "score", *LATER}),
+     (third_attack, "third", {"attack", "score", *LATER}), (told_differently, "", {"figure", "report"})],
+)  # fmt: skip
 def test_a_changed_catalogue_reruns_what_it_changes(
     change: Callable[[Path], None], attack: str, verbs: set[str], flow: Workflow, catalogue: Path
 ) -> None:

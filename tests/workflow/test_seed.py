@@ -55,7 +55,7 @@ def test_the_finished_run_stays_as_it_was(both: Project, finished: Project) -> N
     assert {name for name in before | after if before.get(name) != after.get(name)} == set()
 
 
-def test_another_seed_gives_other_numbers_at_the_same_scale_that_are_compared_with_none(
+def test_another_seed_gives_other_numbers_at_the_same_scale_compared_to_none(
     both: Project,
 ) -> None:
     own, other = (

@@ -67,11 +67,7 @@ def composed(entry: Mapping[str, Any]) -> Attack:
 
 
 def pieces(entry: Mapping[str, Any], observation: Observation, rng: torch.Generator) -> Iterator[Piece]:
-    """Run an attack and yield each reconstruction together with its rounds.
-
-    An attack with the capability `rounds_at_once` runs on that many rounds at a time, and each of its tensors
-    begins with the rounds. Any other yields one reconstruction, for all rounds (`...`).
-    """
+    """Run an attack and yield each reconstruction with its rounds, `...` where one is for all of them."""
     attack = composed(entry)
     size = capabilities(entry["module"]).rounds_at_once
     if size is None:
@@ -88,11 +84,7 @@ def with_null(
     noise: Observation,
     rngs: tuple[torch.Generator, torch.Generator],
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
-    """Return the pieces of the attack on an observation, and those on the null observation.
-
-    With the capability `together` both observations are attacked in one run, with the first generator. With
-    the section `epochs` the rounds do see each other, and the runs are separate.
-    """
+    """Return the pieces of the attack on an observation and on the null one, in one run if `together`."""
     if capabilities(entry["module"]).together and not entry.get("epochs"):
         found: Reconstruction = composed(entry)(observation.beside(noise), rngs[0])
         split = slice(0, observation.rounds), slice(observation.rounds, None)

@@ -25,10 +25,8 @@ CLOSE = 0.01
 def divide(weight: Tensor, bias: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Divide weight changes by bias changes; return the ratios and which of them are usable.
 
-    If a single sample x is active, both changes share one factor and the ratio is x (section II-A). If the
-    bias change alone is exactly zero, x is known only up to scale, and the row is divided by its largest
-    magnitude. A neuron without any change, or with a change that is NaN, is dead: its row is zero and not
-    usable.
+    With one active sample the ratio is that sample (section II-A). Without a change of the bias it is known
+    up to scale, and divided by its largest magnitude. A neuron without any change, or with NaN, is dead.
     """
     largest = torch.maximum(weight.amax(-1), -weight.amin(-1))
     usable = largest > 0

@@ -26,11 +26,7 @@ WORST = 1.0
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of an update and its images, float [n, batch, values] in [0, 1].
-
-    updates: from the numbers [few] of some pairs and a generator, which draws what a client draws, to the
-    updates [few, inputs] of these pairs.
-    """
+    """Images, float [n, batch, values] in [0, 1], and a function from numbers [few] to their updates."""
 
     images: Tensor
     updates: Callable[[Tensor, torch.Generator], Tensor]

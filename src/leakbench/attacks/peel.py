@@ -157,10 +157,9 @@ def _alike(columns: Tensor) -> Tensor:
 def _carried(layer: FirstLayer, seen: Span, samples: Tensor, caused: Tensor, share: Tensor) -> Tensor:
     """Return the error that subtracting these samples leaves in each neuron, [neurons].
 
-    A sample x that adds c to a neuron's offset adds c x to its slope. If x is off by dx, c is off by its
-    derivative times dx, and c x by |dc| |x| and |c| |dx| more. Rounding of the layer's output acts as if x
-    were off by the noise too. Directions of dx are unknown and independent, so squares are added. The sum of
-    all that could be grows thirtyfold a round and soon leaves no neuron to read.
+    A sample x that adds c to a neuron's offset adds c x to its slope, which is off by |dc| |x| and |c| |dx|.
+    Rounding of the layer's output acts as if x were off by the noise too. Squares are added: the sum of all
+    that could be grows thirtyfold a round.
     """
     length = samples.norm(dim=1, keepdim=True)
     if not layer.known:

@@ -6,12 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from leakbench import defences
 from leakbench.base.errors import Unfit
-from leakbench.defences import Batch, Defence, Update, unchanged
+from leakbench.defences import Defence, Update, gradients_of, unchanged
 from leakbench.networks.layers import draw_masks
 from leakbench.observations.observation import Observation
 
@@ -21,13 +19,7 @@ AT_ONCE, BYTES = 64, 100_000_000
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """The local step of a client at the weights that were sent, and its defence.
-
-    model: the network that the client trains.
-    weights: its parameters as they were sent; fixed: its buffers, name → [*shape] each.
-    lr: the client's learning rate, if it sends new minus old weights. Without one, it sends the gradient.
-    decay: the weight decay of the step.
-    """
+    """The local step of a client at the weights that were sent (`fixed`: its buffers), and its defence."""
 
     model: nn.Module
     weights: Update
@@ -51,7 +43,11 @@ class Rehearsal:
             changed = [self.defence.inputs(x, y, rng) for x, y in zip(images, labels, strict=True)]
             images, labels = (torch.stack(each) for each in zip(*changed, strict=True))
         masks = draw_masks(self.model, tuple(labels.shape), rng)
-        step = self._gradients(images, labels, masks, rng)
+        # A client has no history yet: a defence that depends on the step is played as in the first step.
+        of = self.defence.examples
+        step = gradients_of(
+            self.model, self.weights, images, labels, masks, self.fixed, of and (lambda batch: of(batch, rng))
+        )
         if self.lr is not None:
             # A client subtracts weights that were rounded, so the difference is rounded here too.
             step = {
@@ -62,28 +58,9 @@ class Rehearsal:
         sent = self.defence.update(step, rng)
         return torch.cat([sent[name].flatten(1) for name in self.weights], 1).float()
 
-    def _gradients(self, images: Tensor, labels: Tensor, masks: Update, rng: torch.Generator) -> Update:
-        """Return the gradient of each client's local step, [n, *shape]."""
-        if self.defence.examples is None:
-            each = vmap(grad(self._loss), in_dims=(None, 0, 0, 0))
-            return each(self.weights, images, labels, masks)
-        made = []
-        for number, (x, y) in enumerate(zip(images, labels, strict=True)):
-            kept = {name: mask[number] for name, mask in masks.items()}
-            # A client has no history yet: a defence that depends on the step is played as in the first step.
-            made.append(self.defence.examples(Batch(self.model, self.weights, x, y, kept, self.fixed), rng))
-        return {name: torch.stack([each[name] for each in made]) for name in self.weights}
-
-    def _loss(self, weights: Update, x: Tensor, y: Tensor, keep: Update) -> Tensor:
-        return cross_entropy(functional_call(self.model, {**self.fixed, **weights, **keep}, (x,)), y)
-
 
 def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> Defence:
-    """Return the defence that the attacker of `observation` knows.
-
-    Raises Unfit for other keys, where that defence has parameters without a default, where the defence
-    changes who sees what, and where it remembers earlier rounds.
-    """
+    """Return the defence that the attacker knows. Raises Unfit where its updates cannot be played."""
     if given is not None and not {"module"} <= set(given) <= {"module", "parameters"}:
         raise Unfit(f"attack: defence: has the keys {', '.join(given)} (give module and parameters)")
     name = (given or {}).get("module") or observation.knows.defence or "none"
@@ -104,11 +81,7 @@ def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> 
 
 
 def rehearsal(observation: Observation, origin: int, batch: int, defence: Defence) -> Rehearsal:
-    """Return how clients with `batch` samples make an update at the model number `origin` that was sent.
-
-    Raises Unfit where clients hide parameters, where they train another network than the known one, and for
-    model updates of more than one local step or of an optimiser other than plain gradient descent.
-    """
+    """Return how clients with `batch` samples make an update at the model number `origin` that was sent."""
     local = observation.local
     steps = local["epochs"] * -(-batch // (local["batch_size"] or batch))
     lr = local["lr"] if observation.kind == "model" else None

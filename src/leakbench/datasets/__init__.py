@@ -52,12 +52,7 @@ PACKAGES: dict[str, Callable[[Path], None]] = {
 
 
 def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: Path) -> None:
-    """Write a data set to a file, from a directory of `search` or else from the first source that has it.
-
-    The first source that has all of the data set is used; if none has all, the first that has a part. If no
-    source has anything, the file holds no tensors and the fact `absent`. Raises UserError, in one line with
-    the file, the expected and the found digest, if a source is damaged.
-    """
+    """Write a data set to a file, from a directory of `search` or else from the first source that has it."""
     name, sources = spec["name"], spec["sources"]
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
         raise UserError(f"name: {name!r} names no data set (use small letters, digits, dots and hyphens)")

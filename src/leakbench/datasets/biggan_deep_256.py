@@ -15,11 +15,7 @@ _STATISTICS = {"running_means": "running_mean", "running_vars": "running_var"}
 
 
 def folded(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the weights that a generator uses when it is not trained, under its own names.
-
-    The spectral norm of a matrix W [out, …] is u·Wv, with the vectors u and v that the training left. Raises
-    KeyError if the vectors are missing.
-    """
+    """Return the weights that a generator uses when it is not trained, under its own names."""
     out = {}
     for name, value in state.items():
         layer, _, kind = name.removeprefix("generator.").rpartition(".")

@@ -137,11 +137,7 @@ def _check(found: Found) -> None:
 
 
 def verify(found: Found, pinned: Mapping[str, str]) -> dict[str, str]:
-    """Return tensor name → digest for every tensor that was found.
-
-    Raises Damaged for the first tensor whose digest is not that of `pinned` or that is not pinned while
-    others are, and for images or labels that no data set can have.
-    """
+    """Return tensor name → digest. Raises Damaged for one that is pinned otherwise or impossible."""
     _check(found)
     digests = {name: digest(array) for name, array in sorted(found.tensors.items())}
     for name, value in digests.items() if pinned else ():

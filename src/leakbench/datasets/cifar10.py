@@ -55,10 +55,7 @@ def _from_planes(rows: np.ndarray) -> np.ndarray:
 
 
 def read_python(file: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """Read a batch of the official Python version, whose labels are named `key`: (images, labels int64 [N]).
-
-    Raises Damaged if `file` holds no such batch.
-    """
+    """Read a batch of the official Python version with labels named `key`: (images, labels int64 [N])."""
     batch = read_pickle(file)
     data, labels = (batch.get(name) if isinstance(batch, dict) else None for name in ("data", key))
     if not isinstance(data, np.ndarray) or (data.dtype, *data.shape[1:]) != (np.uint8, 3 * _PIXELS):
@@ -69,11 +66,7 @@ def read_python(file: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_binary(file: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Read a file of the official binary version: (images, labels int64 [N]).
-
-    Before each image stand `label_bytes` labels, of which the last is the class. CIFAR-10 has one; CIFAR-100
-    has two, the coarse and the fine label. Raises Damaged if `file` has another length.
-    """
+    """Read a file of the official binary version; the last of an image's `label_bytes` is the class."""
     data = np.fromfile(file, np.uint8)
     record = label_bytes + 3 * _PIXELS
     if not len(data) or len(data) % record:

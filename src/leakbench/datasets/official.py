@@ -70,11 +70,7 @@ def from_addresses(urls: Sequence[str], folder: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Write the plain files of a tar archive below `folder`.
-
-    Raises Damaged for an archive with links or with names that lead out of the folder, and for one that
-    cannot be read.
-    """
+    """Write the plain files of a tar archive below `folder`; refuse links and names that lead out."""
     # The Python 3.11.2 of Debian 12 does not have tarfile's filter.
     folder = folder.resolve()
     try:

@@ -31,15 +31,7 @@ def orl(folder: Path) -> Found:
 
 
 def read_face(file: Path) -> np.ndarray:
-    """Read one PGM, uint8 [112, 92], and undo a line-end conversion if the file went through one.
-
-    In 152 of the 400 files that the package holds, a carriage return was put before every line feed, both in
-    the header and among the pixels. The surplus length says how many were put in. Two of the images had a
-    pair of carriage return and line feed of their own. Smoothness then decides which pair is kept: any wrong
-    choice displaces a part of the image by a pixel, which raises the differences between rows.
-
-    Raises Damaged for a file of another size or length, or one whose line ends cannot be restored.
-    """
+    """Read one PGM, uint8 [112, 92], and undo a line-end conversion if the file went through one."""
     data = file.read_bytes()
     if not data.startswith(b"P5\r\n"):
         return _pixels(file, data)

@@ -18,11 +18,7 @@ MOST = 1 << 26
 
 
 def opened(file: Path) -> "Image.Image":
-    """Return the picture in a JPEG or PNG file, read whole.
-
-    Raises Damaged for a file of another format, for one that is cut short or altered, and for a picture that
-    is too large.
-    """
+    """Return the picture in a JPEG or PNG file, read whole. Raises Damaged for any other or one too large."""
     from PIL import Image
 
     # Whatever the file's name is, other formats are refused, because Pillow hands some to other programs.
@@ -61,10 +57,7 @@ def read_pictures(
 
 
 def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
-    """Scale images uint8 [N, H, W, C] whole to `shape` (rows, columns, channels), bilinear and antialiased.
-
-    Grey images get equal channels. Raises ValueError if colours would have to be dropped.
-    """
+    """Scale images uint8 [N, H, W, C] to `shape` (rows, columns, channels), grey ones to equal channels."""
     from PIL import Image
 
     rows, columns, channels = shape
@@ -78,10 +71,7 @@ def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def read_list(file: Path, columns: set[str], quoting: int = csv.QUOTE_MINIMAL) -> list[dict[str, str]]:
-    """Read a tab-separated list in UTF-8 with a header row: column → value for each row.
-
-    Raises Damaged if the list lacks one of `columns` or a row lacks a value.
-    """
+    """Read a tab-separated list in UTF-8 with a header row: column → value for each row."""
     with parsing(file, "a list"), file.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t", quoting=quoting))  # type: ignore[call-overload]
     lacking = sorted(columns - set(rows[0] if rows else {}))

@@ -11,9 +11,10 @@ used and passed on freely. The drawn pictures depend on the seed, on numpy's gen
 import importlib.util
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 from pydantic import Field
 
 from leakbench.base.errors import UserError
@@ -21,9 +22,6 @@ from leakbench.base.whole import file_digest
 from leakbench.datasets.canonical import Found
 from leakbench.datasets.official import Unavailable
 from leakbench.datasets.words import CHARACTERS, COLUMNS, ROWS, arrays
-
-if TYPE_CHECKING:
-    from PIL import Image, ImageFont
 
 # Some fifteen hundred common English words. Their digest stands in the code because results are made anew
 # when code changes.
@@ -57,9 +55,7 @@ def words() -> tuple[str, ...]:
 
 
 @cache
-def _font(name: str) -> "ImageFont.FreeTypeFont":
-    from PIL import ImageFont
-
+def _font(name: str) -> ImageFont.FreeTypeFont:
     file = folder_in("matplotlib", "mpl-data/fonts/ttf") / f"{name}.ttf"
     # The basic layout needs no library that a machine may lack.
     return ImageFont.truetype(str(file), POINTS, layout_engine=ImageFont.Layout.BASIC)
@@ -73,10 +69,8 @@ def draw_text(rng: np.random.Generator) -> str:
     return (word.upper(), word.capitalize(), word)[rng.integers(3)]
 
 
-def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Image.Image":
+def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> Image.Image:
     """Return a word as a grey mask, light on dark, within random margins."""
-    from PIL import Image, ImageDraw
-
     drawn = _font(font)
     left, top, right, bottom = map(round, drawn.getbbox(text))
     west, east, north, south = rng.integers(2, 9, 4).tolist()
@@ -89,9 +83,7 @@ def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Ima
 
 
 @cache
-def _photograph(name: str) -> "Image.Image":
-    from PIL import Image
-
+def _photograph(name: str) -> Image.Image:
     file = folder_in("skimage", "data") / name
     if not file.is_file():
         raise Unavailable(f"the installed scikit-image brings no {name}")
@@ -99,10 +91,8 @@ def _photograph(name: str) -> "Image.Image":
         return picture.convert("RGB")
 
 
-def ground(size: tuple[int, int], rng: np.random.Generator) -> "Image.Image":
+def ground(size: tuple[int, int], rng: np.random.Generator) -> Image.Image:
     """Return a random crop of a photograph, scaled to `size` (columns, rows)."""
-    from PIL import Image
-
     picture = _photograph(PHOTOGRAPHS[rng.integers(len(PHOTOGRAPHS))])
     share = rng.uniform(0.2, 0.8) * min(picture.width / size[0], picture.height / size[1])
     wide, high = (max(1, int(side * share)) for side in size)
@@ -110,10 +100,8 @@ def ground(size: tuple[int, int], rng: np.random.Generator) -> "Image.Image":
     return picture.crop((left, top, left + wide, top + high)).resize(size, Image.Resampling.BILINEAR)
 
 
-def over_photograph(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
+def over_photograph(mask: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Paint a word over a photograph, in a colour that differs from its mean by at least the contrast."""
-    from PIL import Image
-
     behind = ground(mask.size, rng)
     mean = np.asarray(behind, float).mean((0, 1))
     while True:
@@ -122,10 +110,8 @@ def over_photograph(mask: "Image.Image", rng: np.random.Generator) -> "Image.Ima
             return Image.composite(Image.new("RGB", mask.size, tuple(ink.tolist())), behind, mask)
 
 
-def on_plain(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
+def on_plain(mask: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Paint a word in one level of grey on another that differs by at least the contrast."""
-    from PIL import Image
-
     while True:
         ink, ground = rng.integers(0, 256, 2).tolist()
         if abs(ink - ground) >= GREY_CONTRAST:
@@ -142,8 +128,6 @@ LOOKS = {
 
 def split_of(count: int, rng: np.random.Generator, ground: str) -> dict[str, np.ndarray]:
     """Draw `count` words, each in one of the fonts, and paint their masks."""
-    from PIL import Image
-
     fonts, paint, degrees = LOOKS[ground]
     images = np.empty((count, ROWS, COLUMNS, 3), np.uint8)
     widths, texts = [], []

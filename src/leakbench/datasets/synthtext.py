@@ -42,10 +42,7 @@ def synthtext(
 
 
 def _described(file: Path, most: int | None) -> tuple[list[Word], int]:
-    """Return at most `most` words, evenly spaced, and how many words there are in all.
-
-    Only the words that are returned become objects, because objects for all of them would fill the memory.
-    """
+    """Return at most `most` words, evenly spaced, and how many words there are in all."""
     from scipy.io import loadmat
 
     names = ("imnames", "wordBB", "txt")

@@ -87,10 +87,7 @@ def _plain(value: Any, known: dict[int, Any]) -> Any:
 
 
 def read_pickle(file: Path) -> Any:
-    """Return the builtin containers, numbers, text and NumPy arrays of a pickle (Python 2 text as latin-1).
-
-    Raises Damaged if the pickle is cut short or asks for anything else.
-    """
+    """Return the containers, numbers, text and NumPy arrays of a pickle (Python 2 text as latin-1)."""
     data = file.read_bytes()
     with parsing(file, "a pickle"):
         # Python's reader makes room for as many values as the highest number under which a value is kept, so

@@ -9,15 +9,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from PIL import Image
 
 from leakbench.datasets.canonical import Damaged, Found, within
 from leakbench.datasets.pictures import opened, read_list
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 ROWS, COLUMNS = 32, 100
 LONGEST = 25
@@ -65,10 +63,9 @@ def spread(items: Sequence[T], most: int | None) -> Sequence[T]:
 
 
 def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the canonical arrays of pictures of words, by kind.
+    """Return the canonical arrays of pictures of words, by kind: `images`, `labels`, `widths`, `lengths`.
 
-    The arrays are `images`, as given; `labels` int64 [N, 25], the codes of each word padded with NONE, of a
-    longer word the first 25; `widths` float32 [N]; and `lengths` int64 [N], of each word with its signs.
+    Labels int64 [N, 25] are the codes of the first 25 characters, padded with NONE; lengths count signs too.
     """
     labels = np.full((len(texts), LONGEST), NONE, np.int64)
     for row, text in zip(labels, texts, strict=True):
@@ -85,12 +82,7 @@ def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) ->
 def read_words(
     folder: Path, splits: Mapping[str, Sequence[Word]], note: str = "", *, skip_damaged: bool = False
 ) -> Found:
-    """Read the words of each split as `arrays` describes them, under <split>/<kind>.
-
-    Every picture must lie below `folder`. Words without a letter or digit are left out, and with
-    `skip_damaged` those that cannot be read. The note counts both. Raises Damaged for a picture that
-    cannot be read otherwise, and for a split without any readable word.
-    """
+    """Read the words of each split as `arrays` describes them, under <split>/<kind>."""
     tensors: dict[str, np.ndarray] = {}
     notes = [note] if note else []
     # A picture with many words is opened once.
@@ -122,10 +114,8 @@ def read_words(
     return Found(tensors, dict.fromkeys(tensors, folder), list(CHARACTERS), "; ".join(notes))
 
 
-def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
+def cut(word: Word, picture: Image.Image) -> tuple[np.ndarray, float]:
     """Return the word's pixels uint8 [32, 100, 3], cut out of its RGB picture, and its width at height 32."""
-    from PIL import Image
-
     columns, rows = picture.size
     left, top, right, bottom = word.box or (0, 0, columns, rows)
     if not all(map(math.isfinite, (left, top, right, bottom))):

@@ -10,11 +10,7 @@ _WORDS, _FIRST = 624, 24
 
 
 def generator(*names: str | int) -> torch.Generator:
-    """Return a generator whose whole state the given names determine.
-
-    `manual_seed` keeps only 32 bits of a seed, which an attacker who has some of the noise could find by
-    trying.
-    """
+    """Return a generator whose whole state names determine; a seed of 32 bits could be tried."""
     text = "\0".join(map(str, names)).encode()
     words = np.frombuffer(hashlib.shake_256(text).digest(4 * _WORDS), "<u4")
     rng = torch.Generator().manual_seed(0)

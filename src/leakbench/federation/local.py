@@ -6,11 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from leakbench.base.tensors import Tensors
-from leakbench.defences import Batch
+from leakbench.defences import Batch, gradients_of
 
 # The number of weights that are moved at once: half a megabyte.
 CACHED = 1 << 17
@@ -27,19 +25,9 @@ def local_update(
     MNIST, ReLU with dropout, k = 30: 19.5 revealed where exact steps reveal 21.2).
     """
 
-    def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:
-        return cross_entropy(functional_call(model, {**(buffers or {}), **parameters, **keep}, (x,)), y)
-
     def gradient(current: Tensors, shared: bool, x: Tensor, y: Tensor, keep: Tensors) -> Tensors:
         """Return each round's gradient [rounds, *shape]; before any step the weights are `shared`."""
-        if examples is None:
-            return vmap(grad(loss), in_dims=(None if shared else 0, 0, 0, 0))(current, x, y, keep)
-        found = []
-        for number in range(len(y)):
-            own = current if shared else {name: value[number] for name, value in current.items()}
-            kept = {name: mask[number] for name, mask in keep.items()}
-            found.append(examples(Batch(model, own, x[number], y[number], kept, buffers or {})))
-        return {name: torch.stack([each[name] for each in found]) for name in weights}
+        return gradients_of(model, current, x, y, keep, buffers or {}, examples, shared)
 
     if kind == "gradient":
         return gradient(weights, True, images, labels, {name: mask[0] for name, mask in masks.items()})

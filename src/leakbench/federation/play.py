@@ -150,15 +150,7 @@ def play(
     trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
     each: Sequence[Tensors] = (),
 ) -> list[Tensors]:  # fmt: skip
-    """Play all rounds, hand every update to `sink`, and return the models that were sent out.
-
-    A `frozen` server plays all rounds from each model in `origins`, each from the same weights (as the
-    demonstration code restores them). With `fedavg` the server adds the mean update, weighted by samples,
-    after each round, or after each of several `passes`, from the first origin on.
-
-    Under a defence with secrets each client has its own, which only its own updates move and no model of the
-    server holds. `show` gets what the defence shows of them, as it was before the round.
-    """
+    """Play all rounds, hand every update to `sink`, and return the models that were sent out."""
     local, rounds = federation["local"], federation["rounds"]
     rng, shuffle = generator("local", seed), generator("order", seed)
     # Dropout gets masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).

@@ -75,11 +75,7 @@ def random_noise(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray
 
 
 def dataset_mean(train_images: np.ndarray) -> np.ndarray:
-    """Return the mean of training images [N, …], uint8 or in [0, 1], as one image, float32 in [0, 1].
-
-    No other guess that ignores the update has a smaller expected squared error. Raises ValueError for no
-    images.
-    """
+    """Return the mean of training images [N, …], uint8 or in [0, 1], as one image, float32 in [0, 1]."""
     images = np.asarray(train_images)
     if not len(images):
         raise ValueError("the mean of no images does not exist")
@@ -105,11 +101,7 @@ def blank(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def unrelated_pairs(count: int, pairs: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `pairs` pairs of different images out of `count`, by index, int64 [pairs, 2], drawn with
-    repetition.
-
-    Raises ValueError for fewer than two images.
-    """
+    """Draw `pairs` pairs of different images out of `count`, by index, int64 [pairs, 2]."""
     if count < 2:
         raise ValueError(f"{count} images make no pair of different ones")
     first = rng.integers(0, count, pairs)

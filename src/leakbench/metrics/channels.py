@@ -7,10 +7,7 @@ from leakbench.metrics.pearson import pearson_matrix
 
 
 def channel_pearson(features: np.ndarray, images: np.ndarray) -> np.ndarray:
-    """Return the mean |r| of an image's feature channels with the grey image, shrunk to h×w, float64 [N].
-
-    A filter may invert, so the sign does not count. A constant channel counts as r = 0.
-    """
+    """Return the mean |r| of an image's feature channels with the grey image, shrunk to h×w, float64 [N]."""
     from skimage.transform import resize
 
     grey = images.mean(axis=1)

@@ -21,9 +21,8 @@ DELTA = 1e-5
 def place_of_member(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
     """Return the share of the ranks that are no worse than that of an update's first member, in (0, 1].
 
-    The ranks are those of the member and of all candidates that are no members. If the member's sample had
-    been left out, its rank would be any of them with the same probability, so that the share is a p-value. A
-    tie counts against the attack. It is NaN without a member or another candidate.
+    Ranks are those of the member and of all others. Had its sample been left out, its rank could be any of
+    them alike, so that the share is a p-value. It is NaN without a member or another candidate.
     """
     outside = scores[~members]
     if not members.any() or not len(outside):
@@ -34,15 +33,9 @@ def place_of_member(scores: np.ndarray, members: np.ndarray, accepted: np.ndarra
 def lower_bound(places: np.ndarray, others: int, certified: Mapping[str, Any] | None = None) -> float:
     """Return the ε that a defence has at least, with a confidence of 95 %.
 
-    places: `place_of_member` of independent updates, float [n].
-    others: the number of candidates of an update that are no members.
-    certified: what the defence certifies. Its δ is that of the bound. Where it says that the mechanism is
-    normal noise in which every sample takes part, the bound follows from the mechanism's μ, which is sharper.
-
     At a rate κ of false positives, which is known exactly, Clopper and Pearson's bound says how many members
-    are found at least. (ε, δ)-privacy allows for e^ε κ + δ, and for μ-Gaussian privacy Φ(Φ⁻¹(κ) + μ). The
-    largest ε of all rates counts. Source: Nasr et al. (arXiv:2302.07956), section 4, with the false positives
-    of a rank instead of measured ones.
+    are found at least. (ε, δ)-privacy allows for e^ε κ + δ, and μ-Gaussian privacy, which `certified` may
+    state, for Φ(Φ⁻¹(κ) + μ). Source: Nasr et al. (arXiv:2302.07956), section 4, with ranks among `others`.
     """
     # The room of metrics is imported without torch.
     from leakbench.defences.certification import epsilon_of

@@ -4,12 +4,7 @@ import numpy as np
 
 
 def displayed(images: np.ndarray) -> np.ndarray:
-    """Return images [N, C, H, W] as float64 clamped to [0, 1], as a screen shows them.
-
-    InvG's `rec_mult` scores clamped images too. An image with a NaN or infinite pixel becomes NaN as a whole,
-    so that every metric of it is NaN. Raises ValueError if the batch does not have four axes or one or three
-    channels.
-    """
+    """Return images [N, C, H, W] as float64 clamped to [0, 1]; one with NaN or Inf becomes NaN as a whole."""
     images = np.asarray(images, dtype=np.float64)
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise ValueError(f"images have shape {images.shape}, expected [N, C, H, W] with C = 1 or 3")
@@ -18,10 +13,7 @@ def displayed(images: np.ndarray) -> np.ndarray:
 
 
 def pair(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both batches as `displayed` does.
-
-    Raises ValueError if their shapes differ; nothing is broadcast.
-    """
+    """Return both batches as `displayed` does; nothing is broadcast."""
     if np.shape(reconstructions) != np.shape(truths):
         raise ValueError(f"reconstructions have shape {np.shape(reconstructions)}, truths {np.shape(truths)}")
     return displayed(reconstructions), displayed(truths)

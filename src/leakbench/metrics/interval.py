@@ -33,17 +33,11 @@ def interval(
 ) -> tuple[float, float]:
     """Return the interval (low, high) of the mean of values, float [n], of which none is NaN.
 
-    clusters: [n], labels of the values that share one fate; without it each value is a trial of its own.
-    rng: draws the bootstrap (from 20 clusters on); without it a fixed seed does.
-
-    A share (all values 0 or 1) has Wilson's interval. Its number of trials is the number of clusters, or less
-    where clusters are unequal: (sum of sizes)² / sum of squared sizes (Kish). Other means use the residual of
-    each cluster, sum - mean * size, as the linearised ratio estimator does.
-
-    Values that are all equal give (value, value) from 5 clusters on; fewer say nothing about the spread,
-    and both bounds are NaN. With infinite values the bound on their side is infinite, and the other one
-    is that of the values with each infinity replaced by the largest (smallest) finite value. Infinities
-    of both signs have no mean, and NaN bounds.
+    `clusters` [n] label the values that share one fate; `rng` draws the bootstrap. A share has Wilson's
+    interval for as many trials as clusters, or fewer where these are unequal (Kish). Other means use each
+    cluster's residual, sum - mean * size. Values that are all equal have an interval from 5 clusters on. With
+    infinite values the bound on their side is infinite, and the other one is that of the values capped at the
+    finite ones.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     sums, sizes = _clustered(values, clusters)
@@ -57,12 +51,7 @@ def interval(
 
 
 def of_networks(ends: tuple[float, float], values: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
-    """Return the interval of a mean over all networks, of which the values [n] come from some.
-
-    `ends` is the interval on these networks, and `networks` has the labels [n] of the values that come
-    from one. With two networks or more it is that of Student's t over the means of networks, and at least
-    `ends`: a few networks that happen to agree do not make trials certain. With one network it is `ends`.
-    """
+    """Return the interval of a mean over all networks: t over the means of networks, and at least `ends`."""
     values = np.asarray(values, dtype=np.float64)
     sums, sizes = _clustered(values, networks)
     if sums.size < 2 or not np.isfinite(sums).all():
@@ -78,10 +67,8 @@ def paired(
 ) -> tuple[float, float, float, int]:
     """Return (value, low, high, m) of a paired difference: mean of a - b, its interval, number of clusters.
 
-    The first three are NaN and m is 0 unless both sides have the same trials. The rule is that of `interval`,
-    with one exception: where all scores are 0 or 1, the difference of two shares has Bonett and Price's
-    interval (2012), the counterpart of Wilson's for pairs. Student's t and the bootstrap both see a
-    difference in three pairs out of twenty that merely happen to disagree in the same direction.
+    They are NaN and 0 unless both sides have the same trials. Where all scores are 0 or 1, the difference of
+    two shares has Bonett and Price's interval (2012), the counterpart of Wilson's for pairs.
     """
     if set(a) != set(b):
         return math.nan, math.nan, math.nan, 0
@@ -219,11 +206,9 @@ def summary(
 ) -> dict[str, float | int]:  # fmt: skip
     """Return mean, std, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
 
-    A failed trial that has a score counts in the mean like any other. One that is not scored (NaN) enters
-    failure_rate = failures / N and no other number. Nothing is capped: one identical pair makes the mean PSNR
-    inf, and the median and quartiles remain for a comparison. ci_low and ci_high are those of `interval`.
-    `std` is the population's (thesis Table 3.13 prints 0.075 for one label wrong in ten batches of four), and
-    like the interval NaN for fewer than two trials (clusters), and where a score is infinite.
+    A trial that is not scored (NaN) enters failure_rate = failures / N and no other number. Nothing is
+    capped. `std` is the population's (thesis, Table 3.13), and NaN for fewer than two clusters or infinite
+    scores.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     failures = np.ravel(np.asarray(failures, dtype=bool))

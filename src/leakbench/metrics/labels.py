@@ -20,8 +20,7 @@ def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
 
 
 def label_presence(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
-    """Return the share of classes whose presence among the labels is guessed rightly (LeAcc of iLRG), in [0,
-    1].
+    """Return the share of classes whose presence is guessed rightly (LeAcc of iLRG), in [0, 1].
 
     With few labels most classes are absent, so that an attack that guesses nothing scores highly.
     """
@@ -42,10 +41,7 @@ def _counts(labels: np.ndarray, classes: int) -> np.ndarray:
 
 
 def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return whether the label guessed for each image's reconstruction is right, bool [k].
-
-    Raises ValueError if `truths` and `index` differ in length.
-    """
+    """Return whether the label guessed for each image's reconstruction is right, bool [k]."""
     guesses, truths, index = np.ravel(guesses), np.ravel(truths), np.ravel(index)
     if truths.shape != index.shape:
         raise ValueError(f"{truths.size} labels but {index.size} matched indices")

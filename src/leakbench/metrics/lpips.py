@@ -96,13 +96,7 @@ def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: n
 
 
 def _lpips(net: str, scaled: Callable[[np.ndarray, np.ndarray], Images]) -> Callable[..., np.ndarray]:
-    """Return LPIPS with a network ("alex", "vgg") whose input is what `scaled` makes of the images.
-
-    The metric takes images [N, C, H, W] in [0, 1], grey ones in three equal channels, and gives float64 [N] ≥
-    0. Images too narrow for the network are enlarged bilinearly to 64 pixels on the shorter side.
-    `lpips_backbones` maps torchvision's names, such as "alex/features.0.weight", to arrays. UserError if one
-    of them does not fit.
-    """
+    """Return LPIPS with a network ("alex", "vgg") whose input is what `scaled` makes of the images."""
 
     def distance(
         reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]

@@ -4,12 +4,7 @@ import numpy as np
 
 
 def match(cost: np.ndarray) -> np.ndarray:
-    """Return for each of k images which of n reconstructions is matched to it, int64 [k], from cost [n, k].
-
-    By the Hungarian method as many images as possible get a reconstruction of their own at the least total
-    cost, and the others -1. A cost that is not finite is worse than any other. Raises ValueError if `cost` is
-    no matrix.
-    """
+    """Return which of n reconstructions each of k images is matched to, int64 [k], from cost [n, k]."""
     from scipy.optimize import linear_sum_assignment
 
     cost = np.asarray(cost, dtype=np.float64)
@@ -29,10 +24,7 @@ def match(cost: np.ndarray) -> np.ndarray:
 
 
 def best(similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most similar of n reconstructions for each of k images, and its similarity.
-
-    As in Fidel one reconstruction may serve several images.
-    """
+    """Return the most similar of n reconstructions for each of k images, and its similarity."""
     similarity = np.asarray(similarity)
     if similarity.shape[-2] == 0:
         shape = (*similarity.shape[:-2], similarity.shape[-1])

@@ -7,10 +7,7 @@ from leakbench.metrics.metric import Metric
 
 
 def membership_auc(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
-    """Return the share of pairs of a member and another in which the member scores lower; a tie is half.
-
-    It is NaN without a pair.
-    """
+    """Return the share of pairs of a member and another in which the member scores lower; a tie is half."""
     inside, outside = members.sum(), (~members).sum()
     if not inside or not outside:
         return float("nan")

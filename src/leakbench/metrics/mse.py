@@ -24,11 +24,7 @@ def rmse_255(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 
 
 def mse_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return the mean squared difference of every reconstruction [n, C, H, W] to every image [k, C, H, W],
-    [n, k].
-
-    Rows of undisplayable reconstructions are NaN. Raises ValueError if shapes differ.
-    """
+    """Return the mean squared difference of every reconstruction [n, …] to every image [k, …], [n, k]."""
     a, b = displayed(reconstructions), displayed(truths)
     if a.shape[1:] != b.shape[1:]:
         raise ValueError(f"reconstructions are {a.shape[1:]} each, truths {b.shape[1:]}")

@@ -22,8 +22,7 @@ _CACHED_FLOATS = 1 << 17
 def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the correlation r of each reconstruction with its image, pixels and channels, float64 [N].
 
-    Both are [N, ...] of one shape and any scale. The sign counts: a negative copy is not revealed. A row that
-    is constant or not finite has r = 0. Raises ValueError if the shapes differ.
+    The sign counts: a negative copy is not revealed. A row that is constant or not finite has r = 0.
     """
     if np.shape(reconstructions) != np.shape(truths):
         raise ValueError(f"reconstructions have shape {np.shape(reconstructions)}, truths {np.shape(truths)}")
@@ -33,10 +32,7 @@ def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 
 
 def pearson_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return r of every row of [..., n, d] with every row of [..., k, d] as float32 [..., n, k].
-
-    A large common offset or scale does no harm. Rows that are constant or not finite have r = 0.
-    """
+    """Return r of every row of [..., n, d] with every row of [..., k, d] as float32 [..., n, k]."""
     rows, others = np.asarray(reconstructions), np.asarray(truths)
     (*lead, n, d), k = rows.shape, others.shape[-2]
     batches = math.prod(lead)
@@ -58,10 +54,7 @@ def revealed(correlation: np.ndarray, threshold: float = THRESHOLD) -> np.ndarra
 
 
 def _centred(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return centred rows, float32 [..., d], and factors [..., 1] that turn their products into r.
-
-    Rows of float32 that are not nearly constant, very small or very large take a quick way.
-    """
+    """Return centred rows, float32 [..., d], and factors [..., 1] that turn their products into r."""
     if rows.dtype != np.float32:
         return _unit_rows(rows, np.float32), np.ones((*rows.shape[:-1], 1), np.float32)
     d = rows.shape[-1]

@@ -15,9 +15,7 @@ from leakbench.metrics.metric import Metric
 def top(count: int) -> Callable[..., np.ndarray]:
     """Return the metric that says whether the true label is among the `count` highest answers (Table 3.15).
 
-    It takes reconstructions and truths [N, C, H, W], `labels` int [N] and the answers of one judge, and gives
-    1 or 0, NaN where there is no image. Classes that tie with the true one come before it. ValueError for
-    other lengths.
+    Its answers are those of one judge. Classes that tie with the true one come before it.
     """
 
     def among(

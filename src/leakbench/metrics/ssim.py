@@ -11,9 +11,7 @@ WINDOW = 7
 def ssim(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the mean SSIM of images [N, C, H, W], float64 [N] in [-1, 1]; 1 for identical images.
 
-    The settings are a uniform 7×7 window, sample covariance, data range 1, K1 = 0.01, K2 = 0.03, and a mean
-    over channels: the defaults of scikit-image, which FedKL uses too. Raises ValueError for images narrower
-    than the window.
+    The window is 7×7 and uniform; these and K1, K2 are scikit-image's defaults, which FedKL uses too.
     """
     from skimage.metrics import structural_similarity
 

@@ -15,12 +15,7 @@ PREFIX = "success_"
 
 
 def successes(values: np.ndarray, failures: np.ndarray, metric: str) -> np.ndarray:
-    """Return whether each image is at least as good as each of THRESHOLDS, bool [21, N].
-
-    A PSNR or SSIM is at least as good if it is no lower than the threshold, and an MSE if it is no higher.
-
-    Raises ValueError for another metric, or arrays of different lengths.
-    """
+    """Return whether each image is at least as good as each of THRESHOLDS, bool [21, N]."""
     if metric not in FULL:
         raise ValueError(f"no threshold is normalised for {metric} (there are {', '.join(FULL)})")
     values = np.ravel(np.asarray(values, dtype=np.float64))

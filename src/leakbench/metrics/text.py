@@ -9,9 +9,7 @@ from leakbench.metrics.metric import Metric
 
 
 def numbers(sentences: np.ndarray, vocabulary: int) -> np.ndarray:
-    """Return the tokens int64 [..., length] of sentences [..., 1, 1, length], which are shares of a
-    vocabulary.
-    """
+    """Return the tokens int64 [..., length] of sentences [..., 1, 1, length], shares of a vocabulary."""
     found = np.rint(np.asarray(sentences, np.float64)[..., 0, 0, :] * vocabulary)
     return np.asarray(found.clip(0, vocabulary - 1), np.int64)
 

@@ -8,9 +8,7 @@ from leakbench.metrics.metric import Metric
 def matching_success(
     partner: np.ndarray, match: np.ndarray, images: np.ndarray, passes: np.ndarray
 ) -> np.ndarray:
-    """Return 1 where the attack paired an image with itself in the pass before, else 0, NaN in pass 0,
-    [rounds, k].
-    """
+    """Return 1 where an image is paired with itself in the pass before, else 0; NaN in pass 0."""
     there = match >= 0
     rounds = np.nonzero(there)[0]
     shown = np.full(partner.shape, -1)

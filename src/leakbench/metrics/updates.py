@@ -6,10 +6,7 @@ from leakbench.metrics.metric import Metric
 
 
 def of_rounds(values: np.ndarray, samples: int) -> np.ndarray:
-    """Return the value of each round [rounds] for each of its private images, float64 [rounds · samples].
-
-    Values are the model's accuracy in [0, 1], the bytes of an update, or the squared error of gradients.
-    """
+    """Return the value of each round [rounds] for each of its private images, float64 [rounds · samples]."""
     return np.repeat(np.asarray(values, np.float64), samples)
 
 
@@ -19,9 +16,7 @@ def seconds(spent: float, updates: float) -> float:
 
 
 def span_distance(distances: np.ndarray) -> np.ndarray:
-    """Return the share of each reconstruction that lies outside the span of its update, 0 to 1
-    (`exact.membership`).
-    """
+    """Return the share of each reconstruction outside the span of its update, 0 to 1 (`exact.membership`)."""
     return distances
 
 

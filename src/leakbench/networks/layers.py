@@ -41,10 +41,7 @@ def sequential(**layers: nn.Module) -> nn.Sequential:
 
 
 def activate(network: nn.Module, activation: str) -> nn.Module:
-    """Replace the attribute `relu` of every part of `network` that has one, and return the network.
-
-    None works in place, because what a layer returned is read again when gradients are taken.
-    """
+    """Replace the attribute `relu` of every part of `network` that has one, and return the network."""
     for layer in list(network.modules()):
         if hasattr(layer, "relu"):
             layer.relu = ACTIVATIONS[activation]()
@@ -77,11 +74,7 @@ class Normalise(nn.Module):
 
 
 def normalised(network: nn.Module, statistics: str, shape: tuple[int, int, int] = (1, 1, 3)) -> nn.Module:
-    """Return `network` behind a normalisation of its input by `statistics`: a name in STATISTICS, or `none`.
-
-    `train` normalises each value by statistics that training measures. `batch` normalises each channel by the
-    batch at hand. Both take the shape (rows, columns, channels) of the images.
-    """
+    """Return `network` behind a normalisation by a name in STATISTICS, `none`, `train` or `batch`."""
     if statistics == "none":
         return network
     if statistics == "batch":
@@ -165,10 +158,7 @@ def tokens(x: Tensor, vocabulary: int) -> Tensor:
 
 
 def freeze(model: nn.Module, kept: Sequence[str], *, begun: bool = False) -> None:
-    """Turn all parameters into buffers, in place, but those that have a part of their name among `kept`.
-
-    `begun` trains these too before clients train (`thawed`).
-    """
+    """Turn all parameters but `kept` ones into buffers; `begun` trains these too at first (`thawed`)."""
     names = [name for name, _ in model.named_parameters() if not {*name.split(".")} & {*kept}]
     model.frozen, model.begun = names, begun  # type: ignore[assignment]
     _turn(model, names, buffers=True)
@@ -234,11 +224,7 @@ def last_dense(model: nn.Module) -> str:
 
 @torch.no_grad()
 def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
-    """Return the name of the first dense layer that reads something flattened, and what it read.
-
-    A module or a function may flatten, with elementwise functions before or behind. What was read is returned
-    unflattened, [n, channels, rows, columns]. Raises Unfit if no such layer is seen.
-    """
+    """Return the first dense layer's name that reads something flattened, and that, unflattened."""
     found: list[tuple[str, torch.Size]] = []
     whole: list[Tensor] = []
 
@@ -278,10 +264,7 @@ def hooked(hooks: Iterable[RemovableHandle]) -> Iterator[None]:
 
 
 class _Watch(TorchFunctionMode):
-    """The tensors [n, channels, rows, columns] that modules and elementwise functions read and return.
-
-    What such a function makes of something flattened is noted unflattened.
-    """
+    """The tensors [n, channels, rows, columns] that modules and elementwise functions read and return."""
 
     def __init__(self, images: Tensor) -> None:
         super().__init__()

@@ -14,11 +14,7 @@ OWN = ("weight", "bias")
 
 
 class HiddenNorm(nn.Module):
-    """The replacement of a batch norm: its normalisation, then a scale and a shift for each trial.
-
-    `weight` and `bias` [trials, channels] are no parameters: `lent` sets them. `normed` is the last
-    normalised input.
-    """
+    """The replacement of a batch norm: its normalisation, then `weight` and `bias` of each trial (`lent`)."""
 
     running_mean: Tensor | None
     running_var: Tensor | None
@@ -62,7 +58,8 @@ def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
         # Images and labels alone belong to no layer. `lent` runs in every iteration, so this case is quick.
         yield
         return
-    known = hidden(model) | _kept(model)
+    kept = _kept(model)
+    known = hidden(model) | kept
     before = {name: value for name, value in known.items() if name in values}
 
     def give(given: Tensors) -> None:
@@ -70,7 +67,6 @@ def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
             layer, _, own = name.rpartition(".")
             setattr(model.get_submodule(layer), own, value)
 
-    kept = drawn_names(model)
     give({name: values[name].flatten(0, 1) if name in kept else values[name] for name in before})
     try:
         yield
@@ -82,11 +78,6 @@ def _kept(model: nn.Module) -> Tensors:
     """Return buffer → what each layer that draws has drawn."""
     layers = ((name, layer) for name, layer in model.named_modules() if isinstance(layer, Drawn))
     return {f"{name}.keep": layer.keep for name, layer in layers}
-
-
-def drawn_names(model: nn.Module) -> frozenset[str]:
-    """Return the names of the buffers that hold what layers draw."""
-    return frozenset(_kept(model))
 
 
 def drawn(model: nn.Module, trials: int) -> Tensors:

@@ -97,8 +97,11 @@ def _reason(reply: Any, samples: str) -> str:
     records = len(reply.content.array_records)
     if records != 1:
         return f"its reply has {records} records of arrays, not one"
-    count = _samples(reply, samples)
-    return "" if isinstance(count, int) and count > 0 else f"its reply says no number of samples ({samples})"
+    return _uncounted(_samples(reply, samples), f" ({samples})")
+
+
+def _uncounted(count: Any, where: str = "") -> str:
+    return "" if isinstance(count, int) and count > 0 else f"its reply says no number of samples{where}"
 
 
 def _write(folder: Path, sent: Arrays, facts: Facts, back: dict[int, tuple[Arrays, int]]) -> None:
@@ -129,14 +132,13 @@ def _older(strategy: Any, folder: Path) -> None:
         return asked
 
     def aggregate_fit(server_round: int, results: Any, failures: Any) -> Any:
-        heard = {node(client): reply for client, reply in results}
-        failed = {
-            str(node(each[0])): "it says that it failed" for each in failures if isinstance(each, tuple)
-        }
-        failed |= {
-            str(n): "its reply says no number of samples" for n, r in heard.items() if not r.num_examples
-        }
-        back = {n: (_unnamed(r.parameters), int(r.num_examples)) for n, r in heard.items() if r.num_examples}
+        lost = (each[0] for each in failures if isinstance(each, tuple))
+        failed, back = {str(node(client)): "it says that it failed" for client in lost}, {}
+        for client, reply in results:
+            if reason := _uncounted(reply.num_examples):
+                failed[str(node(client))] = reason
+            else:
+                back[node(client)] = _unnamed(reply.parameters), reply.num_examples
         _write(folder, sent, facts | {"round": server_round, "failed": failed}, back)
         sent.clear()
         return aggregate(server_round, results, failures)

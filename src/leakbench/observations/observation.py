@@ -117,10 +117,7 @@ class Observation:
         return model.eval()
 
     def update(self, name: str, rounds: slice | int = slice(None)) -> Tensor:
-        """Return one parameter's updates [rounds, clients, *shape], in the precision of the clients.
-
-        A single round, given by its number, has the shape [clients, *shape].
-        """
+        """Return one parameter's updates [rounds, clients, *shape]; of one round [clients, *shape]."""
         return torch.from_numpy(np.array(self.updates[name][rounds]))
 
     def sent(self, name: str, origin: int) -> Tensor:
@@ -163,10 +160,7 @@ class Observation:
         )
 
     def randomised(self, rounds: int, rng: torch.Generator) -> "Observation":
-        """Return the null observation: the first `rounds` rounds with every update replaced by normal noise.
-
-        Each tensor of each update keeps its standard deviation, so only the information is gone.
-        """
+        """Return the null observation: the first rounds with updates of noise of their deviation."""
         updates = {}
         for name in sorted(self.updates):
             true = self.update(name, slice(rounds))
@@ -199,10 +193,7 @@ class Observation:
 
 
 class _Beside:
-    """Two arrays [rounds, clients, …] as one.
-
-    It is read in part, since the first array may be that of a large file.
-    """
+    """Two arrays [rounds, clients, …] as one, which is read in part, as the first may be a large file's."""
 
     def __init__(self, first: np.ndarray, then: np.ndarray) -> None:
         self.first, self.then = first, then

@@ -24,11 +24,9 @@ LEVEL = {"lr": 1.0, "batch_size": None, "epochs": 1}
 # The sections and parameters of an attack, side by side (`entry`).
 BOXED = {"dummies": {"boxed": True}}
 QUICK: dict[str, Any] = {
-    "objective": "cosine",
-    "unknowns": BOXED,
-    "optimiser": {"adam": {"lr": 0.1, "signed": True}},
+    "objective": "cosine", "unknowns": BOXED, "optimiser": {"adam": {"lr": 0.1, "signed": True}},
     "iterations": 4,
-}
+}  # fmt: skip
 
 
 # Weight one for every layer.
@@ -59,7 +57,6 @@ def observe(
 
 
 def small(rounds: int = 2, k: int = 1, **options: Any) -> Observation:
-    """Return an observation of LeNet on images of 8 × 8."""
     labels = (torch.arange(rounds * k) % options.get("classes", 10)).view(rounds, k)
     return observe(photographs(rounds * k, 8).unflatten(0, (rounds, k)), labels, **options)
 

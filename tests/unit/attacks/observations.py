@@ -55,13 +55,9 @@ def observe_passes(
         for name, value in model.named_parameters():
             value.data -= 0.1 * seen[-1][name].mean(0)
     observation = seen_of(
-        model,
-        network,
-        {name: torch.cat([each[name] for each in seen]) for name in sent[0]},
-        k,
+        model, network, {name: torch.cat([each[name] for each in seen]) for name in sent[0]}, k,
         weights={name: torch.stack([each[name] for each in sent]).numpy() for name in sent[0]},
-        origin=torch.arange(passes).repeat_interleave(updates).numpy(),
-        labelling="oracle",
+        origin=torch.arange(passes).repeat_interleave(updates).numpy(), labelling="oracle",
         labels=[labels[index.flatten(0, 1)].numpy()],
-    )
+    )  # fmt: skip
     return observation, images, index.flatten(0, 1)

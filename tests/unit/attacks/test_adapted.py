@@ -48,13 +48,11 @@ def locked(**parameters: Any) -> Observation:
         show=lambda rounds, client, values: shown.update(values),
     )  # fmt: skip
     return replace(
-        plain,
-        weights={name: value.numpy()[None] for name, value in sent.items()},
+        plain, weights={name: value.numpy()[None] for name, value in sent.items()},
         updates={name: value[:, None].numpy() for name, value in updates.items()},
         shown={name: value[:, None].numpy() for name, value in shown.items()},
-        hidden=defence.hidden(defence.model(model, torch.Generator())),
-        knows=ThreatModel(defence="key-lock"),
-    )
+        hidden=defence.hidden(defence.model(model, torch.Generator())), knows=ThreatModel(defence="key-lock"),
+    )  # fmt: skip
 
 
 def seen(**options: Any) -> Observation:

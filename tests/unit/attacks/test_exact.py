@@ -103,12 +103,9 @@ def normed_behind() -> Observation:
 
 @pytest.mark.parametrize(
     ("seen", "module", "says"),
-    [
-        (lambda: observe("lenet-dlg", SHAPE, 2, 1)[0], "peel", "dense"),
-        (of_several_steps, "spear", "several steps"),
-        (normed_behind, "spear", "see each other"),
-    ],
-)
+    [(lambda: observe("lenet-dlg", SHAPE, 2, 1)[0], "peel", "dense"),
+     (of_several_steps, "spear", "several steps"), (normed_behind, "spear", "see each other")],
+)  # fmt: skip
 def test_what_no_attack_can_be_exact_on_is_refused_in_one_line(seen: Any, module: str, says: str) -> None:
     with pytest.raises(Unfit, match=says):
         attacked(module, seen())

@@ -1,25 +1,34 @@
-"""The First Dense Layer Attack on the paper's victims."""
+"""The First Dense Layer Attack on the paper's victims, and attacks on records of a table."""
 
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from observations import observe
+from observing import seen_of, sent_by
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakbench import attacks, defences
 from leakbench.attacks import fidel as room
+from leakbench.attacks import run
 from leakbench.attacks.fidel import divide, fidel, join
+from leakbench.datasets.columns import columns_of, decode, encode
+from leakbench.metrics import measure
+from leakbench.metrics.matching import best
+from leakbench.metrics.pearson import pearson_matrix
 from leakbench.networks import generators, victims
-from leakbench.networks.layers import dense_input, draw_masks
+from leakbench.networks.layers import Normalise, dense_input, draw_masks
 from leakbench.observations.observation import Observation
+from leakbench.observations.reconstruction import Reconstruction
 
 RNG = torch.Generator()
 ACTIVATIONS = ["relu", "sigmoid", "tanh", "linear"]
@@ -62,14 +71,10 @@ def test_one_sample_through_the_cnn_shows_what_its_dense_layer_reads() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    k=st.integers(1, 9),
-    seed=st.integers(0, 2**31),
-    activation=st.sampled_from(ACTIVATIONS),
+    k=st.integers(1, 9), seed=st.integers(0, 2**31), activation=st.sampled_from(ACTIVATIONS),
     dropout=st.sampled_from([0.0, 0.5]),
-)
-def test_every_row_is_the_mixture_of_samples_weighted_by_their_errors(
-    k: int, seed: int, activation: str, dropout: float
-) -> None:
+)  # fmt: skip
+def test_every_row_is_the_samples_mixed_by_errors(k: int, seed: int, activation: str, dropout: float) -> None:
     shape = (3, 4, 1)
     parameters = {"activation": activation, "dropout": dropout, "width": 16}
     observation, images = observe("fcnn", shape, k, seed=seed, **parameters)
@@ -128,9 +133,7 @@ def test_no_nan_and_no_infinity_comes_out_whatever_goes_in(weight: np.ndarray, b
         ([0.0, 0.0], 0.0, None),
     ],
 )
-def test_a_row_is_divided_by_its_bias_change(
-    weight: list[float], bias: float, image: list[float] | None
-) -> None:
+def test_a_row_is_divided_by_its_bias(weight: list[float], bias: float, image: list[float] | None) -> None:
     ratio, usable = divide(torch.tensor([weight]), torch.tensor([bias]))
     torch.testing.assert_close(ratio, torch.tensor([image or [0.0, 0.0]]))
     assert usable.tolist() == [image is not None]
@@ -249,3 +252,61 @@ def test_an_attacker_who_knows_of_noise_reads_clearer_images() -> None:
     assert nearest(noisy, denoised=True) < 0.6 * nearest(noisy)
     # Without noise it reads as well.
     assert nearest(observation, denoised=True) < 1.05 * nearest(observation) < 0.02
+
+
+NUMBERS: list[dict[str, Any]] = [{f"number {n}": [0, 1000, 1]} for n in range(12)]
+BLOCKS: list[dict[str, Any]] = [{f"category {n}": ["a", "b", "c", "d"]} for n in range(4)]
+COLUMNS = columns_of([*NUMBERS, *BLOCKS])
+SHAPE = (1, COLUMNS[-1].place.stop, 1)
+
+
+def people(count: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    numbers = {f"number {n}": rng.integers(0, 1001, count).astype(float) for n in range(len(NUMBERS))}
+    return pd.DataFrame(
+        numbers | {f"category {n}": rng.choice(list("abcd"), count) for n in range(len(BLOCKS))}
+    )
+
+
+def seen(table: pd.DataFrame, **parameters: Any) -> tuple[Observation, np.ndarray]:
+    """Return what the server saw of a client that holds a table, and its records [n, width]."""
+    torch.manual_seed(0)
+    model = victims.build("mlp", SHAPE, 2, parameters)
+    for layer in model.modules():
+        if isinstance(layer, Normalise):
+            layer.measure(torch.from_numpy(encode(people(1000, 1), COLUMNS))[:, None, None])
+    records = encode(table, COLUMNS)
+    x = torch.from_numpy(records)[None, :, None, None]
+    update = sent_by(model, x, torch.arange(len(table))[None] % 2)
+    network = {"module": "mlp", "parameters": parameters, "shape": SHAPE, "classes": 2}
+    return seen_of(model, network, update, len(table)), records
+
+
+def found_by(module: str, observation: Observation) -> Reconstruction:
+    return run({"module": module, "parameters": {}}, observation, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("module", "normalise", "count"), [("fidel", "none", 3), ("peel", "none", 6), ("spear", "train", 6)]
+)
+def test_records_come_back_value_for_value(module: str, normalise: str, count: int) -> None:
+    table = people(count, 0)
+    observation, records = seen(table, hidden=[600, 100, 100], normalise=normalise)
+    found = found_by(module, observation)
+    guessed = found.images[0, 0][found.usable[0, 0]].reshape(-1, SHAPE[1]).numpy()
+    index, _ = best(pearson_matrix(guessed, records))
+    again = decode(guessed[index], COLUMNS)
+    pd.testing.assert_frame_equal(again, table, check_exact=True, check_dtype=False)
+    four = [each[:, None, None] for each in (guessed[index], records)]
+    assert measure(["exact_record"], *four, {"columns": COLUMNS})["exact_record"].tolist() == [1] * count
+
+
+def test_fidel_undoes_a_normalisation_and_leaves_dead_neurons_at_zero() -> None:
+    observation, records = seen(people(1, 0), hidden=[50], normalise="train")
+    found = found_by("fidel", observation)
+    alive = found.usable[0, 0]
+    assert 0 < int(alive.sum()) < len(alive)
+    np.testing.assert_allclose(
+        found.images[0, 0][alive].flatten(1).numpy(), np.repeat(records, int(alive.sum()), 0), atol=1e-4
+    )
+    assert not found.images[0, 0][~alive].any()

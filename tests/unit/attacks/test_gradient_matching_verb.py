@@ -1,4 +1,4 @@
-"""Gradient matching as a job: what it refuses, what it writes, and how it resumes."""
+"""Gradient matching as a job: what it refuses, what it writes beside its null, and how it resumes."""
 
 import json
 from collections.abc import Callable
@@ -89,17 +89,13 @@ def test_what_does_not_fit_is_one_line_that_names_it_and_marks_the_cell(
 
 @pytest.mark.parametrize(
     ("labels", "says"),
-    [
-        ({}, "labels/0 must be whole numbers (2, 1)"),
-        ({"labels/0": np.zeros((2, 2), np.int64)}, "labels/0 must be whole numbers (2, 1)"),
-        ({"labels/0": np.zeros((2, 1), np.float32)}, "labels/0 must be whole numbers (2, 1)"),
-        ({"labels/0": np.full((2, 1), 10)}, "beyond the victim's classes"),
-        ({"labels/0": np.full((2, 1), -1)}, "beyond the victim's classes"),
-    ],
-)
-def test_an_oracle_that_does_not_fit_is_a_mistake(
-    labels: dict[str, np.ndarray], says: str, tmp_path: Path
-) -> None:
+    [({}, "labels/0 must be whole numbers (2, 1)"),
+     ({"labels/0": np.zeros((2, 2), np.int64)}, "labels/0 must be whole numbers (2, 1)"),
+     ({"labels/0": np.zeros((2, 1), np.float32)}, "labels/0 must be whole numbers (2, 1)"),
+     ({"labels/0": np.full((2, 1), 10)}, "beyond the victim's classes"),
+     ({"labels/0": np.full((2, 1), -1)}, "beyond the victim's classes")],
+)  # fmt: skip
+def test_an_unfit_oracle_is_a_mistake(labels: dict[str, np.ndarray], says: str, tmp_path: Path) -> None:
     capture, oracle = (tmp_path / f"{name}.safetensors" for name in ("capture", "oracle"))
     write(capture, small())
     write_tensors(oracle, labels, {})
@@ -139,9 +135,7 @@ def test_only_an_attack_that_adapts_knows_the_defence(adaptive: bool, told: str,
     assert read_facts(out)["knows"]["defence"] == told
 
 
-def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
-    tmp_path: Path, death: Death
-) -> None:
+def test_a_killed_attack_resumes_each_model_and_client_from_its_work(tmp_path: Path, death: Death) -> None:
     """Two models of one size: the second's work must not be taken for the first's."""
     one = small(rounds=4)
     twice = {n: np.concatenate([v, 0.5 * v]) for n, v in one.weights.items()}
@@ -179,10 +173,8 @@ def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
 ) -> None:
     """By the sealed process that finds it."""
     capture, out, scratch = (
-        tmp_path / "capture.safetensors",
-        tmp_path / "out.safetensors",
-        tmp_path / "scratch",
-    )
+        tmp_path / "capture.safetensors", tmp_path / "out.safetensors", tmp_path / "scratch",
+    )  # fmt: skip
     write(capture, small())
     made = spec(tmp_path / "spec.json")
     job = f"attack --capture {capture} --spec {tmp_path}/spec.json --out {out} --root {tmp_path}".split()
@@ -213,9 +205,7 @@ def test_a_device_that_is_absent_is_refused_before_any_work(tmp_path: Path) -> N
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attacks_on_two_victims_resume_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The facts of captures are the same for victims that differ in training alone."""
     folders: list[Any] = []
     resuming = verb.resuming
@@ -227,3 +217,54 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
         attacked(tmp_path, seen, optimiser={"adam": {"lr": lr}})
     assert folders[0] == folders[2]
     assert len({*folders}) == 3
+
+
+def rng(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_the_attack_finds_what_it_finds_alone() -> None:
+    seen, values = small(), QUICK | {"snapshots": 2}
+    ((rounds, found),), ((null_rounds, none),) = attacks.with_null(
+        entry(**values), seen, seen.randomised(1, rng(9)), (rng(0), rng(1))
+    )
+    assert rounds is null_rounds is ...
+    alone = run(small(), **values)
+    for name, value in alone.tensors().items():
+        torch.testing.assert_close(found.tensors()[name], value, rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert none.images.shape[0] == 1
+    assert none.snapshots.shape[:2] == (2, 1)
+    assert torch.equal(none.traced, alone.traced)
+
+
+def test_rounds_are_read_from_where_they_are() -> None:
+    seen = small()
+    noise = seen.randomised(1, rng(9))
+    joined = seen.beside(noise)
+    assert joined.rounds == seen.rounds + 1
+    for name, value in seen.updates.items():
+        whole = np.concatenate([value, noise.updates[name]])
+        found = joined.updates[name]
+        assert found.shape == whole.shape
+        assert found.dtype == whole.dtype
+        every = np.arange(len(whole))
+        for index in (slice(None), slice(1, None), every[::-1], (every[1:], 0), (every, 0, ...)):
+            assert np.array_equal(found[index], whole[index])
+        assert np.array_equal(found[len(whole) - 1], whole[-1])
+        assert np.array_equal(found[0], whole[0])
+    assert np.array_equal(joined.labels[0][: seen.rounds], seen.labels[0])
+    assert replace(seen, labels=None).beside(replace(noise, labels=None)).labels is None
+
+
+def test_an_attack_whose_rounds_see_each_other_is_run_on_noise_alone() -> None:
+    seen = replace(small(), labels=None, labelling="counted")
+    joint = entry(**QUICK | {"iterations": 2, "epochs": {"joint": {"pre_iterations": 2}}})
+    own, null = attacks.with_null(joint, seen, seen.randomised(1, rng(9)), (rng(0), rng(1)))
+    assert next(own)[1].images.shape[0] == seen.rounds
+    assert next(null)[1].images.shape[0] == 1
+
+
+def test_what_an_attack_is_capable_of_is_found_by_its_name() -> None:
+    assert attacks.capabilities("fidel") == attacks.Capabilities(rounds_at_once=40)
+    assert attacks.capabilities("gradient-matching") == attacks.Capabilities(together=True)
+    assert attacks.capabilities("membership") == attacks.Capabilities()

@@ -20,11 +20,9 @@ from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
 VALUES: dict[str, Any] = {
-    "objective": "cosine",
-    "unknowns": BOXED,
-    "optimiser": {"adam": {"lr": 0.1, "decay": True}},
+    "objective": "cosine", "unknowns": BOXED, "optimiser": {"adam": {"lr": 0.1, "decay": True}},
     "iterations": 150,
-}
+}  # fmt: skip
 EPOCHS = ("steps", "pooling", "label_filter", "pre_iterations", "later")
 DISTINCT = torch.randperm(10, generator=torch.Generator().manual_seed(4))
 

@@ -1,16 +1,22 @@
-"""The learned inverter as an attack: what it reads, what it is given, what it refuses."""
+"""The learned inverter: how it is fitted, and what it finds of protected updates."""
 
+import copy
+import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from deaths import Death
 from observing import LOCAL, seen_of, sent_by
 from torch import Tensor, nn
 
 from leakbench import attacks, defences
+from leakbench.attacks import inverter
 from leakbench.attacks import learned_inverter as module
+from leakbench.attacks.inverter import Fitting, Inverter, Pairs, assigned, error, fitted
 from leakbench.attacks.learned_inverter import hashed, learned_inverter
 from leakbench.base.errors import Unfit
 from leakbench.networks import generators, victims
@@ -29,7 +35,6 @@ def bars(count: int, seed: int) -> Tensor:
 
 
 def own_samples(count: int = 400) -> nn.Module:
-    """Return the attacker's own images, all of class 0."""
     generator: Any = generators.build("samples", (1,), SHAPE, {"each": count})
     generator.keep(bars(count, 1), torch.zeros(count, dtype=torch.int64))
     return generator
@@ -63,13 +68,9 @@ def errors(found: Tensor, truth: Tensor) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     ("module", "parameters", "kind"),
-    [
-        ("none", {}, "model"),
-        ("sign", {}, "gradient"),
-        ("gaussian", {"scale": 0.003}, "model"),
-        ("prune", {"share": 0.1}, "gradient"),
-    ],
-)
+    [("none", {}, "model"), ("sign", {}, "gradient"), ("gaussian", {"scale": 0.003}, "model"),
+     ("prune", {"share": 0.1}, "gradient")],
+)  # fmt: skip
 def test_it_beats_the_mean_image(module: str, parameters: dict[str, Any], kind: str) -> None:
     seen, images = protected(module, parameters, kind=kind)
     found, mean = errors(run(seen, defence={"module": module, "parameters": parameters}), images)
@@ -180,12 +181,120 @@ def test_what_it_cannot_do_is_one_line() -> None:
         (replace(seen, generator=nn.Linear(1, 1)), "needs labelled samples"),
         (replace(seen, clients=[9]), "9 samples in an update are more than 8"),
         (replace(seen, origin=np.arange(10)), "10 models were sent out"),
-        (
-            replace(seen, clients=[8], generator=own_samples(70)),
-            "70 samples of the attacker's own are too few",
-        ),
+        (replace(seen, clients=[8], generator=own_samples(70)),
+         "70 samples of the attacker's own are too few"),
         (replace(seen, knows=ThreatModel(defence="prune")), "defence prune are not known"),
-    ]
+    ]  # fmt: skip
     for odd, message in cases:
         with pytest.raises(Unfit, match=message):
             run(odd)
+
+
+def pairs(count: int, seed: int, noise: float = 0.0) -> Pairs:
+    """Updates that are images [count, 1, 4] through a fixed mixture, with fresh noise each time."""
+    images = torch.rand(count, 1, 4, generator=torch.Generator().manual_seed(seed))
+    mixture = torch.randn(4, 12, generator=torch.Generator().manual_seed(99))
+
+    def updates(rows: Tensor, drawn: torch.Generator) -> Tensor:
+        return images[rows, 0] @ mixture + noise * torch.randn(len(rows), 12, generator=drawn)
+
+    return Pairs(images, updates)
+
+
+def test_images_are_assigned_as_the_best_of_all_orders_does() -> None:
+    made, wanted = torch.rand(2, 20, 3, 5, generator=torch.Generator().manual_seed(0))
+    for one, truth, given in zip(made, wanted, assigned(made, wanted), strict=True):
+        orders = [truth[list(order)] for order in itertools.permutations(range(3))]
+        assert torch.equal(given, min(orders, key=lambda order: float((one - order).square().sum())))
+    assert torch.equal(assigned(made[:, :1], wanted[:, :1]), wanted[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("made", "images", "expected"),
+    [
+        ([[[0.9, 1.0], [0.0, 0.2]]], [[[0.0, 0.0], [1.0, 1.0]]], (0.01 + 0.04) / 4),
+        # More updates than are taken at once.
+        ([[[0.0, 0.0]]] * 300, [*[[[0.0, 0.0]]] * 299, [[1.0, 1.0]]], 1 / 300),
+    ],
+)
+def test_the_error_is_the_mean_over_pixels_in_the_best_order(made: Any, images: Any, expected: float) -> None:
+    parts: Any = iter(torch.tensor(made).split(256))
+    assert error(lambda _: next(parts), torch.zeros(len(made), 3), torch.tensor(images)) == pytest.approx(
+        expected
+    )
+
+
+def test_before_any_step_it_makes_about_the_mean_image_whatever_never_varies() -> None:
+    images = torch.rand(200, 2, 6)
+    torch.manual_seed(0)
+    updates = torch.randn(200, 5)
+    updates[:, 1] = 7.0
+    network = Inverter(updates, images, 30)
+    made = network(updates[:50] + torch.tensor([0.0, 0.01, 0.0, 0.0, 0.0]))
+    assert made.shape == (50, 2, 6)
+    assert (made.mean(0) - images.mean((0, 1))).abs().max() < 0.15
+    assert Inverter(torch.zeros(5, 3), torch.rand(5, 1, 4), 8)(torch.zeros(5, 3)).isfinite().all()
+
+
+def test_it_learns_to_invert_and_beats_the_mean_image_on_other_samples() -> None:
+    own, held, other = pairs(500, 1), pairs(100, 2), pairs(200, 3)
+    found, errors = fitted(own, held, Fitting(64, 20, 1e-2, 32), 0)
+    mean = float((other.images - own.images.mean(0)).square().mean())
+    assert error(found, other.updates(torch.arange(200), torch.Generator()), other.images) < 0.1 * mean
+    assert errors[-1] < errors[0] / 3
+
+
+def test_the_third_split_chooses_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few noisy pairs are soon learnt by heart: the last epochs are worse on others, and are not taken."""
+    own, held = pairs(20, 1, noise=3.0), pairs(200, 2, noise=3.0)
+    drawn = own.updates(torch.arange(20), torch.Generator())
+    own = Pairs(own.images, lambda rows, rng: drawn[rows])
+    states: list[dict[str, Tensor]] = []
+    judge = inverter.error
+    monkeypatch.setattr(
+        inverter, "error", lambda *a: (states.append(copy.deepcopy(a[0].state_dict())), judge(*a))[1]
+    )
+    found, errors = fitted(own, held, Fitting(64, 60, 1e-2, 5), 0)
+    best = min(range(60), key=errors.__getitem__)
+    assert best < 40
+    assert errors[best] < 0.9 * errors[-1]
+    assert all(torch.equal(value, states[best][name]) for name, value in found.state_dict().items())
+
+
+def test_what_is_no_number_is_never_best_and_the_rate_falls_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given, rates, step = iter([0.5, 0.2, float("nan"), 0.3]), list[float](), torch.optim.Adam.step
+    monkeypatch.setattr(inverter, "error", lambda *_: next(given))
+    monkeypatch.setattr(
+        torch.optim.Adam, "step", lambda *a: (rates.append(a[0].param_groups[0]["lr"]), step(*a))[1]
+    )
+    _, errors = fitted(pairs(8, 1), pairs(4, 2), Fitting(4, 4, 1e-2, 8), 0)
+    assert errors == [0.5, 0.2, 1.0, 0.3]
+    assert rates == pytest.approx([1e-2] * 3 + [1e-3])
+
+
+def test_a_killed_fit_goes_on_to_the_same_inverter(tmp_path: Path, death: Death) -> None:
+    own, held, fitting = pairs(40, 1, noise=0.5), pairs(20, 2), Fitting(8, 7, 1e-2, 8)
+    whole, errors = fitted(own, held, fitting, 3)
+    file = tmp_path / "new" / "fit.safetensors"
+    with death.meets(1, 4):
+        fitted(own, held, fitting, 3, scratch=file)
+    assert file.is_file()
+    # Of the second run, and of a third that has nothing left to do.
+    for _ in range(2):
+        again, same = fitted(own, held, fitting, 3, scratch=file)
+        assert same == errors
+        assert all(torch.equal(value, again.state_dict()[name]) for name, value in whole.state_dict().items())
+
+
+def test_the_seed_decides_everything_and_torch_s_own_chance_nothing() -> None:
+    own, held, fitting = pairs(20, 1, noise=0.5), pairs(10, 2), Fitting(4, 2, 1e-2, 8)
+    found = []
+    for chance, seed in ((1, 0), (2, 0), (2, 1)):
+        torch.manual_seed(chance)
+        before = torch.get_rng_state()
+        found.append(fitted(own, held, fitting, seed)[0].layers[0].weight)
+        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])

@@ -29,12 +29,9 @@ def attacked(observation: Observation) -> Reconstruction:
 
 
 def held(
-    activation: str = "tanh",
-    clients: int = 1,
-    local: dict[str, Any] | None = None,
-    module: str = "mlp",
+    activation: str = "tanh", clients: int = 1, local: dict[str, Any] | None = None, module: str = "mlp",
     **parameters: Any,
-) -> tuple[Observation, np.ndarray]:
+) -> tuple[Observation, np.ndarray]:  # fmt: skip
     """Return an observation of a sum of clients with K images each, and which candidates are members."""
     torch.manual_seed(0)
     parameters = {"hidden": [64, 20], "activation": activation} if module == "mlp" else parameters
@@ -169,17 +166,13 @@ def test_features_of_a_convolutional_network_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     ("how", "changes", "says"),
-    [
-        ({}, {"candidates": None}, "needs candidates"),
-        ({}, {"kind": "model", "local": LOCAL | {"optimiser": "adam", "epochs": 2}}, "of Adam alone"),
-        ({}, {"clients": [64]}, "needs fewer samples than the first"),
-        ({"module": "cnn", "local": LOCAL}, {}, "features that stand still"),
-        ({"module": "cnn"}, {"mode": "train"}, "statistics of its batch"),
-    ],
-)
-def test_what_cannot_be_told_is_refused_in_a_line(
-    how: dict[str, Any], changes: dict[str, Any], says: str
-) -> None:
+    [({}, {"candidates": None}, "needs candidates"),
+     ({}, {"kind": "model", "local": LOCAL | {"optimiser": "adam", "epochs": 2}}, "of Adam alone"),
+     ({}, {"clients": [64]}, "needs fewer samples than the first"),
+     ({"module": "cnn", "local": LOCAL}, {}, "features that stand still"),
+     ({"module": "cnn"}, {"mode": "train"}, "statistics of its batch")],
+)  # fmt: skip
+def test_what_cannot_be_told_is_refused(how: dict[str, Any], changes: dict[str, Any], says: str) -> None:
     observation, _ = held(**how)
     with pytest.raises(Unfit, match=says):
         attacked(replace(observation, **changes))

@@ -174,10 +174,8 @@ def network(**changes: Any) -> Change:
 MALFORMED: list[tuple[Change, str]] = [
     *((drop(name), f"{name} is missing") for name in ("updates/dense1.weight", "global/dense2.bias")),
     *((drop(name), f"'{name}' is missing") for name in ("origin", "network", "clients", "kind")),
-    (
-        put("updates/dense1.weight", lambda a: a[..., :-1]),
-        r"updates/dense1.weight is float32 \(128, 15\), the victim has float32 \(128, 16\)",
-    ),
+    (put("updates/dense1.weight", lambda a: a[..., :-1]),
+     r"updates/dense1.weight is float32 \(128, 15\), the victim has float32 \(128, 16\)"),
     (put("updates/dense1.bias", lambda a: a[0]), "updates/dense1.bias is float32"),
     (put("updates/dense1.bias", lambda a: a.astype(np.float64)), "updates/dense1.bias is float64"),
     (put("updates/dense4.bias", spoil(np.nan)), "updates/dense4.bias holds NaN or Inf"),
@@ -197,25 +195,19 @@ MALFORMED: list[tuple[Change, str]] = [
     (say(knows={"shared": "a\nb"}), "knows.shared is not a line"),
     (say(dropout="drawn"), "dropout is not true or false"),
     (say(hidden={"about": {}}), "'layers' is missing"),
-    (
-        lambda tensors, _: tensors.update({"updates/x": np.zeros((3, 1, 4), np.float32)}),
-        "updates/x belongs to no layer of the victim",
-    ),
+    (lambda tensors, _: tensors.update({"updates/x": np.zeros((3, 1, 4), np.float32)}),
+     "updates/x belongs to no layer of the victim"),
     # More than a machine's whole number.
-    (
-        say(local={"lr": 10**20, "batch_size": None, "epochs": 1}),
-        "local.lr is not a number from 1e-30 to 100000",
-    ),
-    (
-        say(local={"lr": 0.1, "batch_size": None, "optimizer": "adam"}),
-        "local.'optimizer' is no fact of local training .*docs/observation.md",
-    ),
+    (say(local={"lr": 10**20, "batch_size": None, "epochs": 1}),
+     "local.lr is not a number from 1e-30 to 100000"),
+    (say(local={"lr": 0.1, "batch_size": None, "optimizer": "adam"}),
+     "local.'optimizer' is no fact of local training .*docs/observation.md"),
     (network(module="no-such-network"), "network is not a victim"),
     (network(parameters={"depth": 3}), "network is not a victim"),
     (network(module=None), "network is not a victim .*module"),
     (network(shape=[4]), "network is not a victim"),
     (network(parameters={"activation": "gelu"}), "network is not a victim"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "message"), MALFORMED)

@@ -50,8 +50,7 @@ NOBODY = torch.full((2, 1, 3), -1)
         ({"target": "labels"}, "labels is missing (the target labels needs it)"),
         ({"target": "candidates"}, "span_distance is missing (the target candidates needs it)"),
         ({"iterations": "many"}, "iterations is 'many', and must be a whole number of at least 0"),
-        ({"iterations": 2.0}, "iterations is 2.0"),
-        ({"iterations": True}, "iterations is True"),
+        ({"iterations": 2.0}, "iterations is 2.0"), ({"iterations": True}, "iterations is True"),
         ({"iterations": -1}, "iterations is -1"),
         ({"iterations": torch.tensor(3)}, "iterations is tensor(3)"),
         ({"labels": torch.zeros(2, 1)}, "labels is float32 (2, 1), and must be whole numbers (2, 1, 3)"),
@@ -64,25 +63,19 @@ NOBODY = torch.full((2, 1, 3), -1)
         ({"partners": {"labels": NOBODY}}, "the name labels must begin with partner"),
         ({"partners": {"partner": NOBODY + 7}}, "partner names candidate 6 of 6, counted from 0"),
         ({"losses": torch.zeros(2, 1, 5)}, "losses and traced go together"),
-        (
-            {"losses": torch.zeros(2, 1, 5), "traced": torch.arange(4)},
-            "losses is float32 (2, 1, 5), and must",
-        ),
+        ({"losses": torch.zeros(2, 1, 5), "traced": torch.arange(4)},
+         "losses is float32 (2, 1, 5), and must"),
         ({"losses": torch.zeros(2, 1, 1), "traced": torch.tensor(4)}, "traced is int64 (), and must"),
         ({"snapshots": torch.zeros(2, 2, 1, 3, 1, 4, 4)}, "snapshots and snapshot_iterations go together"),
-        (
-            snapshots(2, 3),
-            "snapshots is float32 (2, 2, 1, 3, 1, 4, 4), and must be float (3, 2, 1, 3, 1, 4, 4)",
-        ),
-        (
-            snapshots(2, 2) | {"images": torch.zeros(2, 1, 3, 16)},
-            "snapshots is float32 (2, 2, 1, 3, 1, 4, 4)",
-        ),
+        (snapshots(2, 3),
+         "snapshots is float32 (2, 2, 1, 3, 1, 4, 4), and must be float (3, 2, 1, 3, 1, 4, 4)"),
+        (snapshots(2, 2) | {"images": torch.zeros(2, 1, 3, 16)},
+         "snapshots is float32 (2, 2, 1, 3, 1, 4, 4)"),
         (snapshots(2, 2) | {"snapshot_iterations": torch.ones(2)}, "snapshot_iterations is float32 (2,)"),
         (snapshots(2, 2) | {"snapshot_gaps": torch.zeros(1, 2, 1)}, "snapshot_gaps is float32 (1, 2, 1)"),
         ({"snapshot_gaps": torch.zeros(1, 2, 1)}, "snapshot_gaps is float32 (1, 2, 1)"),
     ],
-)
+)  # fmt: skip
 def test_what_could_not_be_scored_is_refused_when_it_is_made(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(Unfit) as problem:
         made(**changes)
@@ -123,18 +116,11 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Path
 
 @pytest.mark.parametrize(
     "lack",
-    [
-        MemoryError(),
-        OSError(28, "No space left on device"),
-        OSError(24, "Too many open files"),
-        BrokenPipeError(32, "Broken pipe"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-        Altered(Path("scratch/0.safetensors"), "truncated"),
-        Unwritable("scratch: no space left on device"),
-        Stopped(143),
-        KeyboardInterrupt(),
-    ],
-)
+    [MemoryError(), OSError(28, "No space left on device"), OSError(24, "Too many open files"),
+     BrokenPipeError(32, "Broken pipe"), RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+     Altered(Path("scratch/0.safetensors"), "truncated"), Unwritable("scratch: no space left on device"),
+     Stopped(143), KeyboardInterrupt()],
+)  # fmt: skip
 def test_what_the_machine_lacks_or_a_person_ends_is_no_fault_of_an_attack(
     lack: BaseException, tmp_path: Path, job: Callable[[Any], Path]
 ) -> None:

@@ -126,18 +126,15 @@ def mixed(clients: Sequence[int]) -> View:
             ("sign", odd, "defence: has the keys")
             for odd in ({}, {"modul": "sign"}, {"module": "sign", "x": 1})
         ),
-        (
-            "sign",
-            {"module": "sign", "parameters": {"share": 0.1}},
-            "parameters of defence sign are not known",
-        ),
+        ("sign", {"module": "sign", "parameters": {"share": 0.1}},
+         "parameters of defence sign are not known"),
         ("sign", {"module": "sign", "parameters": "all"}, "parameters of defence sign are not known"),
         ("none", {"module": "aggregated", "parameters": {}}, "no update of a single client"),
         ("none", Defence(view=mixed), "single client"),
         ("none", Defence(rounds=lambda update, memory, rng: update), "earlier rounds"),
     ],
-)
-def test_a_defence_that_is_not_known_or_cannot_be_played_is_refused(
+)  # fmt: skip
+def test_unknown_defences_are_refused(
     known: str, given: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if isinstance(given, Defence):
@@ -149,14 +146,12 @@ def test_a_defence_that_is_not_known_or_cannot_be_played_is_refused(
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [
-        ({"local": {"lr": 0.1, "batch_size": 2, "epochs": 1}}, "2 local steps"),
-        ({"local": {"lr": 0.1, "batch_size": None, "epochs": 2}}, "2 local steps"),
-        ({"local": {"lr": 0.1, "batch_size": None, "epochs": 1, "optimiser": "adam"}}, "by adam"),
-        ({"hidden": {"layers": ["norm1"]}}, "hide parameters"),
-        ({"updates": {"other": np.zeros((1, 1, 1))}}, "which parameters clients train"),
-    ],
-)
+    [({"local": {"lr": 0.1, "batch_size": 2, "epochs": 1}}, "2 local steps"),
+     ({"local": {"lr": 0.1, "batch_size": None, "epochs": 2}}, "2 local steps"),
+     ({"local": {"lr": 0.1, "batch_size": None, "epochs": 1, "optimiser": "adam"}}, "by adam"),
+     ({"hidden": {"layers": ["norm1"]}}, "hide parameters"),
+     ({"updates": {"other": np.zeros((1, 1, 1))}}, "which parameters clients train")],
+)  # fmt: skip
 def test_clients_that_cannot_be_played_are_refused(changes: dict[str, Any], says: str) -> None:
     seen, _ = observe(**LENET, k=4, kind="model")
     with pytest.raises(Unfit, match=says):

@@ -83,7 +83,7 @@ def test_a_search_runs_beside_noise_within_its_share(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("longer", "kept", "took"), [(300, 300, 1.0), (80, 100, 1.0), (300, 100, 50.0)])
-def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
+def test_the_best_search_has_the_rest(
     longer: int, kept: int, took: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, float]] = []
@@ -134,9 +134,7 @@ def test_trials_take_turns_with_weights_and_steps() -> None:
 
 
 @pytest.mark.parametrize("room", [True, False])
-def test_where_no_search_has_time_for_the_batch_one_record_is_tried(
-    room: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_time_is_short_one_record_is_tried(room: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
     def searched(name: str, observation: Observation, *given: Any) -> Found:
@@ -319,9 +317,7 @@ def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatc
     assert ignored == [ValueError]
 
 
-def test_an_attack_that_is_stopped_leaves_no_module_half_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_attack_leaves_no_module_half_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow_module.py").write_text("import time\n\ntime.sleep(0.3)\nwhole = True\n")
     monkeypatch.syspath_prepend(tmp_path)
     with suppress(OutOfTime), within(0.05):

@@ -32,8 +32,6 @@ class Centred(nn.Module):
 
 
 def raising(problem: Exception) -> nn.Module:
-    """Return a network that raises."""
-
     class Raises(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             raise problem
@@ -42,7 +40,6 @@ def raising(problem: Exception) -> nn.Module:
 
 
 def uncopied() -> nn.Module:
-    """Return a network that cannot be copied."""
     network = nn.Linear(4, 2)
     network.lock = Lock()  # type: ignore[assignment]
     return network
@@ -218,7 +215,6 @@ def test_an_observation_maps_ranges_and_single_logits() -> None:
 
 
 def step(**settings: float) -> tuple[Any, Any]:
-    """Watch one step of SGD on four faces."""
     (inputs, targets), network = faces(4), mlp(10)
 
     def train() -> None:

@@ -30,9 +30,7 @@ def read(name: str, network: nn.Module, records: int, first: int) -> tuple[int, 
 @pytest.mark.parametrize("name", ["fidel", "peel"])
 @pytest.mark.parametrize(("hidden", "records"), [((1000,), 16), ((1000,), 48), ((400, 100), 12), ((60,), 10)])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
-def test_predictions_are_what_the_attacks_find(
-    name: str, hidden: tuple[int, ...], records: int, seed: int
-) -> None:
+def test_attacks_find_what_is_predicted(name: str, hidden: tuple[int, ...], records: int, seed: int) -> None:
     predicted, found = read(name, mlp(*hidden, seed=seed), records, 50 * seed)
     assert found == predicted
 

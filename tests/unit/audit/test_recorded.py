@@ -176,9 +176,7 @@ def saved(path: Path, state: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("suffix", [".pt", ".npz", ".safetensors"])
 @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.MultiMarginLoss()])
-def test_two_files_of_weights_are_audited(
-    suffix: str, loss: nn.Module, tmp_path: Path, audited: Audits
-) -> None:
+def test_two_weight_files_are_audited(suffix: str, loss: nn.Module, tmp_path: Path, audited: Audits) -> None:
     network = mlp(400)
     before, after = tmp_path / f"before{suffix}", tmp_path / f"after{suffix}"
     played = round_of(network, lr=0.5, loss=loss)

@@ -429,8 +429,6 @@ def test_whatever_a_client_sends_is_read(name: str, teaches: bool) -> None:
 
 
 def fitted(network: nn.Module, loss: Callable[[], Tensor]) -> Round:
-    """Return the round of one step."""
-
     def train() -> None:
         optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
         loss().backward()

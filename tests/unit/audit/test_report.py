@@ -1,4 +1,4 @@
-"""The report in Chromium, and what it must and must not say."""
+"""What an audit found, what would help, and the report in Chromium."""
 
 import html
 import json
@@ -8,19 +8,23 @@ from functools import cache
 from pathlib import Path
 
 import chromium
+import numpy as np
 import pytest
 import torch
-from clients import client_of, mlp
+from clients import client_of, faces, mlp
+from torch import nn
 
+from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client
-from leakbench.audit.client import Truth
-from leakbench.audit.findings import READ, Found, affected, pictures
+from leakbench.audit.client import Truth, client, view
+from leakbench.audit.findings import LABELLED, NOTHING, READ, RECOGNISABLE, Found, affected, pictures, score
 from leakbench.audit.inference import Inference
 from leakbench.audit.page import page
 from leakbench.audit.predictions import Look
-from leakbench.audit.remedies import Remedy
+from leakbench.audit.remedies import Remedy, grouped, largest, noisy, remedies
 from leakbench.audit.report import Audit
 from leakbench.audit.steps import words
+from leakbench.metrics.exact import exact
 from leakbench.papers.bibliography import source
 
 LINES: list[str] = []
@@ -189,3 +193,131 @@ def test_files_hold_the_same_numbers(tmp_path: Path) -> None:
     rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
     assert {result["ruleId"] for result in run["results"]} == rules
     assert "error" in {result["level"] for result in run["results"]}
+
+
+def truth(records: int = 6) -> Truth:
+    images, labels = faces(records)
+    # As files of 8 bits store them.
+    return Truth((images[:, None] * 255).round() / 255, labels)
+
+
+def test_copies_are_read_and_noise_is_nothing() -> None:
+    known = truth()
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    assert score(known.images[order], known.labels[order], known).levels == [LABELLED] * 6
+    assert score(known.images[order], None, known).levels == [READ] * 6
+    noise = torch.rand(46, *known.images.shape[1:], generator=torch.Generator().manual_seed(0))
+    assert score(noise[:6], None, known).levels == score(noise[:0], None, known).levels == [NOTHING] * 6
+    # More candidates than records may serve each.
+    many = score(torch.cat([noise, known.images]), None, known)
+    assert many.levels == [READ] * 6
+    assert np.isfinite(many.error).all()
+    # A record that was read keeps its candidate, however far all others are from those that were not.
+    known = truth(3)
+    far = torch.stack([known.images[0], known.images[1], 9 * known.images[1], 1e3 * known.images[2]])
+    assert score(far, None, known).levels == [READ, READ, NOTHING]
+
+
+def test_what_is_read_is_what_the_metric_calls_exact() -> None:
+    known = truth()
+    rng = torch.Generator().manual_seed(0)
+    for step in (0.3, 0.7):
+        near = known.images + step / 255 * (2 * torch.rand(known.images.shape, generator=rng) - 1)
+        levels = score(near.clamp(0, 1), None, known).levels
+        same = exact(near.numpy(), known.images.numpy())
+        assert [level >= READ for level in levels] == (same == 1).tolist()
+
+
+def test_a_blurred_record_is_recognisable_unless_noise_gives_as_much() -> None:
+    known = truth()
+    blurred = torch.nn.functional.avg_pool2d(known.images, 3, 1, 1)
+    seen = score(blurred, None, known)
+    assert seen.levels == [RECOGNISABLE] * 6
+    assert score(blurred, None, known, seen.error).levels == [NOTHING] * 6
+    mean = known.images.mean(0, keepdim=True).expand_as(known.images)
+    assert score(mean, None, known).levels == [NOTHING] * 6
+
+
+def test_a_wrong_proof_certifies_nothing() -> None:
+    found = Found("peel", "Peeling", "exact", "B", "", 2, [READ, NOTHING], proven=2)
+    assert "read 1 of 2 records (0 with label, 2 proven, 1 of them wrongly)" in found.line()
+    audit = Audit(2, {}, Look(), found=[found])
+    assert "certified" not in audit.headline()
+    assert "1 of 2 are proven wrongly" in audit.page()
+    audit.found = [replace(found, proven=1)]
+    assert audit.headline().endswith("certified")
+    assert "each record is proven" in audit.page()
+
+
+def test_changes_do_what_they_say() -> None:
+    update = {"a": torch.randn(1000), "b": torch.randn(50, 20)}
+    kept = largest(update, 0.1)
+    assert sum(int((value != 0).sum()) for value in kept.values()) == pytest.approx(200, abs=1)
+    noise = torch.cat([(noisy(update, 0.5)[name] - update[name]).flatten() for name in update])
+    assert float(noise.std()) == pytest.approx(0.5, rel=0.1)
+    norms = [m for m in grouped(nn.Sequential(nn.BatchNorm2d(4))).modules() if isinstance(m, nn.GroupNorm)]
+    assert [norm.num_channels for norm in norms] == [4]
+
+
+def test_what_helps_is_ranked_with_its_price() -> None:
+    own = client((mlp(400), nn.CrossEntropyLoss(), faces(16), faces(64, 100)), 4, local_steps=1)
+    found = of_client(
+        own, 60, lambda line: None, defence=lambda update: update | {"1.bias": update["1.bias"] * 0}
+    )
+    by = {each.what: each for each in found.remedies}
+    assert by["noise of 1 of the update's norm"].read == 0
+    assert "0.018" in by["noise of 1 of the update's norm"].note
+    assert by["batch × 2"].read > 0
+    assert by["secure sum of 5 clients"].why_not
+    # Without the bias's gradient Fidel knows records up to their brightness, and peeling nothing.
+    assert by["your defence"].read == 0
+    bias = by["no bias in the first layer"]
+    assert (bias.why_not, bias.before, bias.read) == ("", 4, 0)
+    assert by["top 1% of coordinates"].accuracy is not None
+    assert not any(each.unfinished for each in by.values() if each.what.startswith("noise"))
+    measured = [each for each in found.remedies if not each.why_not]
+    assert measured == sorted(measured, key=lambda each: each.rank())
+    assert found.remedies[: len(measured)] == measured
+
+
+def test_a_search_that_found_the_leak_runs_again_after_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leakbench.audit.remedies._of_clients", lambda own: ())
+    monkeypatch.setattr("leakbench.audit.remedies.KEPT", ())
+    monkeypatch.setattr("leakbench.audit.remedies.NOISE", (1.0,))
+    monkeypatch.setattr("leakbench.audit.attacks.FEWEST", 30)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(512, 4))
+    slope = torch.linspace(0, 1, 8)
+    own = client_of(network, ((slope[:, None] * slope)[None, None], torch.tensor([1])))
+    played = own.play()
+    found = attack("invg", *view(played), 600, longest=30)
+    assert (found.count(READ), found.count(RECOGNISABLE), found.iterations) == (0, 1, 30)
+    # The same update is searched with the same seeds, so that a defence that does nothing changes nothing.
+    by = {each.what: each for each in remedies(own, played, [found], 600, lambda update: update)}
+    idle, noise = by["your defence"], by["noise of 1 of the update's norm"]
+    assert (idle.seen_before, idle.seen, idle.hidden, idle.unfinished) == (1, 1, 0, False)
+    assert (noise.seen, noise.hidden, noise.unfinished) == (0, 1, False)
+    assert list(by) == ["noise of 1 of the update's norm", "your defence"]
+    # Without the time for a search as long as a search must be, nothing is claimed of any change.
+    (nothing,) = remedies(own, played, [found], 1e-3)
+    assert nothing.what == "every change"
+    assert "InvG did not run again" in nothing.why_not
+
+
+DEFENCES = {
+    "ZeroDivisionError": lambda update: 1 / 0,
+    "returns other tensors": lambda update: {},
+    "other tensors than": lambda update: dict.fromkeys(update, 0),
+    "holds NaN or Inf": lambda update: {name: value * torch.nan for name, value in update.items()},
+}
+
+
+@pytest.mark.parametrize("words", DEFENCES)
+def test_a_failing_defence_is_named_and_takes_no_result(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leakbench.audit.remedies._of_clients", lambda own: ())
+    own = client_of(mlp(400), 8, records=4)
+    played = own.play()
+    found = attack("peel", *view(played), 60)
+    by = {each.what: each for each in remedies(own, played, [found], 60, DEFENCES[words])}
+    assert words in by["your defence"].why_not
+    assert not by["top 10% of coordinates"].why_not

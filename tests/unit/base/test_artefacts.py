@@ -55,9 +55,7 @@ def entry(**changes: Any) -> bytes:
     ),
 )
 @settings(max_examples=40, deadline=None)
-def test_tensors_come_back_as_they_were(
-    tmp_path_factory: pytest.TempPathFactory, array: np.ndarray, facts: dict
-) -> None:
+def test_tensors_come_back(tmp_path_factory: pytest.TempPathFactory, array: np.ndarray, facts: dict) -> None:
     path = tmp_path_factory.mktemp("with a space") / "a file.safetensors"
     write_tensors(path, {"a/b": array, "again": array}, facts)
     tensors, found = read_tensors(path)
@@ -183,9 +181,7 @@ READERS = {
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 @pytest.mark.parametrize(("name", "read"), [(name, read) for name in READERS for read in READERS[name]])
-def test_what_is_no_regular_file_is_named_and_not_waited_for(
-    tmp_path: Path, name: str, read: Any, make: Callable[[Path], None]
-) -> None:
+def test_nobody_waits_for_a_pipe(tmp_path: Path, name: str, read: Any, make: Callable[[Path], None]) -> None:
     with pytest.raises(UserError, match=f"{name}: no such (file|spec)"):
         read(tmp_path / name)
     make(tmp_path / name)

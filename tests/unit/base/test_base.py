@@ -1,4 +1,4 @@
-"""Files, YAML, pixels and refusals as every room has them."""
+"""Files, YAML, pixels, progress, names of cells and refusals as every room has them."""
 
 import errno
 import os
@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+from leakbench.base import progress
 from leakbench.base.artefacts import write_tensors, write_text
+from leakbench.base.cellname import CELL, named, of_lines
 from leakbench.base.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
 from leakbench.base.pixels import pixels
 from leakbench.base.processes import process
@@ -132,12 +135,10 @@ class Outer(Strict):
 
 @pytest.mark.parametrize(
     ("value", "says"),
-    [
-        ({"budget": {"totl": 1, "trials": 1}}, r"budget\.totl: there is no .* \(did you mean 'total'\?\)"),
-        ({"budget": {"zzz": 1, "trials": 1}}, r"budget\.total: Field required \(see a\.md\)"),
-        ({"budgt": {"total": 1, "trials": 1}}, r"budgt: there is no such key.* \(did you mean 'budget'\?\)"),
-    ],
-)
+    [({"budget": {"totl": 1, "trials": 1}}, r"budget\.totl: there is no .* \(did you mean 'total'\?\)"),
+     ({"budget": {"zzz": 1, "trials": 1}}, r"budget\.total: Field required \(see a\.md\)"),
+     ({"budgt": {"total": 1, "trials": 1}}, r"budgt: there is no such key.* \(did you mean 'budget'\?\)")],
+)  # fmt: skip
 def test_a_misspelt_key_is_named_with_the_nearest(value: Any, says: str) -> None:
     with pytest.raises(UserError, match=f"^x: {says}$"):
         validated(Outer, value, "x: ", "a.md")
@@ -160,14 +161,10 @@ def test_channels_move_before_rows_and_levels_become_shares(lead: tuple[int, ...
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [
-        ("a.pickle: the encoding \vltin1", "a.pickle: the encoding ltin1"),
-        ("first\n  second\r\nthird", "first second third"),
-        ("\x1b[31mred\a\0", r"\x1b[31mred\x07\x00"),
-        ("a\u2028b \u202e \udcff", r"a b \u202e \udcff"),
-        ("ü 'q' €  two spaces", "ü 'q' €  two spaces"),
-    ],
-)
+    [("a.pickle: the encoding \vltin1", "a.pickle: the encoding ltin1"),
+     ("first\n  second\r\nthird", "first second third"), ("\x1b[31mred\a\0", r"\x1b[31mred\x07\x00"),
+     ("a\u2028b \u202e \udcff", r"a b \u202e \udcff"), ("ü 'q' €  two spaces", "ü 'q' €  two spaces")],
+)  # fmt: skip
 def test_what_a_file_put_into_a_message_is_written_out(text: str, line: str) -> None:
     assert str(UserError(text)) == line
     assert str(Altered(Path("x"), text, "mend")) == f"x: {line} (mend)"
@@ -191,3 +188,21 @@ def test_what_made_a_result_names_the_instructions_that_torch_uses() -> None:
     used = torch.backends.cpu.get_cpu_capability().lower()
     assert told
     assert not used.startswith("avx") or any(name.startswith(used) for name in told)
+
+
+def test_a_log_has_the_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter(range(0, 10_000, 4))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    assert [item for item, _ in progress.track(range(4), "epoch")] == [0, 1, 2, 3]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    for line in lines:
+        done, _, left = line.removeprefix("epoch: ").partition(" of 4, about ")
+        assert float(left.removesuffix(" s left")) > 0
+        assert 0 < int(done) < 4
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_cells_of_lines_are_those_of_each_line(count: int) -> None:
+    table = pd.DataFrame({name: [f"{name}-{n}" for n in range(count)] for name in CELL} | {"mean": 0.5})
+    assert of_lines(table).tolist() == [named(row) for row in table.to_dict("records")]

@@ -70,23 +70,16 @@ def by_the_warm_process(path: Path) -> None:
 
 # The truth is a folder's file of 64 bytes; each way raises where it is refused.
 WAYS: dict[str, Callable[[Path], Any]] = {
-    "open": lambda path: path.read_bytes(),
-    "os.open": lambda path: os.open(path, os.O_RDONLY),
+    "open": lambda path: path.read_bytes(), "os.open": lambda path: os.open(path, os.O_RDONLY),
     "climb": lambda path: Path(os.path.relpath(path)).read_bytes(),
     "proc": lambda path: Path(f"/proc/self/root{path}").read_bytes(),
-    "list": lambda path: os.listdir(path.parent),
-    "scan": lambda path: list(os.scandir(path.parent)),
-    "numpy": lambda path: np.fromfile(path, np.uint8),
-    "map": lambda path: np.memmap(path, np.uint8, "r"),
+    "list": lambda path: os.listdir(path.parent), "scan": lambda path: list(os.scandir(path.parent)),
+    "numpy": lambda path: np.fromfile(path, np.uint8), "map": lambda path: np.memmap(path, np.uint8, "r"),
     "torch": lambda path: torch.from_file(str(path), size=64, dtype=torch.uint8),
     "program": lambda path: subprocess.check_output(["cat", path]),
-    "shell": lambda path: os.system(f"cat '{path}' > copy") and [][1],
-    "foreign": by_foreign_function,
-    "fork": by_a_fork,
-    "link": by_another_name,
-    "warm": by_the_warm_process,
-    "move": by_another_place,
-}
+    "shell": lambda path: os.system(f"cat '{path}' > copy") and [][1], "foreign": by_foreign_function,
+    "fork": by_a_fork, "link": by_another_name, "warm": by_the_warm_process, "move": by_another_place,
+}  # fmt: skip
 # What the kernel alone can refuse: Python has no part in it.
 KERNEL = {"torch", "foreign"}
 
@@ -237,9 +230,7 @@ def test_the_seal_on_a_gpu_opens_the_cards_own_devices(card: int | None, number:
     assert found == {"nvidiactl", "nvidia-uvm"} | number
 
 
-def test_the_seal_of_a_gpu_opens_no_more_than_that_on_a_processor(
-    truth: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_seal_of_a_gpu_opens_no_more_than_others(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's card is a file, which stands for it. Others' memory and devices stay closed."""
     if not landlocked():
         pytest.skip("this kernel has no Landlock")

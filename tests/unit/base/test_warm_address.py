@@ -53,11 +53,9 @@ def inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        *((OWNER, value) for value in ("", "no number", "-1")),
-        *((name, "image.sif") for name in process._CONTAINERS),
-    ],
-)
+    [*((OWNER, value) for value in ("", "no number", "-1")),
+     *((name, "image.sif") for name in process._CONTAINERS)],
+)  # fmt: skip
 def test_without_an_owner_and_in_a_container_nothing_is_started(
     run: Run, name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,9 +89,7 @@ def test_a_folder_of_others_is_refused(run: Run, what: int | str, monkeypatch: p
     assert not isinstance(what, int) or list(run.folder.iterdir()) == []
 
 
-def test_containers_with_processes_of_one_number_share_no_folder(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_containers_with_like_processes_share_no_folder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     inside(run, monkeypatch)
     own = process.folder_of_the_run(run.owner.pid)
     assert process.folder_of_the_run(run.owner.pid) == own

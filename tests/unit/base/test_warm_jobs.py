@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import specs
 from warm_runs import CLIENT, SERVER, SOURCE, Run, until
 
 from leakbench.base.artefacts import read_facts, write_tensors
@@ -69,12 +70,9 @@ def test_jobs_run_side_by_side(served: Run, tmp_path: Path) -> None:
 
 
 ENDS = [
-    ("", 0, ""),
-    ("raise SystemExit", 0, ""),
-    ("raise SystemExit(7)", 7, ""),
-    ("raise SystemExit('a word')", 1, "a word"),
-    ("1 / 0", 1, "ZeroDivisionError: division by zero"),
-]
+    ("", 0, ""), ("raise SystemExit", 0, ""), ("raise SystemExit(7)", 7, ""),
+    ("raise SystemExit('a word')", 1, "a word"), ("1 / 0", 1, "ZeroDivisionError: division by zero"),
+]  # fmt: skip
 # A job that works apart and is killed is run again (test_warm_ends.py).
 KILLED = ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL, "")
 
@@ -155,18 +153,7 @@ def training(folder: Path) -> list[str]:
     images = rng.integers(0, 256, (200, 8, 8, 1), dtype=np.uint8)
     arrays = {"train/images": images, "train/labels": np.arange(200) % 10}
     write_tensors(folder / "data.safetensors", arrays, {"dataset": "made"})
-    spec = {
-        "victim": {
-            "module": "fcnn",
-            "parameters": {"dropout": 0.5},
-            "training": {
-                "optimiser": "adam", "lr": 0.01, "options": {}, "batch_size": 20, "epochs": 2,
-                "checkpoints": [0, 2], "images": None, "settled": None,
-            },
-        },
-        "dataset": {"name": "made", "shape": [8, 8, 1], "classes": 10},
-        "seed": 0,
-    }  # fmt: skip
+    spec = specs.altered("victim", ("victim.module", "fcnn"), ("victim.parameters", {"dropout": 0.5}))
     (folder / "spec.json").write_text(json.dumps(spec))
     return ["train", "--spec", str(folder / "spec.json"), "--data", str(folder / "data.safetensors"),
             "--root", str(folder)]  # fmt: skip

@@ -75,7 +75,6 @@ class Run:
         return self.peer() is not None
 
     def peer(self) -> int | None:
-        """Return the process that listens, if any does."""
         with socket.socket(socket.AF_UNIX) as door:
             try:
                 door.connect(str(self.folder / "socket"))

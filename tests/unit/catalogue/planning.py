@@ -30,7 +30,6 @@ def laid(*layers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def planned(root: Path) -> Plan:
-    """Return the plan of the catalogue at `root`."""
     return plan(root, "quick")
 
 

@@ -53,7 +53,6 @@ print(json.dumps([sorted(found.specs), size, stale]))
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of what a part is added to."""
     root = tmp_path_factory.mktemp("checkout")
     unread = shutil.ignore_patterns("__pycache__")
     for folder in ("src", "config", "papers"):
@@ -71,7 +70,6 @@ def files(root: Path) -> dict[str, str]:
 
 
 def python(root: Path, *words: str) -> str:
-    """Return what a process of the copy prints."""
     within = os.environ | {"PYTHONPATH": str(root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     asked = [sys.executable, *words]
     return subprocess.run(asked, cwd=root, env=within, check=True, capture_output=True, text=True).stdout

@@ -1,22 +1,23 @@
-"""The sections of an attack's YAML: their three forms, what a variant changes, and every mistake in one
-line."""
+"""The sections of an attack's YAML, and whose fault it is where a part fails."""
 
 import fnmatch
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from planning import MATCHING
+from planning import MATCHING, planned
 
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
 from leakbench.catalogue import sections, signature
-from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.load import load_kind, odd
 from leakbench.catalogue.schema import Attack
 from leakbench.catalogue.sections import named, varied
+from leakbench.catalogue.signature import constant, declared_metrics, parameters_model
 
 TERMS = yaml.safe_load(Path(__file__).with_name("signatures.yaml").read_text())["terms"]
 
@@ -61,9 +62,7 @@ def test_only_defaults_go_with_everything(root: Callable[..., Path]) -> None:
     defaults_alone(root, {"unknowns": "surrogate"}, {"updates": "simulated"})
 
 
-def test_a_check_that_looks_at_nothing_is_found(
-    root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_of_nothing_is_found(root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the test above, and those of refused.yaml that have parts which exclude each other."""
     monkeypatch.setattr(sections, "check_fit", lambda entry, where: None)
     with pytest.raises(pytest.fail.Exception):
@@ -113,9 +112,7 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, forget: None) -> Path:
 
 
 @pytest.mark.parametrize(("text", "says"), TERMS)
-def test_what_is_wrong_in_the_file_of_a_term_is_said_of_that_file(
-    text: str, says: str, own: Path, root: Callable[..., Path]
-) -> None:
+def test_a_wrong_file_of_a_term_is_named(text: str, says: str, own: Path, root: Callable[..., Path]) -> None:
     own.write_text(text)
     with pytest.raises(UserError) as problem:
         loaded(root({"attacks/m": {"summary": "x"} | MATCHING | {"objective": ["own"]}}), "m")
@@ -127,3 +124,49 @@ def test_a_sound_term_is_taken(own: Path, root: Callable[..., Path]) -> None:
     own.write_text("def own() -> Distance: ...\n")
     entry = loaded(root({"attacks/m": {"summary": "x"} | MATCHING | {"objective": ["own"]}}), "m")
     assert entry.objective == {"own": {}}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: None) -> Path:
+    monkeypatch.setattr(signature, "PACKAGE", tmp_path / "package")
+    return tmp_path / "package"
+
+
+UNREAD = {
+    b"x = 1\ndef part(:\n": "line 2: invalid syntax", b"x = 1\n\0\n": "line 2: ",
+    b"x = 1\n# \xff\n": "line 2: is no UTF-8",
+    b"\ndef part(*, x: Annotated[int, Field(gt='x')]): ...\n": "annotation is no plain one: ",
+    b"\ndef part(*, x: Literal[()]): ...\n": "annotation is no plain one: ",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "says"), UNREAD.items())
+def test_a_part_that_cannot_be_read_is_named(text: bytes, says: str, package: Path) -> None:
+    path = package / place("objectives") / "part.py"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text)
+    says = rf"^{re.escape(str(path))}: .*{says}.* \(mend "
+    with pytest.raises(UserError, match=says):
+        parameters_model("objectives", "part")
+
+
+@pytest.mark.parametrize("read", [declared_metrics, lambda: constant("metrics", "part", "COST", None)])
+def test_a_metric_that_is_no_python_is_one_line(read: Callable[[], Any], package: Path) -> None:
+    (package / "metrics").mkdir(parents=True)
+    (package / "metrics/part.py").write_text("COST = 1\ndef class(): ...\n")
+    with pytest.raises(UserError, match=r"part.py: line 2: invalid syntax \(mend the file\)$"):
+        read()
+
+
+@pytest.mark.parametrize("objective", [[3], [None], ["cosine", ["squares"]]])
+@pytest.mark.parametrize("key", ["objective", "variants.v.objective", "grid: v.objective"])
+def test_a_section_without_a_part_is_refused(objective: Any, key: str, root: Callable[..., Path]) -> None:
+    change = {"v": {"objective": objective}}
+    changes = {"o": change["v"], "v": {"variants": change}, "g": {"grid": [[change]]}}
+    with pytest.raises(UserError, match=rf"config/attacks/m.yaml: {key}: .* names no part \("):
+        planned(root({"attacks/m": {"summary": "x", **MATCHING} | changes[key[0]]}))
+
+
+@pytest.mark.parametrize("objective", [None, "squares", ["squares"], [{"squares": None}], {"squares": {}}])
+def test_each_form_of_a_section_is_taken(objective: Any) -> None:
+    assert odd({"objective": objective}) == ""

@@ -3,9 +3,11 @@
 import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from specs import CELL, SPECS, altered, at, verb_of
 
 from leakbench.base.errors import UserError
@@ -94,7 +96,7 @@ def test_a_spec_may_lack_only_what_says_something_where_it_is_given(kind: str) -
     assert {keys for keys in mapped if not line_of(kind, altered(kind, (keys, ...)))} == MAY_LACK[kind]
 
 
-def test_what_is_known_of_a_defence_may_be_for_those_who_do_not_adapt(
+def test_what_is_known_of_a_defence_may_be_for_who_does_not_adapt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then its file holds the function `unadapted` alone."""
@@ -114,3 +116,48 @@ def test_a_spec_written_by_hand_has_its_defaults() -> None:
     entry = spec_of("attack", spec, "spec.json").attack
     assert entry.parameters == {"combine": False, "neurons": None}
     assert (entry.generator, entry.labels, entry.objective) == (None, "none", {})
+
+
+REFUSED = yaml.safe_load(Path(__file__).with_name("specs_refused.yaml").read_text())
+
+
+def changes_of(row: dict[str, Any]) -> dict[str, Any]:
+    return row.get("lay", {}) | dict.fromkeys(row.get("without", ()), ...)
+
+
+@pytest.mark.parametrize("row", REFUSED["mistakes"], ids=lambda row: f"{row['kind']}: {row['says']}")
+def test_a_mistake_in_a_spec_is_told_with_its_key(row: dict[str, Any]) -> None:
+    """Or with the key of the mapping, where several of its keys do not fit each other."""
+    kind = row["kind"]
+    ((keys, value),) = changes_of(row).items()
+    line = line_of(kind, altered(kind, (keys, value)))
+    assert f"{line.partition(': ')[0]}.".startswith((f"{keys}.", f"{keys.rpartition('.')[0]}.")), line
+    assert row["says"] in line
+
+
+@pytest.mark.parametrize("row", REFUSED["unfit"], ids=lambda row: f"{row['kind']}: {row['says']}")
+def test_keys_of_a_spec_that_do_not_fit_each_other_are_told(row: dict[str, Any]) -> None:
+    kind = row["kind"]
+    spec = altered(kind, *changes_of(row).items())
+    assert line_of(kind, spec).startswith(row["says"])
+
+
+MATCHED: dict[str, Any] = {
+    "module": "gradient-matching", "labels": "counted", "objective": {"cosine": {}},
+    "unknowns": {"dummies": {}}, "optimiser": {"adam": {}},
+}  # fmt: skip
+OF_ATTACK = {"attack_name": "m", "null_rounds": 1, "seed": 0, "attack": MATCHED}
+
+
+@pytest.mark.parametrize("row", REFUSED["attacks"], ids=lambda row: row["says"])
+def test_a_mistake_in_the_spec_of_an_attack_is_told(row: dict[str, Any]) -> None:
+    own = row.get("attack", MATCHED | row.get("lay", {}))
+    assert row["says"] in line_of("attack", OF_ATTACK | {"attack": own} | row.get("more", {}))
+
+
+@pytest.mark.parametrize("section", ["objective", "unknowns", "optimiser", "epochs"])
+@pytest.mark.parametrize("value", ["cosine", ["cosine"], [{"cosine": {}}], [3], None])
+def test_a_section_of_a_spec_has_the_mapping_form_alone(section: str, value: Any) -> None:
+    line = line_of("attack", OF_ATTACK | {"attack": MATCHED | {section: value}})
+    assert line.startswith(f"attack.{section}: ")
+    assert line.endswith(f'(write {{"{section}": {{"NAME": {{}}}}}}; see docs/observation.md)')

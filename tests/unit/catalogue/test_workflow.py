@@ -115,7 +115,7 @@ def test_no_source_file_is_listed_that_is_not_there(flow: Workflow) -> None:
     assert {f"src/leakbench/results/report/page.{kind}" for kind in ("css", "js", "html.j2")} <= listed
 
 
-def test_a_local_folder_counts_until_the_set_is_here(
+def test_local_folders_count(
     root: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, raw = root(), tmp_path / "local/MNIST/raw"
@@ -136,9 +136,7 @@ def test_a_local_folder_counts_until_the_set_is_here(
         assert local_datasets(place / "config", place / "data") == {"d"}
 
 
-def test_a_damaged_data_set_does_not_stop_the_planning(
-    root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_data_set_stops_no_plan(root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LEAKBENCH_DATA", raising=False)
     place = root()
     Workflow(place, "quick")
@@ -218,9 +216,7 @@ def test_a_source_that_is_no_pattern_is_refused_with_its_file(root: Callable[...
         Workflow(root({"datasets/d": {"sources": sources}}), "quick")
 
 
-def test_another_folder_gets_the_results_and_names_the_checkout_whole(
-    root: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_another_folder_gets_the_results_and_names_ours(root: Callable[..., Path], tmp_path: Path) -> None:
     place, home = root(), tmp_path / "outer"
     own, other = Workflow(place, "quick"), Workflow(place, "quick", home=home)
     assert own.seen("papers") == "papers"
@@ -304,7 +300,7 @@ def test_a_study_of_several_data_sets_takes_them_all_in(root: Callable[..., Path
     assert {"recognition.py", "classification.py", "sets.py"} <= code(flow, "study/w/v/r/none/0")
 
 
-def test_a_study_depends_on_its_network_its_defence_its_rules_and_how_it_trains(
+def test_a_study_depends_on_its_network_defence_rules_and_training(
     root: Callable[..., Path],
 ) -> None:
     flow = Workflow(root(BASES["studies"]), "quick")

@@ -15,17 +15,14 @@ def spec(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def place(name: str, folder: Path) -> Path | None:
-    """Return where in `folder` data set `name` lies."""
     return local.place(folder, spec(name)["sources"])
 
 
 def home(name: str, folder: Path) -> Path:
-    """Return where in `folder` data set `name` lies, which is somewhere."""
     found = place(name, folder)
     assert found is not None
     return found
 
 
 def available(name: str, search: list[Path]) -> bool:
-    """Say whether one of the folders of `search` holds data set `name`."""
     return local.available(spec(name)["sources"], search)

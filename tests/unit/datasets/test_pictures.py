@@ -53,9 +53,7 @@ def test_a_truncated_picture_and_one_of_another_format_are_refused(tmp_path: Pat
 @pytest.mark.parametrize(
     ("layout", "trains"), [("imagenet/val", True), ("imagenet/val", False), ("imagenet", False), (".", False)]
 )
-def test_imagenet_folders_give_the_first_pictures_of_each_class(
-    tmp_path: Path, layout: str, trains: bool
-) -> None:
+def test_imagenet_folders_give_the_first_of_each_class(tmp_path: Path, layout: str, trains: bool) -> None:
     for value, synset in enumerate(["n00000003", "n00000001"]):
         for name in ("b", "a", "c"):
             save(tmp_path / layout / synset / f"{name}.JPEG", flat(40 + 100 * value + (name == "a") * 20))

@@ -66,9 +66,7 @@ def test_a_failing_client_gives_one_telling_line(place: Path, programs: Path) ->
         packages.run(["slow"], place)
 
 
-def test_a_hanging_client_ends_with_its_children(
-    place: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_client_ends_whole(place: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "SECONDS", 1.0)
     program(programs, "slow", "sleep 300 & echo $! > child; wait")
     with pytest.raises(Unavailable, match="slow gave no result within 1 s"):
@@ -87,9 +85,7 @@ def _alive(process: int) -> bool:
         return False
 
 
-def test_npm_falls_back_to_the_one_of_the_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_npm_falls_back_to_the_environments_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     command, environment = packages._npm()
     assert Path(command[0]).name == "node"

@@ -72,7 +72,7 @@ def test_a_step_remembers_what_the_rounds_remember() -> None:
     assert played(Defence(examples=counted, rounds=told))["1.bias"][:, 0].tolist() == [4, 8, 12]
 
 
-def test_samples_gradients_come_a_few_at_a_time_and_have_the_gradient_of_the_mean_loss_as_their_mean(
+def test_samples_gradients_come_in_pieces_and_have_the_right_mean(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = network()
@@ -117,7 +117,7 @@ def noisy(batch: Batch, rng: torch.Generator) -> Update:
     return {name: v + torch.randn(v.shape, generator=rng) for name, v in mean(batch, rng).items()}
 
 
-def test_chance_does_not_depend_on_how_many_rounds_are_played_at_once(
+def test_chance_does_not_depend_on_how_many_rounds_go_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     defence = Defence(

@@ -76,9 +76,7 @@ def one_at_a_time(
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 # Five samples in batches of two: the last one is short.
 @pytest.mark.parametrize(("size", "epochs"), [(None, 1), (2, 1), (None, 3), (2, 3), (50, 2), (1, 1)])
-def test_batched_training_equals_one_sample_at_a_time(
-    module: str, dropout: float, size: int | None, epochs: int
-) -> None:
+def test_batched_training_is_that_alone(module: str, dropout: float, size: int | None, epochs: int) -> None:
     model, weights, images, labels, masks = client(module, dropout, epochs=epochs)
     sent = {name: value.clone() for name, value in weights.items()}
     found = local_update(model, weights, images, labels, masks, local(0.3, size, epochs), "model")
@@ -122,14 +120,10 @@ def test_each_epoch_takes_the_samples_in_its_own_order() -> None:
 
 @pytest.mark.parametrize(
     ("name", "decay", "make"),
-    [
-        ("adamw", 0.3, partial(torch.optim.AdamW, lr=0.1, weight_decay=0.3)),
-        ("momentum", 0.0, partial(torch.optim.SGD, lr=0.1, momentum=0.9)),
-    ],
-)
-def test_optimisers_are_those_of_torch(
-    name: str, decay: float, make: Callable[..., torch.optim.Optimizer]
-) -> None:
+    [("adamw", 0.3, partial(torch.optim.AdamW, lr=0.1, weight_decay=0.3)),
+     ("momentum", 0.0, partial(torch.optim.SGD, lr=0.1, momentum=0.9))],
+)  # fmt: skip
+def test_optimisers_are_torchs(name: str, decay: float, make: Callable[..., torch.optim.Optimizer]) -> None:
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 4).double()
     images, labels = torch.rand(2, 5, 3, dtype=torch.float64), torch.randint(0, 4, (2, 5))

@@ -156,7 +156,7 @@ def test_chunks_of_rounds_change_no_result(
             torch.testing.assert_close(other[name], results[0][name], rtol=1e-5, atol=1e-7)
 
 
-def test_a_client_that_shuffles_takes_a_new_order_in_each_round_and_epoch(
+def test_a_shuffling_client_has_a_new_order_in_each_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, weights = network()

@@ -43,7 +43,6 @@ class Cell:
         return self.results / f"scores/{ORIGIN}.parquet"
 
     def files(self) -> Files:
-        """Return what pictures of the cell are taken from."""
         own = (f"guesses/{STEM}", f"truth/{ORIGIN}", "victims/made/victim/0", "../../data/made")
         return Files(*(self.results / f"{name}.safetensors" for name in own))
 
@@ -81,7 +80,6 @@ class Tabled:
 
 
 def make_table(cell: Cell, cells: list[str], scores: list[Path], **experiment: Any) -> Tabled:
-    """Write the table of an experiment on `cells`, path stems, and read back what was written."""
     asked = {"seeds": [0], "metrics": ["pearson", "mse"], "success": [], "client": None, "exhibit": None}
     value = {"cells": cells, "scale": "quick", "left_out": "", "cells_left_out": {}, "shares": SHARES}
     out, exhibit, trials = (cell.results / f"x.{suffix}" for suffix in ("csv", "safetensors", "parquet"))

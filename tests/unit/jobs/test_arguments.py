@@ -32,12 +32,10 @@ INPUTS = (
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [
-        *((name, "not a regular file") for name in ("folder", "link", "broken", "pipe")),
-        *((f"{name}/below", f"{name} is no folder") for name in ("file", "broken")),
-        ("n" * 256, "more than 220 bytes"),
-    ],
-)
+    [*((name, "not a regular file") for name in ("folder", "link", "broken", "pipe")),
+     *((f"{name}/below", f"{name} is no folder") for name in ("file", "broken")),
+     ("n" * 256, "more than 220 bytes")],
+)  # fmt: skip
 def test_an_output_that_is_no_place_of_a_file_is_refused(name: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
@@ -76,17 +74,12 @@ def test_a_spec_is_of_the_verb(verb: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [
-        ({"name": []}, "name: "),
-        ({"name": "../x"}, "name: "),
-        ({"sources": "x"}, "sources: "),
-        ({"sources": [{"drawn": "by leakbench"}]}, r"sources\.0\.folders: is missing "),
-        ({"module": ""}, "module: '' is no part of src/leakbench/datasets "),
-        ({"counts": {"train": "1"}}, r"counts\.train: "),
-        ({"parameters": {"samples": -1}}, r"parameters\."),
-    ],
+    [({"name": []}, "name: "), ({"name": "../x"}, "name: "), ({"sources": "x"}, "sources: "),
+     ({"sources": [{"drawn": "by leakbench"}]}, r"sources\.0\.folders: is missing "),
+     ({"module": ""}, "module: '' is no part of src/leakbench/datasets "),
+     ({"counts": {"train": "1"}}, r"counts\.train: "), ({"parameters": {"samples": -1}}, r"parameters\.")],
     ids=str,
-)
+)  # fmt: skip
 def test_a_spec_of_fetch_is_checked(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
     given = arguments("fetch", tmp_path)
     write_json(tmp_path / "spec.json", specs.FETCH | changes)
@@ -116,16 +109,14 @@ def test_a_mistake_within_a_spec_is_one_line_and_nothing_is_written(
 
 @pytest.mark.parametrize(
     ("kind", "files", "says"),
-    [
-        ("score", {"guesses": 0}, "attacks: needs 1 of --guesses, and 0 are there "),
-        ("score", {"attack_records": 2}, "attacks: needs 1 of --attack-records, and 2 are there "),
-        ("score", {"judges": 2}, "judges: needs 1 of --judges, and 2 are there "),
-        ("table", {}, "cells: needs 1 of --scores, and 0 are there "),
-        ("table", SHOWN, "cells: needs 1 of --data, and 0 are there "),
-        ("study table", {"scores": 2, "costs": 1}, "studies: needs 2 of --costs, and 1 are there "),
-        ("generator", {}, r"generator\.reads: is features, and --victim is missing "),
-    ],
-)
+    [("score", {"guesses": 0}, "attacks: needs 1 of --guesses, and 0 are there "),
+     ("score", {"attack_records": 2}, "attacks: needs 1 of --attack-records, and 2 are there "),
+     ("score", {"judges": 2}, "judges: needs 1 of --judges, and 2 are there "),
+     ("table", {}, "cells: needs 1 of --scores, and 0 are there "),
+     ("table", SHOWN, "cells: needs 1 of --data, and 0 are there "),
+     ("study table", {"scores": 2, "costs": 1}, "studies: needs 2 of --costs, and 1 are there "),
+     ("generator", {}, r"generator\.reads: is features, and --victim is missing ")],
+)  # fmt: skip
 def test_files_are_as_many_as_asked_for(kind: str, files: dict[str, int], says: str, tmp_path: Path) -> None:
     verb = specs.verb_of(kind.split()[-1])
     given = arguments(verb, tmp_path) | {name: [Path("x")] * count for name, count in files.items()}
@@ -158,7 +149,6 @@ def test_a_file_is_of_its_kind_or_absent(verb: str, name: str, fact: str, tmp_pa
 
 
 def made(folder: Path) -> dict[str, Path]:
-    """Write a sound file of each kind."""
     paths = {name: folder / f"x.{name}" for name in ("safetensors", "parquet", "json", "csv", "png")}
     write_tensors(paths["safetensors"], {"x": np.arange(100.0)}, {"dataset": "x"})
     write_table(paths["parquet"], pd.DataFrame({"x": np.arange(100.0)}), {})
@@ -180,14 +170,11 @@ def test_a_file_is_damaged_by_the_check_of_its_own_kind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["compare", "x.png", "x.csv"],
-        ["fetch", "--spec", "x.safetensors", "--out", "y"],
-        ["train", "--spec", "x.parquet", "--data", "x.safetensors", "--out", "y"],
-        ["train", "--spec", "spec.json", "--data", "x.csv", "--out", "y"],
-        ["attack", "--spec", "x.safetensors", "--capture", "x.safetensors", "--out", "y"],
-    ],
-)
+    [["compare", "x.png", "x.csv"], ["fetch", "--spec", "x.safetensors", "--out", "y"],
+     ["train", "--spec", "x.parquet", "--data", "x.safetensors", "--out", "y"],
+     ["train", "--spec", "spec.json", "--data", "x.csv", "--out", "y"],
+     ["attack", "--spec", "x.safetensors", "--capture", "x.safetensors", "--out", "y"]],
+)  # fmt: skip
 def test_a_sound_file_of_another_kind_stays_in_its_place(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

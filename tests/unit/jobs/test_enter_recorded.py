@@ -115,14 +115,12 @@ def test_what_is_missing_altered_or_old_is_no_entry(checkout: Path, monkeypatch:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [
-        (lambda rows: rows.drop(columns="mean"), "column 'mean' is missing"),
-        (lambda rows: rows.drop(columns="baseline"), "column 'baseline' is missing"),
-        (lambda rows: rows.assign(mean="much"), "a line of the table: mean: "),
-        (lambda rows: rows.assign(n=-1), "a line of the table: n: "),
-        (lambda rows: rows[rows["attack"] != "invg"], "lines: have no ssim of cifar10/.*/clip/invg"),
-    ],
-)
+    [(lambda rows: rows.drop(columns="mean"), "column 'mean' is missing"),
+     (lambda rows: rows.drop(columns="baseline"), "column 'baseline' is missing"),
+     (lambda rows: rows.assign(mean="much"), "a line of the table: mean: "),
+     (lambda rows: rows.assign(n=-1), "a line of the table: n: "),
+     (lambda rows: rows[rows["attack"] != "invg"], "lines: have no ssim of cifar10/.*/clip/invg")],
+)  # fmt: skip
 def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change: Any, words: str) -> None:
     table = checkout / "reference" / "standard" / f"{EXPERIMENT}.csv"
     change(pd.read_csv(table)).to_csv(table, index=False)
@@ -135,13 +133,10 @@ def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        ({"scale": "../results"}, "--scale: scale '../results' is not in"),
-        ({"check": True}, "--check: of which FILE"),
-        ({"attacker": Path("a.py")}, "--attacker: of which FILE"),
-        ({"attacker": Path("a.py"), "check": True, "file": Path("a.json")}, "the entry a.json has its own"),
-    ],
-)
+    [({"scale": "../results"}, "--scale: scale '../results' is not in"),
+     ({"check": True}, "--check: of which FILE"), ({"attacker": Path("a.py")}, "--attacker: of which FILE"),
+     ({"attacker": Path("a.py"), "check": True, "file": Path("a.json")}, "the entry a.json has its own")],
+)  # fmt: skip
 def test_an_option_without_effect_is_refused(checkout: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         enter(checkout, **{"file": None} | options)

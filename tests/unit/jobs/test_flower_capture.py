@@ -1,5 +1,4 @@
-"""The recorder on a strategy of Flower's shape, and folders that do not say what they should; the real thing
-is in tests/flower."""
+"""The recorder on a strategy of Flower's shape, and folders that do not say what they should."""
 
 import json
 import re
@@ -25,8 +24,6 @@ State = dict[str, np.ndarray]
 
 
 class Strategy:
-    """What of Flower's strategy the recorder knows."""
-
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
@@ -108,11 +105,9 @@ def test_clients_that_miss_a_round_or_change_are_left_out(
     flower_capture(tmp_path / "rounds", spec(tmp_path), tmp_path / "out.safetensors")
     said = capsys.readouterr().err.splitlines()
     assert [line.partition("left out: the client of node ")[2] for line in said] == [
-        "2 was not asked in round 2",
-        "3 had 3 and 4 samples in different rounds",
-        "99 failed ('out of memory at line 1') in round 1",
-        "100 was asked and did not answer in round 1",
-    ]
+        "2 was not asked in round 2", "3 had 3 and 4 samples in different rounds",
+        "99 failed ('out of memory at line 1') in round 1", "100 was asked and did not answer in round 1",
+    ]  # fmt: skip
     tensors, facts = open_tensors(tmp_path / "out.safetensors")
     assert facts["clients"] == [1]
     assert tensors["updates/dense1.bias"].shape == (2, 1, 128)
@@ -225,14 +220,12 @@ def test_a_reply_that_cannot_be_kept_is_a_failed_client(tmp_path: Path, state: S
 
 @pytest.mark.parametrize(
     ("facts", "says"),
-    [
-        ({"lcoal": {}}, "lcoal: is no key of it (did you mean 'local'?)"),
-        ({"mode": "training"}, "mode is not train or eval"),
-        ({"local": {"lr": -1, "batch_size": None, "epochs": 1}}, "local.lr is not a number from 1e-30"),
-        ({"knows": {"labels": True}}, "knows.'labels' is no field of the threat model"),
-        ({"network": {"module": "fcnn"}}, "'parameters' is missing"),
-    ],
-)
+    [({"lcoal": {}}, "lcoal: is no key of it (did you mean 'local'?)"),
+     ({"mode": "training"}, "mode is not train or eval"),
+     ({"local": {"lr": -1, "batch_size": None, "epochs": 1}}, "local.lr is not a number from 1e-30"),
+     ({"knows": {"labels": True}}, "knows.'labels' is no field of the threat model"),
+     ({"network": {"module": "fcnn"}}, "'parameters' is missing")],
+)  # fmt: skip
 def test_a_wrong_spec_is_named(facts: dict[str, Any], says: str, tmp_path: Path, state: State) -> None:
     play(tmp_path / "rounds", state, [{1: 1}])
     path = spec(tmp_path, **facts)

@@ -34,7 +34,6 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def files(root: Path) -> list[Path]:
-    """Return the files that are new."""
     there = ("own.yaml", "__init__.py")
     return [path for path in root.rglob("*") if path.is_file() and path.name not in there]
 
@@ -137,19 +136,17 @@ def test_an_output_that_is_as_recorded_is_counted(tmp_path: Path, capsys: pytest
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [
-        ({}, "stages: Field required"),
-        ({"stages": None}, "stages: Input should be a valid dictionary, got None"),
-        ({"stages": [1]}, "stages: Input should be a valid dictionary"),
-        ({"stages": {"data": None}}, r"stages\.data: Input should be"),
-        ({"stages": {"data": {}}}, r"stages\.data\.outs: Field required"),
-        ({"stages": {"data": {"outs": [{"path": "a"}]}}}, r"stages\.data\.outs\.0\.md5: Field required"),
-        ({"stages": {"data": {"outs": [{"path": "a", "md5": 5}]}}}, r"stages\.data\.outs\.0\.md5: "),
-        ({"stages": {"data": {"outs": [{"path": "a", "md5": "../x"}]}}}, r"stages\.data\.outs\.0\.md5: "),
-        ({"stages": {"data": {"outs": [{"path": "../a", "md5": MD5}]}}}, r"stages\.data\.outs\.0\.path: "),
-        ({"stages": {"data": {"outs": [{"path": "/a", "md5": MD5}]}}}, r"stages\.data\.outs\.0\.path: "),
-    ],
-)
+    [({}, "stages: Field required"),
+     ({"stages": None}, "stages: Input should be a valid dictionary, got None"),
+     ({"stages": [1]}, "stages: Input should be a valid dictionary"),
+     ({"stages": {"data": None}}, r"stages\.data: Input should be"),
+     ({"stages": {"data": {}}}, r"stages\.data\.outs: Field required"),
+     ({"stages": {"data": {"outs": [{"path": "a"}]}}}, r"stages\.data\.outs\.0\.md5: Field required"),
+     ({"stages": {"data": {"outs": [{"path": "a", "md5": 5}]}}}, r"stages\.data\.outs\.0\.md5: "),
+     ({"stages": {"data": {"outs": [{"path": "a", "md5": "../x"}]}}}, r"stages\.data\.outs\.0\.md5: "),
+     ({"stages": {"data": {"outs": [{"path": "../a", "md5": MD5}]}}}, r"stages\.data\.outs\.0\.path: "),
+     ({"stages": {"data": {"outs": [{"path": "/a", "md5": MD5}]}}}, r"stages\.data\.outs\.0\.path: ")],
+)  # fmt: skip
 def test_a_lock_of_another_form_is_one_line(tmp_path: Path, value: Any, words: str) -> None:
     with pytest.raises(UserError, match=rf"dvc\.lock: {words}"):
         check(locked(tmp_path, value))

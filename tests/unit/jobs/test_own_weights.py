@@ -75,17 +75,11 @@ def test_a_victim_without_its_weights_is_absent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("spoil", "parameters", "says"),
-    [
-        ("", {"width": 32}, r"wte.weight is \(20, 16\), the victim's \(20, 32\)"),
-        ("", {"blocks": 4}, r"no h\.3\."),
-        ("", {"heads": 4}, "2 heads, the victim 4"),
-        ("config.json", {}, "no such file"),
-        ("model.safetensors", {}, "cut short or altered"),
-    ],
-)
-def test_weights_that_do_not_fit_are_refused(
-    spoil: str, parameters: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+    [("", {"width": 32}, r"wte.weight is \(20, 16\), the victim's \(20, 32\)"),
+     ("", {"blocks": 4}, r"no h\.3\."), ("", {"heads": 4}, "2 heads, the victim 4"),
+     ("config.json", {}, "no such file"), ("model.safetensors", {}, "cut short or altered")],
+)  # fmt: skip
+def test_unfit_weights_are_refused(spoil: str, parameters: dict[str, Any], says: str, tmp_path: Path) -> None:
     theirs(tmp_path, "gpt2")
     if spoil == "config.json":
         (tmp_path / "gpt2" / spoil).unlink()

@@ -83,9 +83,7 @@ def test_another_number_is_noted_and_named_unless_it_is_within_a_thousandth(
     assert int(found(cell)["different"].iloc[0]) > 0
 
 
-def test_what_must_be_made_first_is_listed_and_asked_for(
-    cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inputs_are_listed_and_asked(cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recheck(cell.root, "quick", targets=True)
     # Without the setting, attacks of other experiments on the same capture would run too.
     only, *files = capsys.readouterr().out.split()

@@ -88,9 +88,7 @@ def test_a_renewed_record_is_the_table_that_a_whole_run_makes(cell: Cell, record
     pd.testing.assert_frame_equal(read_table(folder_of(cell) / "x.parquet")[0], trials)
 
 
-def test_what_must_be_made_first_is_listed(
-    cell: Cell, recorded: dict[str, int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inputs_are_listed(cell: Cell, recorded: dict[str, int], capsys: pytest.CaptureFixture[str]) -> None:
     recorded["zero"] = 2
     renew(cell.root, "x", "quick", targets=True)
     only, *files = capsys.readouterr().out.split()
@@ -144,7 +142,6 @@ def test_a_study_takes_the_place_of_its_recorded_lines(tmp_path: Path) -> None:
 
 
 def tell(cell: Cell, **facts: object) -> None:
-    """Change what the record says."""
     made = json.loads((folder_of(cell) / "x.json").read_text())
     (folder_of(cell) / "x.json").write_text(json.dumps(made | facts))
 

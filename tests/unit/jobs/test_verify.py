@@ -77,16 +77,14 @@ def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     ("changes", "told"),
-    [
-        ({"tables": {}}, r"quick\.json: tables: Dictionary should have at least 1 item"),
-        ({"tables": {"y": "1"}}, r"quick\.json: tables: has no digest of 'x', unlike quick\.csv"),
-        ({"files": {}}, r"quick\.json: files: has no digest of quick\.csv"),
-        ({"files": None}, r"quick\.json: files: Input should be a valid dictionary, got None"),
-        ({"tables": 5}, r"quick\.json: tables: Input should be a valid dictionary, got 5"),
-        ({"device": None}, r"quick\.json: device: Input should be a valid string, got None"),
-        ({"twice": {"tables": math.nan}}, r"quick\.json: not quick.csv's record: tables: nan is no"),
-    ],
-)
+    [({"tables": {}}, r"quick\.json: tables: Dictionary should have at least 1 item"),
+     ({"tables": {"y": "1"}}, r"quick\.json: tables: has no digest of 'x', unlike quick\.csv"),
+     ({"files": {}}, r"quick\.json: files: has no digest of quick\.csv"),
+     ({"files": None}, r"quick\.json: files: Input should be a valid dictionary, got None"),
+     ({"tables": 5}, r"quick\.json: tables: Input should be a valid dictionary, got 5"),
+     ({"device": None}, r"quick\.json: device: Input should be a valid string, got None"),
+     ({"twice": {"tables": math.nan}}, r"quick\.json: not quick.csv's record: tables: nan is no")],
+)  # fmt: skip
 def test_a_broken_record_of_a_tree_is_one_line(changes: dict[str, object], told: str, tmp_path: Path) -> None:
     write(tmp_path, "x", {"metric": "mse"})
     verify(tmp_path, "quick", record=DEVICE)
@@ -147,7 +145,6 @@ def test_what_the_project_has_recorded_of_a_tree_is_whole() -> None:
 
 
 def without(root: Path, column: str) -> list[Path]:
-    """Return a table that lacks a column."""
     table = root / "results/quick/tables/x.csv"
     pd.read_csv(table).drop(columns=column).to_csv(table, index=False)
     return [table]

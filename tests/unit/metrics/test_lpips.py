@@ -86,9 +86,7 @@ def real_weights(net: str, real_backbones: dict[str, np.ndarray]) -> dict[str, n
     return real_backbones
 
 
-def test_lpips_equals_its_definition_and_fedkl_gives_it_bytes_in_bgr(
-    net: str, random_weights, photographs: np.ndarray
-) -> None:
+def test_lpips_is_as_defined_and_fedkls_is_in_bgr(net: str, random_weights, photographs: np.ndarray) -> None:
     others = photographs[[1, 2, 0]]
     expected = written_out(net, random_weights, 2 * photographs - 1, 2 * others - 1)
     found = NETS[net](photographs, others, lpips_backbones=random_weights)
@@ -100,9 +98,7 @@ def test_lpips_equals_its_definition_and_fedkl_gives_it_bytes_in_bgr(
     assert (raw != found).all()
 
 
-def test_identical_images_have_distance_zero_and_order_is_immaterial(
-    net: str, random_weights, photographs: np.ndarray
-) -> None:
+def test_equal_images_are_at_no_distance(net: str, random_weights, photographs: np.ndarray) -> None:
     """Also where one copy is read channel-last: images are the same whatever their layout in memory."""
     turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(photographs, 1, -1)), -1, 1)
     photographs = np.ascontiguousarray(photographs)

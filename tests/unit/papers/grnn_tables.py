@@ -18,7 +18,6 @@ Line = dict[str, Any]
 
 
 def line(experiment: str, metric: str, value: float, **where: Any) -> Line:
-    """One line of an experiment's table, of ten trials all of about one value."""
     attack = where.get("attack", "grnn")
     known = {
         "dataset": "mnist-32", "victim": "lenet-dlg", "federation": "grnn", "defence": "none",

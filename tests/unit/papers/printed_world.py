@@ -52,7 +52,6 @@ def _catalogue() -> Callable[[str], Any]:
 
 
 def card(name: str, found: Tables, fact: Callable[[str], Any], **more: Any) -> pd.DataFrame:
-    """The scorecard of one work, by id."""
     lines = {experiment: Lines(experiment, table) for experiment, table in found.items()}
     return judged(name, Evidence("paper", lines, fact=fact, known=KNOWN, **more))
 
@@ -62,7 +61,6 @@ def nothing(path: str) -> Any:
 
 
 def changed(found: Tables, experiment: str, change: Callable[[pd.Series], pd.Series], **where: Any) -> Tables:
-    """The tables with some lines of one of them changed."""
     table = found[experiment].copy()
     chosen = pd.Series(True, index=table.index)
     for key, value in where.items():
@@ -158,7 +156,6 @@ class World:
     def card(
         self, tables: Tables | None = None, facts: Mapping[str, Any] | None = None, **more: Any
     ) -> pd.DataFrame:
-        """Return the scorecard by id, without the work's name in front, of other tables or facts."""
         found = self.tables if tables is None else tables
         made = card(self.name, found, known(self.facts if facts is None else facts), **more)
         return made.rename(index=lambda key: key.removeprefix(f"{self.name}."))
@@ -166,5 +163,4 @@ class World:
 
 @cache
 def world(name: str) -> World:
-    """Return the world of a work."""
     return World(name)

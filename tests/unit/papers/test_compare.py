@@ -81,9 +81,7 @@ def test_several_seeds_have_one_table(tmp_path: Path, capsys: pytest.CaptureFixt
     assert rows.iloc[1].tolist() == ["b", "result", "reproduced", "differs", "differs"]
 
 
-def test_scorecards_of_one_folder_have_no_names_of_their_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scorecards_of_one_folder_have_no_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(card(tmp_path / f"{name}.csv", OLD)) for name in "abc"]
     assert main(["compare", *files]) == 2
     assert "put the files in other folders" in capsys.readouterr().err
@@ -104,9 +102,7 @@ def test_nothing_decided_is_no_share(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith("0 of 0 rows that both decide")
 
 
-def test_rows_of_one_scorecard_alone_are_named_and_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_of_one_scorecard_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, OLD | {"x": "differs"}, NEW | {"y": "differs", "z": "differs"}) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{tmp_path / 'old.csv'}: 1 rows are in this scorecard alone, and left out"
@@ -120,8 +116,6 @@ def test_the_changes_are_written(tmp_path: Path) -> None:
     rows = pd.read_csv(out)
     assert rows.columns.tolist() == ["id", "class", "old", "new"]
     assert rows.to_dict("list") == {
-        "id": ["b", "c", "d"],
-        "class": ["result", "setting", "result"],
-        "old": ["reproduced", "differs", "inconclusive"],
-        "new": ["differs", "inconclusive", "direction"],
-    }
+        "id": ["b", "c", "d"], "class": ["result", "setting", "result"],
+        "old": ["reproduced", "differs", "inconclusive"], "new": ["differs", "inconclusive", "direction"],
+    }  # fmt: skip

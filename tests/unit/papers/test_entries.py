@@ -59,24 +59,17 @@ def test_an_altered_number_is_no_evidence(tmp_path: Path) -> None:
         read_entry(path, AGREED)
 
 
-@pytest.mark.parametrize(("change", "words"), TABLE["entry_forms"])
-def test_an_entry_of_another_form_is_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    path = tmp_path / "halve.json"
-    write_json(path, made().model_dump(mode="json") | change)
-    with pytest.raises(UserError) as caught:
-        read_entry(path, AGREED)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert words in str(caught.value)
+# Changes of an entry's keys, or of its first line, which is of the attack that reads most.
+CHANGES = [(of, *row) for of in ("entry_forms", "entry_lines") for row in TABLE[of]]
 
 
-@pytest.mark.parametrize(("change", "words"), TABLE["entry_lines"])
-def test_a_line_that_cannot_be_or_is_not_agreed_on_is_one_line(
-    tmp_path: Path, change: dict[str, Any] | None, words: str
-) -> None:
-    """The first line is of the attack that reads most."""
+@pytest.mark.parametrize(("of", "change", "words"), CHANGES)
+def test_an_entry_of_another_form_is_one_line(of: str, change: Any, words: str, tmp_path: Path) -> None:
     path, value = tmp_path / "halve.json", made().model_dump(mode="json")
     first, *others = value["lines"]
-    write_json(path, value | {"lines": others if change is None else [first | change, *others]})
+    if of == "entry_lines":
+        change = {"lines": others if change is None else [first | change, *others]}
+    write_json(path, value | change)
     with pytest.raises(UserError) as caught:
         read_entry(path, AGREED)
     assert str(caught.value).startswith(f"{path}: ")
@@ -98,13 +91,11 @@ def test_an_attack_without_a_number_is_named_with_its_reason_or_refused(tmp_path
 
 
 REFORMED: list[Callable[[dict[str, Any]], str]] = [
-    lambda value: json.dumps(value, separators=(",", ":")),
-    json.dumps,
+    lambda value: json.dumps(value, separators=(",", ":")), json.dumps,
     *(lambda value, seal=seal: to_json(value | {SEAL: seal}) + "\n" for seal in ("", None, 5, UNSEALED)),
     lambda value: to_json({k: v for k, v in value.items() if k != SEAL} | {"summary": SEAL}) + "\n",
-    lambda value: to_json(value | {"mean": "\ud800"}) + "\n",
-    lambda value: to_json(value) + "\n\n",
-]
+    lambda value: to_json(value | {"mean": "\ud800"}) + "\n", lambda value: to_json(value) + "\n\n",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("reformed", REFORMED)

@@ -1,5 +1,4 @@
-"""papers/fedkl and papers/fedboosting: statements of the thesis name cells that exist and are judged as they
-say."""
+"""papers/fedkl and papers/fedboosting: statements name cells that exist and are judged as they say."""
 
 import math
 from functools import cache
@@ -7,11 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grnn_tables
 import numpy as np
 import pandas as pd
 import pytest
+import thesis_world
 import thesis_world as world
 import yaml
+from spread import spread
 from worlds import CONFIG, KNOWN, works
 from worlds import judged as verdicts
 
@@ -223,3 +225,31 @@ def test_example_words_are_counted_and_a_stand_in_is_named() -> None:
     assert stand_in.notes[-1] == "words-plain stands in for synth90k"
     with pytest.raises(NotMeasured, match="no words"):
         right(shown("synth90k", "another", "abcdefghij"), {})
+
+
+CASES = yaml.safe_load(Path(__file__).with_name("paper_cases.yaml").read_text())
+
+
+def of_grnn(experiment: str, half: float = 1e-3, **said: Any) -> dict[str, Any]:
+    """Return a line of ten trials, or of as many as it says."""
+    mean = said.pop("mean")
+    ends = {"ci_low": mean - half, "ci_high": mean + half}
+    return grnn_tables.line(experiment, said.pop("metric"), mean, **ends | said)
+
+
+def card_of(case: dict[str, Any]) -> Any:
+    told = {name: spread(rows) for name, rows in case["lines"].items()}
+    if case["work"] == "grnn":
+        lines = [of_grnn(name, **row) for name, rows in told.items() for row in rows]
+        return grnn_tables.card(lines).frame().set_index("id")
+    tables = {name: thesis_world.lines(name, rows) for name, rows in told.items()}
+    return verdicts(case["work"], Evidence("paper", tables, known=KNOWN))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["shows"]))
+def test_a_work_says_of_tables(case: dict[str, Any]) -> None:
+    found = card_of(case)
+    for key, wanted in case["rows"].items():
+        number = isinstance(wanted.get("measured"), float | int)
+        told = wanted | ({"measured": pytest.approx(wanted["measured"])} if number else {})
+        assert found.loc[key, [*wanted]].to_dict() == told, key

@@ -1,4 +1,7 @@
+"""How printed numbers are read, what rows hold, and the tolerance of every metric."""
+
 import csv
+import fnmatch
 import math
 from pathlib import Path
 
@@ -8,8 +11,12 @@ from tests_world import unused_words
 from worlds import works
 
 from leakbench.base.errors import UserError
+from leakbench.metrics import METRICS
+from leakbench.metrics.success import PREFIX
 from leakbench.papers.join import published_convention
 from leakbench.papers.printed import Printed, parse_printed, read_tables
+from leakbench.papers.verdicts.tolerances import TOLERANCES, possible, tolerance_of
+from leakbench.results.tables import trained as study_table
 
 TABLE = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text())
 
@@ -77,17 +84,14 @@ GOOD = "id,source,table,metric,value,std,note\nx.t.1,x,t,psnr,1.0,,\n"
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        (GOOD.replace("id,", "key,", 1), r"a\.csv: line 1: id: the column is missing"),
-        (GOOD + "x.t.2,x,t,psnr\n", r"a\.csv: line 3: x\.t\.2: 4 cells for 7 columns"),
-        (GOOD + ",x,t,psnr,2.0,,\n", r"a\.csv: line 3: id: is empty"),
-        (GOOD + "x.t.2,x,t,psnr,,,\n", r"a\.csv: line 3: value: is empty"),
-        (GOOD + "x.t.2,x,,psnr,1,,\n", r"a\.csv: line 3: table: is empty"),
-        (GOOD.replace("metric", "metrics"), r"a\.csv: line 2: metric: is missing"),
-        ("", r"a\.csv: line 1: id: the column is missing"),
-        ("\udcff", r"a\.csv: not a UTF-8 CSV file"),
-    ],
-)
+    [(GOOD.replace("id,", "key,", 1), r"a\.csv: line 1: id: the column is missing"),
+     (GOOD + "x.t.2,x,t,psnr\n", r"a\.csv: line 3: x\.t\.2: 4 cells for 7 columns"),
+     (GOOD + ",x,t,psnr,2.0,,\n", r"a\.csv: line 3: id: is empty"),
+     (GOOD + "x.t.2,x,t,psnr,,,\n", r"a\.csv: line 3: value: is empty"),
+     (GOOD + "x.t.2,x,,psnr,1,,\n", r"a\.csv: line 3: table: is empty"),
+     (GOOD.replace("metric", "metrics"), r"a\.csv: line 2: metric: is missing"),
+     ("", r"a\.csv: line 1: id: the column is missing"), ("\udcff", r"a\.csv: not a UTF-8 CSV file")],
+)  # fmt: skip
 def test_a_bad_file_is_named_with_line_and_key(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(UserError, match=message):
@@ -96,3 +100,61 @@ def test_a_bad_file_is_named_with_line_and_key(tmp_path: Path, text: str, messag
 
 def test_a_whole_number_is_rounded_to_one() -> None:
     assert parse_printed("7") == Printed(7.0, "", 0.5)
+
+
+OF_UPDATES = [
+    "revealed", "revealed_fraction", "exact_fraction", "revealed_cumulative", "usable_neurons",
+    "isolating_neurons", "isolating_share", "pearson_unrevealed",
+]  # fmt: skip
+
+
+def names() -> set[str]:
+    own = {"accuracy", "gap_to_random", "test_loss", *study_table.TRAINED, *study_table.WHOLE}
+    return {*METRICS, *own, *study_table.SOMETIMES, *study_table.BY_RULE, *OF_UPDATES, PREFIX + "ssim"}
+
+
+@pytest.mark.parametrize("metric", sorted(names()))
+def test_every_metric_of_a_table_has_a_tolerance(metric: str) -> None:
+    tolerance, (low, high), _ = tolerance_of(metric, 0.5)
+    assert tolerance > 0
+    assert low < high
+
+
+@pytest.mark.parametrize(("metric", "published", "unit", "expected"), TABLE["tolerances"])
+def test_tolerances_in_the_printed_unit(
+    metric: str, published: float, unit: float, expected: tuple[float, tuple[float, float], bool]
+) -> None:
+    tolerance, bounds, monotone = tolerance_of(metric, published, unit)
+    assert (tolerance, monotone) == (pytest.approx(expected[0]), expected[2])
+    assert bounds == tuple(expected[1])
+
+
+@pytest.mark.parametrize(("metric", "unit", "interval", "expected"), TABLE["intervals"])
+def test_a_shown_interval_ends_where_the_metric_does(
+    metric: str, unit: float, interval: tuple[float, float], expected: tuple[float, float]
+) -> None:
+    assert possible(metric, *interval, unit) == tuple(expected)
+
+
+def test_no_interval_is_shown_where_there_is_none() -> None:
+    assert all(map(math.isnan, possible("ssim", math.nan, math.nan)))
+
+
+def test_one_dB_of_rmse_is_two_of_mse() -> None:
+    # 10 log10(255² / RMSE) of a true PSNR P is (P + 20 log10 255) / 2.
+    half, bounds, _ = tolerance_of("psnr_of_rmse", 28.0)
+    assert half == tolerance_of("psnr", 8.0)[0] / 2
+    assert bounds == pytest.approx([(p + 20 * math.log10(255)) / 2 for p in (0, 60)], abs=0.01)
+
+
+def test_a_metric_without_a_line_is_named() -> None:
+    with pytest.raises(UserError, match="no tolerance for 'sharpness'"):
+        tolerance_of("sharpness", 1.0)
+
+
+def test_no_line_is_left_of_a_metric_that_went() -> None:
+    kinds = [
+        "db", "share", "correlation", "model_accuracy", "count", "ratio", "deviation", "other",
+        "failure_rate",
+    ]  # fmt: skip
+    assert [line for line in TOLERANCES if not fnmatch.filter([*names(), *kinds], line)] == []

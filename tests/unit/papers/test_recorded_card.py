@@ -1,17 +1,19 @@
 """What the recorded tables say: the scorecard, headlines of the README, and the pages made of them."""
 
+import fnmatch
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 from project import ROOT
-from recorded_world import recorded
+from recorded_world import recorded, records
 from worlds import works
 
 from leakbench.base.errors import UserError
-from leakbench.jobs.manual import Records, of_records
+from leakbench.jobs.manual import of_records
 from leakbench.papers.entries import entries
 from leakbench.papers.findings import findings
 from leakbench.papers.scorecard.kinds import CORE, KINDS, OTHERS, kinds
@@ -128,7 +130,7 @@ def page(folder: Path, **changed: object) -> str:
 
 
 def test_the_pages_of_recorded_numbers_are_current() -> None:
-    stale = [name for name, text in of_records(Records(ROOT)).items() if (ROOT / name).read_text() != text]
+    stale = [name for name, text in of_records(records()).items() if (ROOT / name).read_text() != text]
     assert not stale, "run python -m leakbench manual"
 
 
@@ -147,17 +149,43 @@ UNKNOWN = {"guessed": {"read": {"experiment": "leakbench-single-images", "metric
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [
-        ({"claim": "leakbench.lock-open"}, "claim: the scorecard has no row leakbench.lock-open"),
-        ({"because": "Magic.", "tested": "leakbench.x"}, "tested: the scorecard has no row leakbench.x"),
-        ({"because": "Magic."}, "a cause has either `tested`"),
-        ({"guess": True}, "a cause has either `tested`"),
-        ({"says": "It reads {gessed:.2f}."}, "says: no number is called gessed"),
-        ({"numbers": UNKNOWN}, "guessed: no recorded table has this number"),
-    ],
-)
-def test_what_has_no_claim_number_or_test_is_refused(
-    changed: dict[str, object], words: str, tmp_path: Path
-) -> None:
+    [({"claim": "leakbench.lock-open"}, "claim: the scorecard has no row leakbench.lock-open"),
+     ({"because": "Magic.", "tested": "leakbench.x"}, "tested: the scorecard has no row leakbench.x"),
+     ({"because": "Magic."}, "a cause has either `tested`"), ({"guess": True}, "a cause has either `tested`"),
+     ({"says": "It reads {gessed:.2f}."}, "says: no number is called gessed"),
+     ({"numbers": UNKNOWN}, "guessed: no recorded table has this number")],
+)  # fmt: skip
+def test_what_has_no_claim_is_refused(changed: dict[str, object], words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words):
         page(tmp_path, **changed)
+
+
+PARTS = ("cifar100", "lfw-32")
+
+
+def measured(work: Work) -> list[str]:
+    """Return the parts of sets on which a work is measured."""
+    files = [*(work.folder / "experiments").glob("*.yaml"), *work.folder.glob("[mc]*.yaml")]
+    return [name for name in PARTS if any(name in file.read_text() for file in files)]
+
+
+def said(work: Work) -> bool:
+    """Return whether a work names every part on which it is measured."""
+    return all(
+        any(fnmatch.fnmatchcase(name, pattern) for pattern in work.paper.partial) for name in measured(work)
+    )
+
+
+ON_A_PART = sorted(name for name, work in works().items() if name != "leakbench" and measured(work))
+
+
+@pytest.mark.parametrize("name", ON_A_PART)
+def test_a_work_that_is_measured_on_a_part_says_so(name: str) -> None:
+    work = works()[name]
+    assert said(work)
+    # Guards the line above.
+    assert not said(replace(work, paper=work.paper.model_copy(update={"partial": {}})))
+
+
+def test_some_works_are_measured_on_a_part() -> None:
+    assert ON_A_PART == ["agic", "fedkl", "grnn", "ilrg", "peeling"]

@@ -73,9 +73,7 @@ MISSING = [(key, None, f"{key}: Input should be a valid string, got None") for k
 
 
 @pytest.mark.parametrize(("key", "value", "told"), [*TABLE["record_keys"], *MISSING])
-def test_a_strangers_record_is_one_line_with_file_and_key(
-    key: str, value: Any, told: str, tmp_path: Path
-) -> None:
+def test_a_strangers_record_is_refused_by_its_key(key: str, value: Any, told: str, tmp_path: Path) -> None:
     record(tmp_path, "long", **{key: value})
     with pytest.raises(UserError, match=rf"some\.json: .*{told}"):
         tables(files(tmp_path, "some"))
@@ -124,9 +122,7 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize(("fault", "told"), FAULTS, ids=[told for _, told in FAULTS])
-def test_what_somebody_altered_is_no_evidence(
-    fault: Callable[[Path], object], told: str, tmp_path: Path
-) -> None:
+def test_what_was_altered_is_no_evidence(fault: Callable[[Path], object], told: str, tmp_path: Path) -> None:
     table = record(tmp_path, "long")
     trials_of(table, 20.0)
     again(table)
@@ -151,20 +147,16 @@ def test_trials_that_no_record_lists_are_refused_and_what_else_lies_there_is_nob
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [
-        ({"mean": ["\x1c9.5", "20"]}, r"some\.csv: mean: '\\x1c9\.5' is no number"),
-        ({"std": "x"}, r"some\.csv: std: 'x' is no number"),
-        ({"n": [None, 2]}, r"some\.csv: n: an empty cell is no number"),
-        ({"n": 1e300}, r"some\.csv: n: 1e\+300 is no number"),
-        ({"iterations": float("inf")}, r"some\.csv: iterations: inf is no number"),
-        ({"seeds": "0 x"}, r"some\.csv: seeds: '0 x' are no seeds"),
-        ({"ci_low": ...}, r"some\.csv: column 'ci_low' is missing"),
-    ],
+    [({"mean": ["\x1c9.5", "20"]}, r"some\.csv: mean: '\\x1c9\.5' is no number"),
+     ({"std": "x"}, r"some\.csv: std: 'x' is no number"),
+     ({"n": [None, 2]}, r"some\.csv: n: an empty cell is no number"),
+     ({"n": 1e300}, r"some\.csv: n: 1e\+300 is no number"),
+     ({"iterations": float("inf")}, r"some\.csv: iterations: inf is no number"),
+     ({"seeds": "0 x"}, r"some\.csv: seeds: '0 x' are no seeds"),
+     ({"ci_low": ...}, r"some\.csv: column 'ci_low' is missing")],
     ids=lambda value: str(value)[:30],
-)
-def test_a_table_without_its_numbers_is_no_evidence(
-    changes: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+)  # fmt: skip
+def test_a_table_without_numbers_is_no_evidence(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
     table = record(tmp_path, "long")
     rows = pd.DataFrame({key: [value] * 2 for key, value in ROW.items()}).assign(**changes)
     rows.drop(columns=[key for key, value in changes.items() if value is ...]).to_csv(table, index=False)

@@ -1,5 +1,4 @@
-"""A run whose step size falls again after its end is no half of the published length, unless it settled: the
-rule on curves whose end is known, and the verbs, which judge recorded rows by it."""
+"""A run whose step size falls again after its end is no half of the published length, unless it settled."""
 
 import shutil
 from pathlib import Path
@@ -50,9 +49,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("attack", "found"), READ)
-def test_the_schedule_is_read_from_what_the_catalogue_says(
-    attack: dict[str, Any], found: Schedule | None
-) -> None:
+def test_the_schedule_is_that_of_the_catalogue(attack: dict[str, Any], found: Schedule | None) -> None:
     assert schedule_of(attack, 5000) == found
 
 
@@ -130,9 +127,7 @@ def test_the_scorecard_knows_the_schedules_of_records_and_of_its_run(
     assert judged(out)["reason"].startswith(AGAIN)
 
 
-def test_a_record_of_other_numerics_is_no_evidence_and_its_rows_say_so(
-    papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_numerics_prove_nothing(papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = "measured with numerics 1 of adam, today's is 2"
     old = {"agic-table-4": told}
     kept = reference.tables(reference.files(ROOT, "agic-table-4"))

@@ -6,12 +6,18 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from pydantic import ValidationError
 from tests_world import CLAIMS, TRUE, card, cell_of, evidence, files_of, lines, paper, tabled
 
+from leakbench.base.errors import UserError
+from leakbench.jobs.scorecard import _without_other_devices, scorecard
+from leakbench.papers.reference import Kept
 from leakbench.papers.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.expression import evaluated, parse
 from leakbench.papers.scorecard.kinds import kinds
-from leakbench.papers.scorecard.recorded import joined
-from leakbench.papers.scorecard.scorecard import COLUMNS
+from leakbench.papers.scorecard.recorded import joined, of_records
+from leakbench.papers.scorecard.scorecard import COLUMNS, Card
+from leakbench.papers.work import Claim, read_papers
 
 TABLE = yaml.safe_load(Path(__file__).with_name("scorecards.yaml").read_text())
 OF_CARD = ("costs", "missing")
@@ -99,3 +105,85 @@ def test_kinds_are_counted_of_core_works_and_of_others() -> None:
         "core": {"success": 1, "failure": 0, "as-rival": 0, "as-null": 1},
         "others": {"success": 1, "failure": 0, "as-rival": 0, "as-null": 0},
     }
+
+
+LARGE = [
+    (" + ".join(["9" * 18] * 20), {}), (" * ".join(["10"] * 30), {}), ("a + a + a", {"a": "x" * 15_000}),
+    ("[y for x in [a] for y in [x + x + x]]", {"a": [0] * 15_000}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "let"), LARGE)
+def test_numbers_texts_and_lists_have_a_longest(text: str, let: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="more than"):
+        evaluated(parse(text, "x", set(), {*let}), {}, let)
+
+
+def claim(headline: str) -> Claim:
+    return Claim.model_validate(
+        {"id": "a", "item": "table-1", "claim": "x", "quantity": "1", "headline": headline}
+    )
+
+
+def test_a_headline_has_a_plain_format() -> None:
+    for text in ("is {value}", "is {value:.0%}", "is {value:.2f} and {value:.1e}"):
+        assert claim(text).headline == text
+    for text in ("is", "{value:2000000000}", "{value:.2000000000f}", "{value.real}", "{value} {", "{0}"):
+        with pytest.raises(ValidationError, match="headline"):
+            claim(text)
+
+
+def test_two_files_of_one_place_are_one_line(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text("{}")
+    for out, seeds, words in (
+        ("n.json", "seeds.csv", r"--out n\.json: its summary has this place"),
+        ("n.csv", "n.json", r"--seeds n\.json: is also the place"),
+        ("n.csv", "n.csv", r"--seeds n\.csv: is also the place"),
+    ):
+        with pytest.raises(UserError, match=words):
+            scorecard([], [], [], [], [], tmp_path, spec, Path(out), tmp_path, Path(seeds))
+
+
+NAME = "tiny-table-1"
+
+
+def _kept(folder: Path, device: str, seeds: str = "0", scale: str = "quick") -> Kept:
+    table = lines(NAME, TRUE)
+    place = folder / scale / f"{NAME}.csv"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    record = {
+        "device": device, "commit": "abc", "date": "2026-01-01", "absent": {}, "shares": {}, "falls": {},
+    }  # fmt: skip
+    return Kept(place, table.frame.assign(seeds=seeds), record)
+
+
+def _run(device: str) -> object:
+    table = lines(NAME, {place: values + 5 for place, values in TRUE.items()})
+    table.frame["seeds"] = "0"
+    return evidence({NAME: table}, device=device)
+
+
+def test_a_run_on_another_device_decides_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, kept = _run("cpu: mine"), _kept(tmp_path, "cpu: theirs")
+    ran = _without_other_devices(run, [kept])
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert f"{NAME}: recorded at scale quick on cpu: theirs, and this run is on cpu: mine" in said
+    found = Card(read_papers(paper(tmp_path)), [ran, of_records([kept])], run).frame().set_index("id")
+    row = found.loc["tiny.table-1.1"]
+    assert row["device"] == "cpu: theirs"
+    assert row["measured"] == pytest.approx(TRUE["digits", "fast", "psnr"].mean())
+    assert row["here"] == pytest.approx(TRUE["digits", "fast", "psnr"].mean() + 5)
+
+
+def test_the_first_device_of_a_record_is_that_of_its_attacks(tmp_path: Path) -> None:
+    here, gpu = "cpu: mine", "NVIDIA H100"
+    for device, recorded in ((here, here), (gpu, f"{gpu}, {here}"), (here, f"{gpu}, {here}"), (gpu, here)):
+        left = _without_other_devices(_run(device), [_kept(tmp_path, recorded)])
+        assert (NAME in left.lines) == recorded.startswith(device), (device, recorded)
+
+
+def test_a_record_of_another_scale_or_of_other_seeds_is_another_experiment(tmp_path: Path) -> None:
+    others = [_kept(tmp_path, "cpu: theirs", seeds="1"), _kept(tmp_path, "cpu: theirs", scale="standard")]
+    assert NAME in _without_other_devices(_run("cpu: mine"), others).lines

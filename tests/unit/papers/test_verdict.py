@@ -1,5 +1,4 @@
-"""What decides a verdict, one condition at a time (verdicts.yaml). How often it is wrong is in
-test_verdict_simulation.py."""
+"""What decides a verdict, one condition at a time (verdicts.yaml)."""
 
 import math
 from dataclasses import replace
@@ -118,9 +117,7 @@ def test_widening_the_interval_never_turns_one_decided_word_into_the_other(
 
 
 @given(statements, samples, numbers)
-def test_moving_print_and_sample_alike_changes_nothing(
-    statement: Statement, sample: Sample, by: float
-) -> None:
+def test_moving_both_alike_changes_nothing(statement: Statement, sample: Sample, by: float) -> None:
     by = float(round(by))
     sample = replace(sample, value=float(round(sample.value)), low=sample.low // 1, high=sample.high // 1 + 1)
     statement = replace(statement, against=float(round(statement.against)), bounds=(-math.inf, math.inf))

@@ -29,14 +29,12 @@ tiny.table-1.4,tiny,table-1,Photos,Slow,psnr,not run,,
 """
 MAP: dict[str, Any] = {
     "table-1": {
-        "experiment": "tiny-table-1",
-        "dataset": {"by": "dataset", "Digits": "digits", "Photos": "photos"},
-        "attack": {"by": "attack", "Fast": "fast", "Slow": "slow"},
-        "metric": "psnr",
+        "experiment": "tiny-table-1", "dataset": {"by": "dataset", "Digits": "digits", "Photos": "photos"},
+        "attack": {"by": "attack", "Fast": "fast", "Slow": "slow"}, "metric": "psnr",
         "against": {"attack": {"by": "attack", "Fast": "Slow", "Slow": "Fast"}},
         "rows": {"tiny.table-1.3": {"against": {}}},
     }
-}
+}  # fmt: skip
 CLAIMS: dict[str, Any] = {
     "let": {"attacks": ["fast", "slow"]},
     "claims": [

@@ -48,7 +48,6 @@ def printed(name: str) -> dict[tuple[tuple[str, str], ...], float]:
 
 
 def lines(experiment: str, rows: list[dict[str, Any]]) -> Lines:
-    """Return a result table of one run without single trials."""
     usual = {
         "baseline": "", "convention": "standard", "std": 0.0, "n": 1, "ci_low": float("nan"),
         "ci_high": float("nan"),

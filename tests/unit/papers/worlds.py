@@ -24,7 +24,6 @@ def works() -> dict[str, Work]:
 
 
 def judged(name: str, scale: Evidence) -> pd.DataFrame:
-    """Return the scorecard of one work on one scale, by id."""
     return Card([works()[name]], [scale], scale).frame().set_index("id")
 
 

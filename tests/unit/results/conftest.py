@@ -54,7 +54,6 @@ def results(sizes: tuple[int, ...] = (1, 30)) -> pd.DataFrame:
 
 
 def png() -> bytes:
-    """A wide PNG, wider than any phone."""
     from matplotlib.image import imsave
 
     out = io.BytesIO()

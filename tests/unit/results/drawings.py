@@ -47,7 +47,6 @@ def titled(parts: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, A
 
 
 def cell(**more: Any) -> dict[str, Any]:
-    """Return a row about an attack on single images."""
     return row(**CELL | more)
 
 
@@ -90,7 +89,6 @@ def of_case(case: dict[str, Any]) -> Result:
 
 
 def seen(figure: Figure) -> dict[str, Any]:
-    """Return what drawings.yaml asks of a figure."""
     return {
         "entries": entries(figure), "texts": texts(figure), "framed": framed(figure),
         "images": len(figure.findobj(AxesImage)), "none": texts(figure).count("none"),
@@ -120,24 +118,20 @@ def _seen(axes: Axes) -> dict[str, Any]:
 
 
 def drawn(given: Result) -> Figure:
-    """Return the figure of a result that has something to draw."""
     figure = draw(given)
     assert figure is not None
     return figure
 
 
 def axes_of(figure: Figure) -> list[Axes]:
-    """Return the axes of all drawings."""
     return [axes for part in figure.subfigs[1:-1] for axes in part.axes]
 
 
 def texts(figure: Figure) -> list[str]:
-    """Return all that is written."""
     return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
 def entries(figure: Figure) -> list[str]:
-    """Return the words of all legends."""
     return [
         text.get_text() for part in figure.subfigs for legend in part.legends for text in legend.get_texts()
     ]
@@ -149,7 +143,6 @@ def points(axes: Axes) -> list[tuple[float, float]]:
 
 
 def dots_of(axes: Axes) -> list[PathCollection]:
-    """Return the collections of dots of some axes."""
     return [each for each in axes.collections if isinstance(each, PathCollection)]
 
 

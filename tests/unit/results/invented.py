@@ -1,5 +1,4 @@
-"""Results of every experiment, invented: a table with every cell, metric and baseline that its figure asks
-for."""
+"""Invented results of every experiment: a table with every cell, metric and baseline of its figure."""
 
 import itertools
 from functools import cache
@@ -23,7 +22,6 @@ LOOKS, ROUNDS = 5, 4
 
 @cache
 def planned(scale: str = "paper") -> Plan:
-    """Return the plan of a scale: that of paper leaves nothing out."""
     return plan(ROOT, scale)
 
 
@@ -50,7 +48,6 @@ def invent(name: str) -> Result:
 
 
 def row(**more: Any) -> dict[str, Any]:
-    """Return a row of a table: one mean of three values."""
     same = {
         "baseline": "", "convention": "standard", "mean": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 3,
         "unit": "image", "seeds": "0", "scale": "paper", "client": 0, "failure_rate": 0.0,

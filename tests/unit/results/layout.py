@@ -18,7 +18,6 @@ SQUARE, INKED = 0.5, 0.45
 
 
 def faults(figure: Figure) -> list[str]:
-    """Return a sentence for each fault of a figure that has been laid out."""
     # Drawing puts titles and labels where ticks leave room.
     share = inked(figure)
     with mpl.rc_context(LOOK):

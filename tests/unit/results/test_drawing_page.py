@@ -24,7 +24,6 @@ PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"
 
 
 def _record(root: Path, rows: list[dict], **more: Any) -> list[Path]:
-    """Record a run of the experiment t at the standard scale below a folder; return its files."""
     folder = root / "reference/standard"
     folder.mkdir(parents=True)
     pd.DataFrame(rows).assign(seeds="3").to_csv(folder / "t.csv", index=False)

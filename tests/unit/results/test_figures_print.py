@@ -28,7 +28,7 @@ def figures() -> dict[str, Result]:
     return {name: recorded(name) for name in names()}
 
 
-def test_every_printed_number_that_is_measured_is_drawn_and_no_figure_is_without_print(
+def test_every_measured_print_is_drawn_and_no_figure_is_without_print(
     figures: dict[str, Result],
 ) -> None:
     measured = {id for each in figures.values() for id in _printed(each, False).get("id", ())}

@@ -143,9 +143,7 @@ def test_paper_has_the_experiment_that_the_address_names_and_takes_few_sheets(
         assert window.locator("article:visible").count() == printed
 
 
-def test_on_paper_the_scorecard_may_have_every_row_and_gives_words_their_room(
-    card: pd.DataFrame, tmp_path: Path, browser: Any
-) -> None:
+def test_on_paper_every_row_and_word_has_room(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
     many = pd.concat([card.assign(id=card["id"] + f".{turn}") for turn in range(8)])
     window = opened(many, tmp_path, browser, "?print=all")
     window.set_viewport_size({"width": 718, "height": 1000})
@@ -163,9 +161,7 @@ def test_on_paper_the_scorecard_may_have_every_row_and_gives_words_their_room(
     assert min(shares.values()) < shares["n"] + 0.001 < 0.08
 
 
-def test_rows_are_as_wide_as_a_phone_and_counts_carry_their_words(
-    card: pd.DataFrame, tmp_path: Path, browser: Any
-) -> None:
+def test_a_phone_shows_wide_rows_and_words(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
     window = opened(card, tmp_path, browser)
     window.set_viewport_size({"width": 390, "height": 844})
     script = (
@@ -180,9 +176,7 @@ def test_rows_are_as_wide_as_a_phone_and_counts_carry_their_words(
     assert window.evaluate(wide) == 0
 
 
-def test_a_claim_shows_its_sentence_and_folds_its_expression(
-    card: pd.DataFrame, tmp_path: Path, browser: Any
-) -> None:
+def test_a_claim_folds_its_expression(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
     window = opened(card, tmp_path, browser, "#row=fidel.fig-13.a")
     row = window.locator("#scorecard-table tbody tr")
     assert "ReLU reveals more." in row.inner_text()

@@ -1,6 +1,7 @@
 """The report page: what it says, in which order, and that a browser shows it without asking for anything."""
 
 import io
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,12 +16,16 @@ from pages import FACTS, read, rows_of, visible
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from leakbench.base.errors import UserError
 from leakbench.results.figures.words import BOTTOM, FOOT, TOP
 from leakbench.results.report.card import groups, lines
 from leakbench.results.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
+from leakbench.results.report.numbers import count, interval, number, percent
 from leakbench.results.report.page import page
 from leakbench.results.report.results import results
+from leakbench.results.report.script import commits
 from leakbench.results.report.section import Section, picture
+from leakbench.results.report.seeds import held, seeds
 
 PAGES = yaml.safe_load(Path(__file__).with_name("pages.yaml").read_text())
 EMPTY = pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
@@ -54,9 +59,7 @@ def test_every_scorecard_row_is_on_the_page_once(card: pd.DataFrame) -> None:
     assert not any(value.lower() == "nan" for row in rows.values() for value in row.values())
 
 
-def test_what_was_found_comes_first_then_the_scorecard_then_experiments(
-    card: pd.DataFrame, section: Callable[..., Section]
-) -> None:
+def test_findings_come_first_experiments_last(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     html = page(card, [section()], FACTS)
     places = [html.index(mark) for mark in ('id="findings"', 'id="scorecard"', "<article", "<img")]
     assert places == sorted(places)
@@ -71,9 +74,7 @@ def test_counts_by_source_and_verdict(card: pd.DataFrame) -> None:
     assert (settings.key, settings.counts["reproduced"]) == ("class-setting", 1)
 
 
-def test_the_first_screen_says_what_the_run_measured_itself(
-    card: pd.DataFrame, section: Callable[..., Section]
-) -> None:
+def test_the_first_screen_says_what_is_measured(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     own = card.assign(here=card["measured"], agrees="").to_dict("records")
     of_results = [n for n, row in enumerate(own) if row["class"] == "result" and row["measured"] != ""]
     own[of_results[0]] |= {"here": 1.5, "agrees": "no"}
@@ -96,18 +97,14 @@ def test_a_scorecard_of_numbers_reads_like_one_of_text(card: pd.DataFrame) -> No
     assert page(typed, [], FACTS) == page(card, [], FACTS)
 
 
-def test_an_unknown_verdict_and_a_figure_that_is_no_png_are_refused(
-    card: pd.DataFrame, section: Callable[..., Section]
-) -> None:
+def test_an_unknown_verdict_or_figure_is_refused(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     with pytest.raises(ValueError, match="'maybe' is no verdict"):
         page(card.assign(verdict="maybe"), [], FACTS)
     with pytest.raises(ValueError, match="not a PNG"):
         page(card, [section(figure=b"<svg/>")], FACTS)
 
 
-def test_a_section_shows_its_own_scorecard_rows_and_those_that_name_it(
-    card: pd.DataFrame, section: Callable[..., Section]
-) -> None:
+def test_a_section_shows_rows_that_name_it(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     html = page(card, [section(), section(name="fidel-figure-5", item="fig-5")], FACTS)
     first, second = html.split("<article")[1:]
     assert 'id="fidel-figure-5"' in first
@@ -119,9 +116,7 @@ def test_a_section_shows_its_own_scorecard_rows_and_those_that_name_it(
     assert "data-id" not in html.split("<article")[1]
 
 
-def test_verdicts_stand_under_the_title_and_reasons_behind_the_results(
-    card: pd.DataFrame, section: Callable[..., Section]
-) -> None:
+def test_verdicts_come_first_and_reasons_last(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     article = visible(page(card, [section(absent={"cell": "too long"})], FACTS).split("<article")[1])
     places = [article.index(words) for words in (
         "Published: ReLU reveals most. reproduced 1 direction 1", "executed notebook", "Not run in part",
@@ -140,9 +135,7 @@ def test_a_picture_lacks_the_title_and_the_small_print_that_the_page_has() -> No
     assert str(shown["foot"]).splitlines() == ["Scale standard · n ≥ 5", "Threat model: none"]
 
 
-def test_the_result_table_has_nulls_beside_the_attack_and_only_columns_that_vary(
-    card: pd.DataFrame, section: Callable[..., Section]
-) -> None:
+def test_results_have_nulls_and_what_varies(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     article = page(card, [section()], FACTS).split("<article")[1].split("</article>")[0]
     table = article[article.index('<table class="results">') :]
     assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table) == [
@@ -222,3 +215,99 @@ def test_an_adaptive_attacker_who_gains_nothing_is_not_shown_twice(card: pd.Data
         text = visible(page(card, [], FACTS | {"maps": maps}).split('id="leaks"')[1].split("</table>")[0])
         assert text.count("[0.8, 0.82] · Fidel, n = 10") == 1
         assert words in text
+
+
+def test_lines_of_the_whole_federation_have_no_client_and_tell_the_last_round() -> None:
+    shared = {
+        "dataset": "mnist", "victim": "v", "federation": "f", "attack": "a", "checkpoint": 0,
+        "convention": "standard", "median": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 3, "failure_rate": 0.0,
+    }  # fmt: skip
+    lines = [
+        {"defence": defence, "client": client, "local_samples": size, "baseline": baseline, "metric": metric}
+        | {"mean": mean, "unit": unit, "round": after}
+        for defence in ("none", "sign")
+        for client, size, baseline, metric, mean, unit, after in [
+            (0, 16, "", "label_accuracy", 0.7, "image", np.nan),
+            (0, 16, "random-gradient", "label_accuracy", 0.2, "image", np.nan),
+            (np.nan, np.nan, "snapshot", "accuracy", 0.3, "model", 1),
+            (np.nan, np.nan, "", "accuracy", 0.8, "model", 2),
+        ]
+    ]
+    found = results(pd.DataFrame([shared | line for line in lines]))
+    assert found.columns == ["defence", "k"]
+    assert [(row["condition"], row["metric"], row["mean"]) for row in found.rows] == [
+        (["none", "16"], "label_accuracy", "0.7"), (["sign", "16"], "label_accuracy", "0.7"),
+        (["none", ""], "accuracy", "0.8"), (["sign", ""], "accuracy", "0.8"),
+    ]  # fmt: skip
+    assert found.nulls == ["a random gradient attacked"]
+    assert [row["nulls"] for row in found.rows] == [["0.2"], ["0.2"], [""], [""]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.123456, "0.1235"), ("21.495", "21.5"), (-3, "−3"), (1234567, "1,234,567"), (0, "0"),
+        (1e-7, "1e−07"),
+        (None, ""), ("", ""), (math.nan, ""), (math.inf, "∞"), (-math.inf, "−∞"),
+        ("layer=dense", "layer=dense"),
+    ],
+)  # fmt: skip
+def test_number(value: object, text: str) -> None:
+    assert number(value) == text
+
+
+def test_intervals_percents_and_counts() -> None:
+    assert (interval(0.5, "1.25"), interval(0.5, math.nan)) == ("[0.5, 1.25]", "")
+    assert (percent(0.125), percent(math.nan), count(200.0), count("10")) == ("12.5 %", "", "200", "10")
+
+
+def row(key: str, raised: int, verdict: str, headline: str = "") -> dict[str, Any]:
+    return {
+        "id": key, "class": "result", "scale": "standard", "raised": raised, "seeds": str(raised),
+        "verdict": verdict, "measured": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 10, "headline": headline,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def rows() -> pd.DataFrame:
+    return pd.DataFrame([
+        row("same", 0, "reproduced"), row("same", 1, "reproduced"), row("same", 2, "reproduced"),
+        row("turns", 0, "reproduced"), row("turns", 1, "differs"), row("turns", 2, "reproduced"),
+        row("open", 0, "reproduced"), row("open", 1, "inconclusive"), row("open", 2, "reproduced"),
+        row("head", 0, "reproduced", "It leaks 0.5."), row("head", 1, "inconclusive", "It leaks 0.6."),
+    ])  # fmt: skip
+
+
+def test_headlines_come_first_then_the_rows_that_change(rows: pd.DataFrame) -> None:
+    (found,) = seeds(rows)
+    assert found.raised == [0, 1, 2]
+    assert [(line.id, line.text, line.changes) for line in found.statements] == [
+        ("head", "It leaks 0.5.", True), ("turns", "turns", True), ("open", "open", True),
+    ]  # fmt: skip
+    # All seeds decide `same` and `turns`.
+    assert (found.decided, found.turned) == (2, 1)
+    assert held([found])["head"] == "holds with 1 of 2 seeds"
+
+
+def test_changes_are_counted(rows: pd.DataFrame, card: pd.DataFrame, section: Callable[..., Section]) -> None:
+    card.loc[card["headline"] != "", "id"] = "head"
+    text = " ".join(page(card, [section()], FACTS | {"seeded": rows}).split())
+    assert "All seeds decide 2 rows of the scorecard; 1 of them has another verdict" in text
+    assert "(50.0 %)" in text
+    assert "holds with 1 of 2 seeds" in text
+    assert 'id="seeds"' not in page(card, [], FACTS | {"seeded": rows.iloc[:0]})
+    assert "no other seed recorded" in page(card, [], FACTS)
+
+
+def test_a_commit_is_a_link_where_the_citation_names_an_address(
+    tmp_path: Path, card: pd.DataFrame, section: Callable[..., Section]
+) -> None:
+    assert commits(tmp_path) == ""
+    (tmp_path / "CITATION.cff").write_text("repository-code: https://example.org/a/b.git\n")
+    facts = FACTS | {"commits": commits(tmp_path)}
+    link = '<a href="https://example.org/a/b/commit/abc1234"><code>abc1234</code></a>'
+    assert link in page(card, [section()], facts)
+    assert "commit <code>abc1234</code>" in page(card, [section()], FACTS)
+    (tmp_path / "CITATION.cff").write_text("repository-code: javascript:alert(1)\n")
+    with pytest.raises(UserError, match=r"repository-code: .* is no https address"):
+        commits(tmp_path)

@@ -40,12 +40,8 @@ class Composition:
     ) -> Objective:
         """Return the objective of a group's trials, with the engine that suits it.
 
-        Differences (`engines.frozen`) and batches of trials (`engines.shared_weights`) need two conditions.
-        Nothing else may stand between dummies and gradients: no simulated steps, hidden parameters, mechanism
-        or unknowns of a defence, nor weights among the dummies. And gradients must be compared in all
-        entries, by products alone. Differences are taken if the attack asks for them and the network is deep
-        enough; on a GPU exact derivatives of batches take their place, because differences take the trials
-        one after another. Either is compared with plain autograd first (`engines.agreement`).
+        Differences, and on a GPU batches of trials in their place, serve where nothing else stands between
+        dummies and gradients and all entries are compared by products. Plain autograd has to agree first.
         """
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism

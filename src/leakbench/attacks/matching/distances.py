@@ -68,12 +68,7 @@ def laid_out(gradient: Tensor) -> Tensor:
 
 
 def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a distance and its derivative at the dummy gradient g, without the term `whole`.
-
-    The derivative is weights · (along · o + across · g), where o is the observed gradient.
-
-    Raises Unfit where the distance is no value for each trial.
-    """
+    """Return a distance, along and across: its derivative is weights · (along · o + across · g)."""
     none = torch.zeros_like(theirs)
     if distance.slopes:
         value = _checked(distance.value(known, theirs), len(theirs))

@@ -17,18 +17,12 @@ class GeneratorWeights:
     """GRNN's generator: it makes images and label logits of `batch` samples from latents that never change.
 
     The image branch is a transposed convolution to 4×4 and a gated linear unit (GLU), then blocks of nearest
-    ×2, 3×3 convolution, batch norm and GLU, then a sigmoid. From block to block the number of channels halves
-    until it is `width`; the last block makes the channels of the image. A dense layer computes the label
-    logits from the same latents. Source: Ren's thesis, section 3.2.2 and Table 3.1; widths, latents of 128
-    and torch's default initialisation are those of the authors' code.
+    ×2, 3×3 convolution, batch norm and GLU that halve the channels down to `width`, then a sigmoid. A dense
+    layer computes the label logits. Source: Ren's thesis, section 3.2.2 and Table 3.1, and the authors' code.
 
     With a single sample, a first layer returns a fixed latent z times a matrix. RMSprop (and signed Adam)
-    move all elements of one output by the same amount, so that their product with z moves as one unknown
-    would with Σ|z| times the learning rate, except for the optimiser's epsilon. With `collapsed`, this
-    product, divided by Σ|z|, is the unknown in place of the matrix.
-
-    resolution: rows and columns of an image, a power of two and at least 8.
-    width: the number of channels that the last block reads.
+    move all elements of one output alike, as one unknown with Σ|z| times the learning rate. With `collapsed`,
+    this product, divided by Σ|z|, is the unknown in place of the matrix.
     """
 
     resolution: int

@@ -17,12 +17,7 @@ from leakbench.observations.reconstruction import Reconstruction
 
 
 class Problems(NamedTuple):
-    """Joint problems over the same epochs, each for m images that one update of each epoch has in common.
-
-    seen: the epochs.
-    rows: [problems, epochs], the update of each epoch.
-    common: [problems, epochs, m], the positions of the common images in the batch of that update.
-    """
+    """Joint problems over the epochs `seen`: updates [problems, epochs] and places of what they share."""
 
     seen: range
     rows: Tensor
@@ -55,13 +50,7 @@ def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
 
 
 class EpochTerm(NamedTuple):
-    """One epoch's term: `share` times the distance of the dummy batches from the observed updates.
-
-    objective: the objective of the epoch's updates, without priors.
-    rows: [problems], the updates of the epoch.
-    place: [problems, batch], the unknown that stands at each position of a dummy batch.
-    share: γ, the weight of the term.
-    """
+    """One epoch's term: `share` times the distance of dummy batches, made by `place`, from `rows`."""
 
     objective: Objective
     rows: Tensor

@@ -17,10 +17,8 @@ Updates = Literal["one-batch", "simulated", "shuffled", "reshuffled", "epochs"]
 class Taken(NamedTuple):
     """The training that an attack simulates in place of the client's.
 
-    steps: slices of the unknown images; empty if nothing is simulated.
-    epochs: the number of epochs that have unknown images of their own, one set after the other.
-    stride: how many steps of the client one simulated step stands for.
-    shuffled: whether the order of the samples is unknown.
+    `steps` are slices of the unknown images, of which `epochs` sets lie one after the other. A simulated step
+    stands for `stride` of the client's. `shuffled` says whether the order of the samples is unknown.
     """
 
     steps: list[slice]
@@ -30,11 +28,7 @@ class Taken(NamedTuple):
 
 
 def taken_for(observation: Observation, samples: int, updates: Updates) -> Taken:
-    """Return what an attack simulates of a client's training.
-
-    Nothing is simulated for an observed gradient. Source: InvG, section 4.3 (`simulated`); DLF, whose code
-    calls the last three readings `full`, `full_many` and `none_epoch`.
-    """
+    """Return what an attack simulates of a client's training (InvG, section 4.3; DLF's code)."""
     if updates == "one-batch" or observation.kind != "model":
         return Taken([])
     every, epochs = local_steps(observation, samples), int(observation.local["epochs"])
@@ -64,11 +58,7 @@ def simulated_update(
 
 
 def merged(images: Tensor, epochs: int) -> Tensor:
-    """Return one set of images from those of several epochs (DLF's code).
-
-    Each epoch's images are paired one to one with the first's, so that the sum of PSNRs is largest; pairs are
-    averaged.
-    """
+    """Return one set of images from those of several epochs: the mean of images paired one to one (DLF)."""
     if epochs == 1:
         return images
     return torch.stack([_mean(each) for each in images.unflatten(1, (epochs, -1))])

@@ -28,12 +28,7 @@ _DONE = ("losses", "status", "iterations", "final")
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long trials run.
-
-    iterations: the number of steps.
-    enough: a trial ends early once its loss is at most this.
-    snapshots: the number of times that the unknowns are kept on the way, evenly spaced.
-    """
+    """How many steps trials run, the loss that is `enough` to end one, and how often unknowns are kept."""
 
     iterations: int
     enough: float = -math.inf

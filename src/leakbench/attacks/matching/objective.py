@@ -60,13 +60,9 @@ def priors_of(group: Group, terms: Iterable[Term]) -> list[tuple[float, Valued]]
 class Objective:
     """The loss of a group's trials: the distances from the observed gradients, plus the priors of the images.
 
-    terms: at least one distance, at most one `Weights` and at most one `Entries`, and any penalties and
-    priors.
-    engine: what takes whole derivatives, if the gradients are compared in all entries, by products alone.
-    mechanism: (observed) → what is done to dummy gradients before they are compared, as a function of the
-    gradients and of the dummies.
-
-    Raises Unfit if the terms do not fit together.
+    `terms` are at least one distance, at most one `Weights` and `Entries`, and any penalties and priors; else
+    it raises Unfit. `engine` takes whole derivatives. `mechanism` returns, for observed gradients, what is
+    done to dummy ones.
     """
 
     group: Group
@@ -145,11 +141,7 @@ class Objective:
         return self._penalised(matched)
 
     def losses(self, rows: Tensor) -> Losses:
-        """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
-
-        No dummy's gradient is written down (`gradient_products`). Raises Unfit for what needs one: a distance
-        of whole gradients, chosen entries, penalties, simulated steps, and an adaptation to a defence.
-        """
+        """Return the function that gives the losses [n] of dummies [n, …], one of each of `rows`."""
         group, distance = self.group, self.distance
         if self.partial or self._of(Penalty) or distance.whole or group.steps:
             raise Unfit(

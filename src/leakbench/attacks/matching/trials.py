@@ -7,7 +7,6 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.engines.fixed_convolution import fix_convolutions
 from leakbench.attacks.matching.engines.gradients import engines_fit, gradients, gradients_at
 from leakbench.attacks.matching.labelling import known_labels
 from leakbench.attacks.matching.local_epochs import Updates, merged, simulated_update, taken_for
@@ -66,13 +65,6 @@ class Group:
     @cached_property
     def names(self) -> list[str]:
         return [name for name, _ in self.model.named_parameters()]
-
-    @cached_property
-    def _as_pixels(self) -> bool:
-        """Whether the unknowns are known to be pixels, because the victim normalises nothing."""
-        if self.device != "cpu":
-            return False
-        return not self.mean.any() and bool((self.deviation == 1).all())
 
     @property
     def trials(self) -> int:
@@ -147,11 +139,7 @@ class Group:
         return torch.cat(found)
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
-        """Draw the first images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
-
-        They are drawn on the processor, trial by trial, so that the start of a trial depends neither on the
-        device nor on how many trials follow.
-        """
+        """Draw the first images [trials, batch, …] on the processor, and logits of unknown labels."""
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
         if self.labels is None:
@@ -164,8 +152,6 @@ class Group:
 
     def to_pixels(self, unknowns: Tensor) -> Tensor:
         """Return images in [0, 1] of unknowns in the victim's normalised space."""
-        if self._as_pixels:
-            return unknowns.view_as(unknowns)
         return unknowns * self.deviation + self.mean
 
     def shown(self, unknowns: Tensor) -> Tensor:
@@ -174,10 +160,7 @@ class Group:
 
     def clip(self, unknowns: Tensors) -> None:
         """Keep pixels within [0, 1], in place."""
-        if self._as_pixels:
-            unknowns["images"].clamp_(0, 1)
-        else:
-            unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
+        unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
 
 
 def groups(
@@ -191,7 +174,6 @@ def groups(
     for origin, rounds in observation.by_model():
         model = observation.model(origin).requires_grad_(False)
         model = model.to(observation.work.device).to(memory_format=torch.channels_last)
-        fix_convolutions(model)
         engines_fit(model, torch.Size([max(observation.clients), *observation.pixels]), like=first)
         first = first or model
         scale = normalisation(model, observation.pixels[0])

@@ -71,11 +71,7 @@ class Received:
 
     @cached_property
     def now(self) -> dict[str, float]:
-        """Return the numbers that a client remembers of a round, name → number.
-
-        They are its batch's mean loss, the length of its gradient, and the loss after a step of SGD at `lr`;
-        where the batch is unknown, the length of what was sent. Raises Unfit where none can be computed.
-        """
+        """Return the numbers that a client remembers of a round: losses and the length of what it sends."""
         if self.sent is not None:
             return {"gradient": _length(self.sent)}
         stepped = {
@@ -120,10 +116,7 @@ class Reading:
 
 
 def names() -> list[str]:
-    """Return the names of all detectors of models, as tables write them.
-
-    A file with a constant SETTINGS judges settings that come with a model. It is asked for by its name.
-    """
+    """Return the names of all detectors of models, which have no constant SETTINGS, as tables write them."""
     found = parts.names("detectors")
     return [name for name in found if not hasattr(import_module(f"{__name__}.{name}"), "SETTINGS")]
 

@@ -56,15 +56,9 @@ def build(module: str, parameters: Mapping[str, Any]) -> Server:
 def trapped(
     model: nn.Module, shape: tuple[int, int, int], server: str
 ) -> tuple[nn.Linear, Callable[[Tensor], Tensor]]:
-    """Return the first dense layer of a network, and a function that computes what this layer reads.
+    """Return the first dense layer of a network, and a function from samples to what the layer reads.
 
-    model: the network.
-    shape: channels, rows and columns of a sample.
-    server: the server's name, for messages.
-
-    Returns the layer, and a function from samples [n, channels, rows, columns] to the layer's inputs [n,
-    inputs]. Raises UserError if the network has no dense layer with a bias, or if another layer with
-    parameters lies before it.
+    Raises UserError if it has no bias, or if another layer with parameters lies before it.
     """
     noise = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
     name, _ = first_dense(model, noise)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from leakbench.base.errors import UserError
 from leakbench.federation.servers import Held, Written
-from leakbench.federation.servers.robbing_the_fed import alone, make_unsure, reader, write_bins
+from leakbench.federation.servers.robbing_the_fed import alone, cuts_at, make_unsure, reader, write_bins
 
 # The smallest distance between two cuts.
 NARROW = 1e-9
@@ -103,11 +103,7 @@ def first_alone(bins: int, samples: int, step: int) -> float:
 
 def _part(layer: nn.Linear, means: Tensor, bins: str, scale: float) -> None:
     """Give each neuron a bin of its own, so that its output goes from 0 to 1 between two cuts."""
-    share = torch.linspace(0, 1, layer.out_features + 1, dtype=torch.float64)
-    if bins == "quantiles":
-        cuts = torch.quantile(means, share)
-    else:
-        cuts = means.mean() + means.std() * torch.special.ndtri(share)
+    cuts = cuts_at(torch.linspace(0, 1, layer.out_features + 1, dtype=torch.float64), means, bins)
     # The mean of a sample lies between 0 and 1.
     cuts[0], cuts[-1] = 0, 1
     apart = cuts.diff().clamp_min(NARROW)

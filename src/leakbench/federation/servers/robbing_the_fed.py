@@ -72,17 +72,20 @@ def reader(model: nn.Module, layer: nn.Linear, server: str) -> nn.Linear:
     return later
 
 
+def cuts_at(share: Tensor, means: Tensor, bins: str) -> Tensor:
+    """Return the quantiles of samples' means, or those of a normal distribution like them."""
+    if bins == "quantiles":
+        return torch.quantile(means, share)
+    return means.mean() + means.std() * torch.special.ndtri(share)
+
+
 @torch.no_grad()
 def write_bins(
     layer: nn.Linear, later: nn.Linear, means: Tensor, bins: str, gain: float, values: int = 0
 ) -> None:
     """Write one query, the mean of a sample, and biases that cut its results on samples into bins."""
     neurons = layer.out_features
-    share = torch.arange(neurons, dtype=torch.float64) / neurons
-    if bins == "quantiles":
-        cuts = torch.quantile(means, share)
-    else:
-        cuts = means.mean() + means.std() * torch.special.ndtri(share)
+    cuts = cuts_at(torch.arange(neurons, dtype=torch.float64) / neurons, means, bins)
     cuts[0] = -OPEN
     layer.weight.fill_(gain / (values or layer.in_features))
     layer.bias.copy_(-gain * cuts)

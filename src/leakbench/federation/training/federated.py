@@ -28,11 +28,7 @@ Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
 @dataclass
 class Client:
-    """One client: its own model, optimiser and data, which it keeps from round to round.
-
-    `secret` names the tensors that never leave it, and `memory` is what its defence remembers. `images` are
-    uint8 [n, rows, columns, channels] and `labels` int64 [n, …]; `held` are those that it holds out.
-    """
+    """One client: its own model, optimiser and data; `secret` names what never leaves, `held` is held out."""
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -80,10 +76,7 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
 def at_work(
     client: Client, lr: float, prepare: Prepare, rng: torch.Generator, task: ModuleType, defence: Defence
 ) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
-    """Set a client's model to training, and yield a function that takes one step.
-
-    It takes the places of a batch, int64 [n], and returns the mean loss and how many answers were right.
-    """
+    """Set a client's model to training; yield a step from places of a batch to loss and right answers."""
     model = client.model.train()
     device = next(model.parameters()).device
     dropouts = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
@@ -122,10 +115,7 @@ def train_locally(
     client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
     defence: Defence,
 ) -> Fit:  # fmt: skip
-    """Train a client's model on its images, and return how well it did in the last epoch.
-
-    A last batch of one image is left out, because batch norm cannot normalise it.
-    """
+    """Train a client's model on its images, and return how well it did in the last epoch."""
     count = len(client.images)
     task = task_of(training)
     total, right = torch.zeros((2,), device=next(client.model.parameters()).device)

@@ -38,12 +38,7 @@ def fit(
     model: nn.Module, inputs: Tensor, targets: Tensor, loss: Callable[[Any, Tensor], Tensor],
     training: Mapping[str, Any], seed: int, scratch: Path, label: str, save_every: float = 10.0,
 ) -> dict[int, Tensors]:  # fmt: skip
-    """Fit `model` in place, and return its weights at each checkpoint: epoch → weights, epoch 0 untrained.
-
-    A stream of (`seed`, epoch) shuffles each epoch, so resuming needs no generator state. Training has
-    `settled`, and keeps a last checkpoint, once the mean loss changes by less than this between epochs.
-    `scratch` is the resume file, which is removed at the end.
-    """
+    """Fit `model` in place, and return its weights at each checkpoint, epoch → weights; 0 is untrained."""
     optimiser = optimiser_of(model, training)
     checkpoints, epochs, size = set(training["checkpoints"]), training["epochs"], training["batch_size"]
     # Convolutions and pools run twice as fast on a CPU if channels lie last.

@@ -18,11 +18,7 @@ def steps_of(count: int, size: int) -> int:
 
 
 def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> float:
-    """Return ε of (ε, δ)-differential privacy of a client's images, by Rényi divergences (Mironov 2017).
-
-    It holds against anyone who sees the client's models, under Poisson samples; reported losses have no
-    noise.
-    """
+    """Return ε of (ε, δ)-differential privacy of a client's images, by Rényi divergences (Mironov 2017)."""
     from opacus.accountants import RDPAccountant
 
     accountant = RDPAccountant()
@@ -31,10 +27,7 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
 
 
 def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
-    """Let a client's model keep each image's gradient, and its optimiser clip and blur them, in place.
-
-    Raises UserError for a layer that mixes images.
-    """
+    """Let a client's model keep each image's gradient, and its optimiser clip and blur them, in place."""
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
     from opacus.validators import ModuleValidator
@@ -67,11 +60,7 @@ def train_privately(
     client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
     defence: Defence,
 ) -> Fit:  # fmt: skip
-    """Train as `train_locally` does, but on Poisson samples of the images and with noise.
-
-    No place of the defence acts on a step, and an empty sample is a step of noise alone. Source: Abadi et al.
-    (2016), algorithm 1.
-    """
+    """Train as `train_locally` does, on Poisson samples and with noise (Abadi et al. 2016)."""
     model, optimiser, count, size = client.model, client.optimiser, len(client.labels), training["batch_size"]
     optimiser.generator = rng  # type: ignore[attr-defined]
     rate = min(1.0, size / count)

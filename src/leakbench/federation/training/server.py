@@ -34,12 +34,7 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a federation aggregates.
-
-    `fusion` is a model's own share in the mixture that others validate, 1 for the model itself. With a
-    scheme of encryption all clients have the keys, and the server their public half. `faults` maps round,
-    counted from 0, → client → kind.
-    """
+    """How a federation aggregates; `fusion` is a model's own share in what others validate (Eqn 4.5)."""
 
     rule: Rule
     cross_validates: bool = False
@@ -49,10 +44,7 @@ class Protocol:
 
 
 class Aggregate(NamedTuple):
-    """One round's aggregate and what led to it, float64 [clients] each, NaN where nobody measured.
-
-    A client's validation is the mean over clients. `problems` says why an upload is left out, with weight 0.
-    """
+    """One round's aggregate and what led to it, float64 [clients] each, NaN where nobody measured."""
 
     state: State
     weights: np.ndarray
@@ -62,10 +54,7 @@ class Aggregate(NamedTuple):
 
 
 def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
-    """Return the weighted mean of uploads (McMahan et al., algorithm 1); counters take the largest value.
-
-    Batch norm's statistics are averaged like parameters, as in FedKL's code.
-    """
+    """Return the weighted mean of uploads (McMahan et al., algorithm 1); counters take the largest value."""
     total = sum(shares)
     out: State = {}
     for name, first in uploads[0].items():

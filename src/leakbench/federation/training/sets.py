@@ -26,10 +26,7 @@ class Examined:
 
 
 def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np.ndarray, np.ndarray | None]:
-    """Return images, labels and owners of the train splits of data sets.
-
-    An owner int64 [n] is the place of one of several sets, or the client that a single set states, if any.
-    """
+    """Return images, labels and owners (one of several sets, or a stated client) of the train splits."""
     found = [open_tensors(path)[0] for path in paths]
     images, labels = (
         np.concatenate([np.asarray(arrays[f"train/{kind}"][:most]) for arrays in found])
@@ -46,11 +43,7 @@ def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np
 
 
 def told_apart(images: Tensor, owners: np.ndarray) -> float:
-    """Return how well a linear classifier tells to whom images belong, in [0, 1] (thesis, Figure 4.3).
-
-    It reads an image in grey at a quarter of its size, and how bright and how varied it is. It is fitted by
-    least squares with a ridge on every other image and tested on the rest, both ways.
-    """
+    """Return how well a linear classifier tells to whom images belong, in [0, 1] (thesis, Figure 4.3)."""
     grey = images.float().mean(3)
     window = [min(COARSE, side) for side in grey.shape[1:]]
     coarse = torch.nn.functional.avg_pool2d(grey[:, None], window).flatten(1)

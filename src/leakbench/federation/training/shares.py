@@ -18,11 +18,7 @@ def divide(
     labels: np.ndarray, clients: int, split: str, alpha: float | None, rng: np.random.Generator,
     owners: np.ndarray | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
-    """Return the places of each client's images: disjoint, and together all of them.
-
-    The Dirichlet division is that of Hsu et al. (2019). Raises UserError if no draw gives each client enough,
-    if the data set states no owners, or if it has other clients.
-    """
+    """Return the places of each client's images: disjoint, and together all (Dirichlet: Hsu et al. 2019)."""
     if split == "iid":
         return np.array_split(rng.permutation(len(labels)), clients)
     if split == "by-client":

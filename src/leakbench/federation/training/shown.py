@@ -31,11 +31,6 @@ def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) 
     return found
 
 
-def flat_data(images: Tensor) -> bool:
-    """Return whether images [n, 1, 2, 1] are points in the plane."""
-    return tuple(images.shape[1:]) == (1, 2, 1)
-
-
 def extent(images: Tensor) -> list[float]:
     """Return left, right, bottom and top of a square that holds all points with half a unit around them."""
     points = images.reshape(-1, 2)

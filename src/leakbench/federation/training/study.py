@@ -29,7 +29,7 @@ from leakbench.federation.training.private import train_privately
 from leakbench.federation.training.server import Aggregate
 from leakbench.federation.training.sets import Examined, examined, told_apart, training_images
 from leakbench.federation.training.shares import divide, hold_out
-from leakbench.federation.training.shown import examples, extent, flat_data, sample, surface
+from leakbench.federation.training.shown import examples, extent, sample, surface
 from leakbench.networks import victims
 from leakbench.networks.tasks import recognition, task_of
 
@@ -50,11 +50,7 @@ def _rng(*names: str | int) -> torch.Generator:
 
 
 def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Module], nn.Module]:
-    """Return each client's untrained model, and the model of a stranger with a key of its own (the server's
-    view).
-
-    All start from the same weights and secret parameters, such as lock layers. Keys are each one's own.
-    """
+    """Return each client's untrained model, and the model of a stranger with a key of its own."""
     training, image, entry = spec["training"], spec["dataset"], spec["victim"]
     size = training["size"]
     shape = (size, size, image["shape"][2]) if size else tuple(image["shape"])
@@ -189,15 +185,9 @@ def study(
     """Train a study to its end, and return its rows, its facts and the seconds of a round's training.
 
     There is one row for each round, client (-1 for none), key (own, other, random; empty without a lock) and
-    test set (`tested`). Accuracies are in [0, 1]; `filtered_accuracy` is that of the words that the published
-    rule counts, NaN without such a rule; `training_loss` is that of the client, or the clients' mean. With a
-    rule of aggregation there are also rows of key "client", with a client's weight, cross_loss and
-    cross_accuracy. The fact `selected` is the round whose mean own accuracy on validation images is highest,
-    of rounds with equal accuracy the one with the smallest loss.
-
-    `further` are the files of the data sets to train on in addition to `data`, then of those to test on. One
-    to test on that is absent becomes a fact and has no row. Raises UserError as `divide` and `enlist` do, and
-    if the defence changes what is seen of a round instead of what is trained.
+    test set, and with a rule of aggregation one of key "client" for each client. The fact `selected` is the
+    round whose mean own accuracy on validation images is highest. `further` are the files of the data sets to
+    train on in addition to `data`, then of those to test on.
     """
     training, image, seed = spec["training"], spec["dataset"], spec["seed"]
     names = [image["name"], *training.get("beside", []), *training.get("tested_on", [])]
@@ -290,7 +280,7 @@ def study(
         found |= {"epsilon": spent(training, clients), "delta": training["privacy"]["delta"]}
     elif certified := defence.certificate(training["rounds"] * training["local_epochs"], "model"):
         found |= {"epsilon": certified["epsilon"], "delta": certified["delta"]}
-    if flat_data(images):
+    if tuple(images.shape[1:]) == (1, 2, 1):  # points in the plane
         hold(clients[0].model, server)
         test = tests[image["name"]]
         points = {"clients": [sample(*each) for each in kept], "test": sample(test.images, test.labels)}

@@ -94,12 +94,7 @@ def attack_rows(
 def token_rows(
     tensors: Mapping[str, np.ndarray], hidden: Hidden, client: int, names: Sequence[str]
 ) -> pd.DataFrame:
-    """Return what the metrics of candidates say of the set of tokens of each update, and of each null update.
-
-    Members are the tokens that a sentence's layers read, all but the last. An attack that answers for each
-    place has as members the pairs of a token and a place, and another null baseline: one who knows the tokens
-    and puts them anywhere.
-    """
+    """Return what the metrics of candidates say of the tokens of each update, and of each null update."""
     index, length = hidden.secret[f"images/{client}"], hidden.pictures.shape[2] - 1
     counts, samples = hidden.token_counts(), index.shape[1]
     placed = tensors["span_distance"].shape[-1] > len(counts)

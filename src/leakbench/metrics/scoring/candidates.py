@@ -19,11 +19,7 @@ WORKING_FLOATS = 1_000_000
 
 @dataclass
 class Candidates:
-    """Reconstructions [rounds, n, …] of a client, which are usable [rounds, n], and the gap of gradients
-    [rounds].
-
-    `baseline` says what they are if they are not the attack's result after `iterations` steps.
-    """
+    """Reconstructions [rounds, n, …] of a client or a `baseline`, usable or not, and their gap."""
 
     images: np.ndarray
     usable: np.ndarray
@@ -43,9 +39,7 @@ class Measures:
 
 
 def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[str, np.ndarray]:
-    """Match candidates [rounds, n, …] with truths [rounds, k, …]: images by error, features, which have no
-    range, by r.
-    """
+    """Match candidates [rounds, n, …] with truths [rounds, k, …]: images by error, features by r."""
     rounds, k = truth.shape[:2]
     n, width = candidates.images.shape[1], truth[0, 0].size
     out = {

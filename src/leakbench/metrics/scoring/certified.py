@@ -11,11 +11,7 @@ from leakbench.defences.certification import area, gamma
 def bounds(
     certified: Mapping[str, Any], names: Sequence[str], guesses: int, pool: int, others: int
 ) -> dict[str, float]:
-    """Return the certified bounds, metric → γ, of metrics that say how often an attacker is right about a
-    sample.
-
-    An attack chooses the rate at which its own decisions (`members_accepted`) are right by chance.
-    """
+    """Return the certified bounds γ of metrics that say how often an attacker is right about a sample."""
     found = {
         # Several guesses at one of equally likely values.
         "exact": lambda: gamma(certified, guesses / max(certified["among"], 1)),

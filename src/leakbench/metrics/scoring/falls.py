@@ -7,11 +7,7 @@ POINTS = 20
 
 
 def falls(losses: np.ndarray) -> np.ndarray:
-    """Return the share by which the loss of each trial fell in the last half of its run, by medians of
-    quarters.
-
-    It is 0 for a trial that ended before the run did.
-    """
+    """Return the share by which each trial's loss fell in the last half of its run, 0 if it ended before."""
     losses = np.asarray(losses, np.float64)
     quarter = losses.shape[-1] // 4
     if losses.shape[-1] < POINTS:

@@ -52,11 +52,7 @@ def groups(
 
 
 def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
-    """Return for each of the first rounds another round that shares no image with it, int [count], or None.
-
-    Partners are drawn by the private images [rounds, k], whose choice is salted, so no attack can foresee
-    them.
-    """
+    """Return for each of the first rounds another that shares no image with it, int [count], or None."""
     drawn = hashlib.sha256(np.ascontiguousarray(index, np.int64).tobytes()).hexdigest()
     rng = np.random.Generator(np.random.PCG64(stream("partners", drawn)))
     shared = np.array([np.isin(index, own).any(axis=1) for own in index[:count]])

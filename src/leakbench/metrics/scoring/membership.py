@@ -17,12 +17,7 @@ def membership_rows(
     members_of: Callable[[np.ndarray], np.ndarray] | None = None,
     blind: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> pd.DataFrame:  # fmt: skip
-    """Return what the metrics say of each update of a client, and of each null update.
-
-    Members are the candidates that the client held in that round, or what `members_of` says of its samples,
-    bool [n]. `blind` maps null baseline → scores and decisions [n] of an attacker who saw no update, or
-    [rounds, n].
-    """
+    """Return what the metrics say of each update of a client, each null update and `blind` attackers."""
     rows = []
     own, null = (
         tuple(tensors[f"{part}{name}"][:, client] for name in ("span_distance", "usable"))
@@ -53,10 +48,7 @@ def membership_rows(
 def add_epsilon(
     rows: pd.DataFrame, candidates: int, certified: Mapping[str, Any] | None, given: bool
 ) -> pd.DataFrame:
-    """Return rows whose `epsilon_low`, the place of a member, is the bound that all their places prove.
-
-    An attack that is given labels proves none: without its sample, the rank would not be that of any other.
-    """
+    """Return rows whose `epsilon_low`, the place of a member, is the bound that all their places prove."""
     others = candidates - int(rows["local_samples"].max())
     rows = rows.copy()
     for _, part in rows.groupby(["baseline", "checkpoint"]):

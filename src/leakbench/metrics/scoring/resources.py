@@ -19,9 +19,7 @@ Needs = dict[str, Any]
 
 @dataclass(frozen=True)
 class Resources:
-    """What metrics need beyond images: what serves all, judges (images → logits [n, classes]), and what is
-    left out.
-    """
+    """What metrics need beyond images: what serves all, judges (images → logits), and what is left out."""
 
     fixed: Needs
     judges: dict[str, Answer]

@@ -18,9 +18,7 @@ EPSILON = 1e-4
 
 
 class Norm(nn.Module):
-    """Normalisation by stored statistics; scale and shift are learnt, or made of a `code` of latent and
-    class.
-    """
+    """Normalisation by stored statistics; scale and shift are learnt, or made of a `code`."""
 
     running_mean: Tensor
     running_var: Tensor

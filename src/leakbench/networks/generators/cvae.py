@@ -62,11 +62,7 @@ class _Sample(Drawn):
 
 
 class Autoencoder(nn.Module):
-    """The decoder and an encoder, which are fitted together.
-
-    It maps images to themselves, the mean and log-variance of their latents, and a sample that `loss`
-    decodes.
-    """
+    """The decoder and an encoder, which are fitted together: images → images, code, latents for `loss`."""
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()

@@ -14,10 +14,7 @@ NONE = -1
 
 
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean over the images of minus the log probability of their words, whatever their length.
-
-    A word that does not fit into the steps has loss 0 and no gradient. Raises UserError for other dimensions.
-    """
+    """Return the mean over the images of minus the log probability of their words, whatever their length."""
     _refuse(outputs)
     n, steps, classes = outputs.shape
     given = torch.full((n,), steps, dtype=torch.long)
@@ -48,11 +45,7 @@ def read(outputs: Tensor) -> Tensor:
 
 
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return which images are read as their whole word, by the likeliest character of each step, bool [n].
-
-    A label that fills its row may be the beginning of a longer word, so rows must be as long as there are
-    steps. Raises UserError for outputs of other dimensions.
-    """
+    """Return which images are read as their whole word, by the likeliest character of each step, bool [n]."""
     words = read(outputs)
     length = max(words.shape[1], labels.shape[1])
     whole, truth = (pad(x, (0, length - x.shape[1]), value=NONE) for x in (words, labels))

@@ -49,9 +49,7 @@ def precode(
 
 
 class Bottleneck(Drawn):
-    """Encode features as means and deviations, and decode normal numbers drawn by them; without noise, the
-    means.
-    """
+    """Encode features as means and deviations, and decode normal numbers drawn by them, or the means."""
 
     def __init__(self, features: int, width: int, weight: float) -> None:
         super().__init__(width)
@@ -72,13 +70,8 @@ class Bottleneck(Drawn):
 class _Divergence(torch.autograd.Function):
     """Return means and deviations [n, width] unchanged, and add to their gradients that of their divergence.
 
-    The divergence is a term of the loss, but no layer sees the loss, so its gradient enters here. The
-    divergence is the mean over all samples of KL(N(mean, deviation²) ‖ N(0, 1)) in bits, times `weight`. With
-    several batches one behind the other the sum of their means is needed; `weight` is then multiplied by the
-    number of batches.
-
-    A gradient of a gradient passes this layer once more. The divergence's gradient is part of the first one
-    already, and must not enter again. Third derivatives are not meant.
+    No layer sees the loss, of which the divergence is a term: the mean over samples of KL(N(mean, deviation²)
+    ‖ N(0, 1)) in bits, times `weight`. A second pass must not add it again; third derivatives are not meant.
     """
 
     generate_vmap_rule = True

@@ -8,8 +8,6 @@ SHAPE, CLASSES, WIDTH = (8, 8, 1), 4, 32
 
 
 class Net(nn.Module):
-    """Two dense layers."""
-
     def __init__(self) -> None:
         super().__init__()
         self.dense1 = nn.Linear(64, WIDTH)

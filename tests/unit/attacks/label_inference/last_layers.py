@@ -19,13 +19,9 @@ def never() -> Answers:
 
 
 def seen(
-    module: str,
-    parameters: dict[str, Any],
-    truth: Tensor,
-    biased: bool = True,
-    classes: int = 10,
+    module: str, parameters: dict[str, Any], truth: Tensor, biased: bool = True, classes: int = 10,
     only: int | None = None,
-) -> LastLayer:
+) -> LastLayer:  # fmt: skip
     """Return what is known of the last layer for noise images with labels `truth` [trials, batch]."""
     torch.manual_seed(0)
     model = victims.build(module, (32, 32, 3), classes, parameters).eval()

@@ -90,17 +90,13 @@ def test_row_minimum_gives_no_label_twice() -> None:
 
 @pytest.mark.parametrize(
     ("method", "batch", "biased", "says"),
-    [
-        ("row-minimum", 11, True, "11 images need as many classes, not 10.*use counted"),
-        ("idlg", 2, True, "idlg reads one label, the batch has 2 images.*use counted"),
-        ("ilrg", 2, False, "ilrg needs the gradient of the last layer's bias, and it has none.*use counted"),
-        ("rlu", 2, False, "rlu needs the gradient of the last layer's bias, and it has none.*use counted"),
-        ("rlu", 2, True, "rlu needs labelled samples of the attacker's own.*name them under generator"),
-    ],
-)
-def test_what_a_rule_cannot_serve_is_refused_in_one_line_with_a_remedy(
-    method: str, batch: int, biased: bool, says: str
-) -> None:
+    [("row-minimum", 11, True, "11 images need as many classes, not 10.*use counted"),
+     ("idlg", 2, True, "idlg reads one label, the batch has 2 images.*use counted"),
+     ("ilrg", 2, False, "ilrg needs the gradient of the last layer's bias, and it has none.*use counted"),
+     ("rlu", 2, False, "rlu needs the gradient of the last layer's bias, and it has none.*use counted"),
+     ("rlu", 2, True, "rlu needs labelled samples of the attacker's own.*name them under generator")],
+)  # fmt: skip
+def test_what_a_rule_cannot_serve_is_refused(method: str, batch: int, biased: bool, says: str) -> None:
     layer = by_hand(torch.linspace(-0.5, 0.5, 10), batch, biased)
     with pytest.raises(Unfit, match=says):
         infer(method, layer)

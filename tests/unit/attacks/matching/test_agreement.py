@@ -1,4 +1,4 @@
-"""Engines that take whole derivatives are chosen where they pay, and compared with plain autograd first."""
+"""Engines are chosen where they pay, compared with plain autograd first, and near it in float32."""
 
 from dataclasses import replace
 from functools import partial
@@ -7,17 +7,22 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from trial_networks import CLASSES, SHAPE, group, met, network, ones, terms
+from torch.profiler import profile
+from trial_networks import CLASSES, SHAPE, everything, gradient, group, meet, met, network, ones, terms
 
 from leakbench.attacks.matching.composition import Composition
-from leakbench.attacks.matching.engines import gradients
+from leakbench.attacks.matching.engines import frozen, gradients
 from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
+from leakbench.attacks.matching.engines.gradient_products import gradient_products, rows_of
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.engines.layers import RULES
 from leakbench.attacks.matching.engines.own_products import OwnProducts
 from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
+from leakbench.attacks.matching.objective import Objective
+from leakbench.attacks.matching.objectives.layer_weights import parameter_weights
 from leakbench.attacks.matching.trials import Group
 from leakbench.base.processes.workers import Work
+from leakbench.networks import victims
 
 RESNET: tuple[str, dict[str, Any]] = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
 FROZEN = {"derivative": "frozen"}
@@ -57,7 +62,6 @@ def test_an_engine_that_agrees_is_used_and_draws_on_nobodys_chance(
 
 
 def more(value: Any) -> Any:
-    """Return tensors that are a tenth larger."""
     if isinstance(value, dict):
         return {name: more(each) for name, each in value.items()}
     return 1.1 * value if isinstance(value, Tensor) else value
@@ -65,19 +69,14 @@ def more(value: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("device", "where", "wrong"),
-    [
-        ("cpu", (FrozenDifference, "one"), lambda found: (found[0], more(found[1]))),
-        ("cuda:0", (SharedWeights, "rates"), lambda found: (more(found[0]), found[1])),
-        ("cuda:0", (OwnProducts, "back"), more),
-    ],
-)
+    [("cpu", (FrozenDifference, "one"), lambda found: (found[0], more(found[1]))),
+     ("cuda:0", (SharedWeights, "rates"), lambda found: (more(found[0]), found[1])),
+     ("cuda:0", (OwnProducts, "back"), more)],
+)  # fmt: skip
 def test_an_engine_that_is_off_is_left_with_one_line(
-    device: str,
-    where: tuple[type, str],
-    wrong: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    device: str, where: tuple[type, str], wrong: Any, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     right = getattr(*where)
     monkeypatch.setattr(*where, lambda *given: wrong(right(*given)))
     of = trials(known=False)
@@ -115,12 +114,9 @@ def first_factor(right: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("layer", "part", "off"),
-    [
-        (nn.Conv2d, "backward", slope_of_images),
-        (nn.Conv2d, "operands", first_factor),
-        (nn.Linear, "operands", first_factor),
-    ],
-)
+    [(nn.Conv2d, "backward", slope_of_images), (nn.Conv2d, "operands", first_factor),
+     (nn.Linear, "operands", first_factor)],
+)  # fmt: skip
 def test_what_differences_and_products_take_beside_gradients_is_compared_too(
     layer: type, part: str, off: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,13 +154,9 @@ class Absolute(nn.Sequential):
 
 @pytest.mark.parametrize(
     ("kind", "rectify", "right"),
-    [
-        (nn.Sequential, nn.ReLU, True),
-        (nn.Sequential, partial(nn.ReLU, inplace=True), True),
-        (nn.Sequential, nn.ReLU6, False),
-        (Absolute, nn.ReLU, False),
-    ],
-)
+    [(nn.Sequential, nn.ReLU, True), (nn.Sequential, partial(nn.ReLU, inplace=True), True),
+     (nn.Sequential, nn.ReLU6, False), (Absolute, nn.ReLU, False)],
+)  # fmt: skip
 def test_differences_serve_where_every_kink_is_seen(
     kind: type[nn.Sequential], rectify: Any, right: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,3 +193,84 @@ def test_a_last_layer_of_zeros_hides_no_error_and_does_no_harm(make: Any, fit: b
     before = {name: value.clone() for name, value in model.state_dict().items()}
     assert engines_fit(model, SHAPE) == fit
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_no_gradient_of_a_wide_layer_is_made() -> None:
+    """A dense layer of 6 million weights: eight gradients of it would be 192 MB."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(300, 20_000), nn.ReLU())
+    model = nn.Sequential(model, nn.Linear(20_000, 10, bias=False)).requires_grad_(False)
+    observed = {name: rows_of(torch.ones(1, *value.shape)) for name, value in model.named_parameters()}
+    engines_fit(model, torch.Size([1, 3, 10, 10]))
+    zeros = torch.zeros(8, 1, dtype=torch.long)
+    with profile(profile_memory=True) as seen:
+        gradient_products(model, torch.rand(8, 1, 3, 10, 10), zeros, observed, zeros[:, 0])
+    assert max(event.cpu_memory_usage for event in seen.events()) < 40 * 20_000 * 8
+
+
+@pytest.mark.parametrize(("chunk", "known"), [(2, True), (5, True), (2, False)])
+def test_the_gap_is_the_mean_square_of_all_and_none_at_the_private_images(chunk: int, known: bool) -> None:
+    model = network("lenet_dlg", {}, (16, 16, 3))
+    torch.manual_seed(1)
+    images, labels = torch.rand(3, 2, 3, 16, 16).double(), torch.randint(0, CLASSES, (3, 2))
+    of = group(model, images, labels, known)
+    told = {} if known else {"labels": nn.functional.one_hot(labels, CLASSES).double() * 100}
+    assert of.gap({"images": (images - of.mean) / of.deviation} | told, chunk).max() < 1e-20
+    dummies = torch.randn(3, 2, 3, 16, 16).double()
+    found = of.gap({"images": dummies} | told, chunk)
+    for trial in range(3):
+        mine = gradient(model, of.to_pixels(dummies[trial]), labels[trial])
+        theirs = {name: value[trial] for name, value in everything(of).items()}
+        apart = torch.cat([(mine[name] - theirs[name]).flatten() for name in theirs])
+        assert float(found[trial]) == pytest.approx(float(apart.square().mean()), rel=1e-9)
+
+
+# As batch norm's weights in one reading of AGIC.
+WITHOUT_NORMS = partial(
+    parameter_weights, shape="linear", beta=50.0, relu=True, norms="none", order="forward"
+)
+NORMALISED = ("resnet20-4", {"width": 8, "normalise": "cifar10"})
+
+
+def near(
+    network: tuple[str, dict[str, Any]], distance: str, batch: int, weights: Any, tv: float, known: bool
+) -> None:
+    """Assert that differences and exact derivatives are the same to a hundredth."""
+    torch.manual_seed(0)
+    module, parameters = network
+    model = victims.build(module, (32, 32, 3), CLASSES, parameters).eval()
+    meet(model.to(memory_format=torch.channels_last), module, parameters)
+    of = group(model, torch.rand(3, batch, 3, 32, 32), torch.randint(0, CLASSES, (3, batch)), known)
+    unknowns = of.draw("normal", torch.Generator().manual_seed(1))
+    (losses, exact), (same, found) = (
+        Objective(of, terms(distance, weights, tv), engine=way).evaluate(torch.arange(3))(unknowns)
+        for way in (None, frozen.FrozenDifference)
+    )
+    torch.testing.assert_close(same, losses, rtol=1e-4, atol=1e-6)
+    assert list(found) == ["images"] if known else ["images", "labels"]
+    for name, value in exact.items():
+        for one, other in zip(value, found[name], strict=True):
+            assert float((one - other).norm() / one.norm()) < 0.01
+            assert float((one.sign() == other.sign()).double().mean()) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("network", "distance", "batch", "weights", "tv", "known"),
+    [
+        (NORMALISED, "cosine", 1, WITHOUT_NORMS, 0.5, True),
+        (("lenet-dlg", {}), "squares", 2, ones, 0.0, False),
+        # Max-pools keep their choice, as ReLUs do.
+        (("convnet", {"width": 8, "normalise": "cifar10"}), "squares", 3, ones, 0.0, True),
+        # Convolutions that are unfolded.
+        pytest.param(("resnet", {"depth": 18}), "cosine", 1, ones, 0.0, True, marks=pytest.mark.nightly),
+    ],
+)
+def test_differences_are_near_the_exact_derivative(
+    network: tuple[str, dict[str, Any]], distance: str, batch: int, weights: Any, tv: float, known: bool
+) -> None:
+    near(network, distance, batch, weights, tv, known)
+
+
+@pytest.mark.parametrize("first", [4e-7, 4e-5, 4e-4])
+def test_a_bad_first_step_is_mended(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frozen, "STEP", first)
+    near(NORMALISED, "squares", 1, ones, 0.0, True)

@@ -47,9 +47,7 @@ def parts_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", first_of_each(ENTRIES, parts_of))
-def test_every_attack_of_the_catalogue_stays_on_its_device(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_catalogued_attack_stays_on_its_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def match(start: Any, evaluate: Any, make: Any, project: Any, *more: Any) -> None:
         unknowns = {name: value.to("meta") for name, value in start.items()}
         if (population := make().population) > 1:
@@ -91,12 +89,10 @@ def elsewhere(module: str, parameters: dict[str, Any], steps: list[slice], known
     observed = {name: torch.zeros(2, *value.shape).double() for name, value in model.named_parameters()}
     of = group(model, images, torch.tensor([[1, 2], [3, 4]]), known, observed, steps)
     return replace(
-        of,
-        observation=replace(of.observation, work=Work(device="meta")),
-        labels=None if of.labels is None else of.labels.to("meta"),
-        mean=of.mean.to("meta"),
+        of, observation=replace(of.observation, work=Work(device="meta")),
+        labels=None if of.labels is None else of.labels.to("meta"), mean=of.mean.to("meta"),
         deviation=of.deviation.to("meta"),
-    )
+    )  # fmt: skip
 
 
 # Each day a network without branches and one with them: a layer does not meet the others.

@@ -42,10 +42,8 @@ def test_distances_are_numpys_and_scipys_with_weights_and_terms_are_added() -> N
     sizes = [int(np.prod(shape)) for shape in SHAPES.values()]
     for trial in range(TRIALS):
         weights, mine, theirs = (
-            np.repeat(WEIGHTS[trial].numpy(), sizes),
-            flat(found, trial),
-            flat(observed, trial),
-        )
+            np.repeat(WEIGHTS[trial].numpy(), sizes), flat(found, trial), flat(observed, trial),
+        )  # fmt: skip
         squares = float((weights * (mine - theirs) ** 2).sum())
         expected = {"squares": squares, "norm": squares**0.5, "cosine": cosine(mine, theirs, weights)}
         for name, each in got.items():

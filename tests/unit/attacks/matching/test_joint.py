@@ -20,7 +20,6 @@ SAMPLES = {range(0, 3): torch.tensor([[0, 5, 11], [4, 4, 0], [8, 1, 7]])}
 
 
 def epoch(seed: int) -> Group:
-    """Return one epoch's updates of a model of its own."""
     torch.manual_seed(seed)
     images = torch.rand(UPDATES, BATCH, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
     labels = torch.randint(0, CLASSES, (UPDATES, BATCH))
@@ -53,13 +52,11 @@ def test_losses_and_slopes_are_autograds_of_equation_5(way: str) -> None:
     start = torch.randn(len(problems.rows), *size, generator=rng, dtype=torch.float64)
     parts = [
         EpochTerm(
-            Objective(of, terms("cosine", ones, 0.0)),
-            problems.rows[:, number],
-            problems.places(BATCH, number),
-            0.1 if number else 1.0,
+            Objective(of, terms("cosine", ones, 0.0)), problems.rows[:, number],
+            problems.places(BATCH, number), 0.1 if number else 1.0,
         )
         for number, of in enumerate(epochs)
-    ]
+    ]  # fmt: skip
     # In another order than all problems.
     rows = torch.arange(len(start)).flip(0)[:3]
     objective = JointObjective(parts, priors(0.01))
@@ -143,9 +140,6 @@ def test_samples_follow_their_partners_through_the_epochs() -> None:
         [torch.tensor([[-1], [-1], [-1]]), torch.tensor([[2], [-1], [0]]), torch.tensor([[1], [0], [-1]])]
     )
     assert {seen: samples.tolist() for seen, samples in found.items()} == {
-        range(0, 1): [[1]],
-        range(0, 2): [[0, 2]],
-        range(0, 3): [[2, 0, 1]],
-        range(1, 3): [[1, 0]],
+        range(0, 1): [[1]], range(0, 2): [[0, 2]], range(0, 3): [[2, 0, 1]], range(1, 3): [[1, 0]],
         range(2, 3): [[2]],
-    }
+    }  # fmt: skip

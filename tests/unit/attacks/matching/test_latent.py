@@ -87,12 +87,9 @@ FEATURES = generators.build("fidel-mnist", (32, 13, 13), (28, 28, 1), {})
 
 @pytest.mark.parametrize(
     ("own", "labels", "says"),
-    [
-        (None, True, "needs a generator"),
-        (FEATURES, True, "needs a generator"),
-        (..., False, "labels: counted"),
-    ],
-)
+    [(None, True, "needs a generator"), (FEATURES, True, "needs a generator"),
+     (..., False, "labels: counted")],
+)  # fmt: skip
 def test_what_is_missing_is_told_in_one_line(own: Any, labels: bool, says: str) -> None:
     of = trials()
     of = of if own is ... else replace(of, observation=replace(of.observation, generator=own))

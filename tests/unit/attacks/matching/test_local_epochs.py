@@ -43,14 +43,11 @@ def trials(updates: str, **options: Any) -> Group:
 
 @pytest.mark.parametrize(
     ("updates", "expected"),
-    [
-        ("one-batch", Taken([])),
-        ("simulated", Taken([slice(0, 2), slice(2, 3)] * 2)),
-        ("shuffled", Taken([slice(0, 2), slice(2, 3)] * 2, shuffled=True)),
-        ("reshuffled", Taken([slice(0, 2), slice(2, 3), slice(3, 5), slice(5, 6)], 2, shuffled=True)),
-        ("epochs", Taken([slice(0, 3)] * 2, stride=2)),
-    ],
-)
+    [("one-batch", Taken([])), ("simulated", Taken([slice(0, 2), slice(2, 3)] * 2)),
+     ("shuffled", Taken([slice(0, 2), slice(2, 3)] * 2, shuffled=True)),
+     ("reshuffled", Taken([slice(0, 2), slice(2, 3), slice(3, 5), slice(5, 6)], 2, shuffled=True)),
+     ("epochs", Taken([slice(0, 3)] * 2, stride=2))],
+)  # fmt: skip
 def test_the_steps_are_those_of_the_client_as_it_is_taken_for(updates: Any, expected: Taken) -> None:
     assert taken_for(seen(*client()[::4]), N, updates) == expected
     assert taken_for(seen(*client()[::4], kind="gradient"), N, updates) == Taken([])

@@ -67,9 +67,7 @@ def matched(
 @pytest.mark.parametrize(
     ("activation", "statistics"), [("none", "running"), ("relu", "batch"), ("sigmoid", "running")]
 )
-def test_the_gradients_of_a_known_lock_are_those_of_the_client(
-    activation: Activation, statistics: str
-) -> None:
+def test_gradients_of_a_known_lock_are_those_of_the_client(activation: Activation, statistics: str) -> None:
     server, clients = networks(activation, statistics)
     images = torch.rand(TRIALS, BATCH, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
     labels = torch.randint(0, CLASSES, (TRIALS, BATCH))
@@ -217,10 +215,8 @@ def stepping() -> object:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: told(key_length=LENGTH + 1, activation="relu"),
-            rf"shown/{LAYER}.key is .* a key of length {LENGTH + 1}",
-        ),
+        (lambda: told(key_length=LENGTH + 1, activation="relu"),
+         rf"shown/{LAYER}.key is .* a key of length {LENGTH + 1}"),
         (lambda: told(key_length="long", activation="relu"), "a whole number"),
         (lambda: told(key_length=LENGTH, activation="tanh"), "one of none, relu, sigmoid"),
         (told, "a whole number"),
@@ -229,7 +225,7 @@ def stepping() -> object:
         # Local steps are not simulated behind a lock.
         (stepping, "hidden parameters"),
     ],
-)
+)  # fmt: skip
 def test_a_lock_that_cannot_be_taken_fits_no_attack(call: Any, message: str) -> None:
     with pytest.raises(Unfit, match=message):
         call()

@@ -106,13 +106,9 @@ def test_the_slope_is_that_of_the_value(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("make", "prior"),
-    [
-        (trials_of_two, total_variation(weight=0.25)),
-        (normed, batch_norm_statistics(weight=0.25)),
-        (trials_of_two, outside_box(weight=0.25)),
-        (epochs, epochs_alike(weight=0.25)),
-    ],
-)
+    [(trials_of_two, total_variation(weight=0.25)), (normed, batch_norm_statistics(weight=0.25)),
+     (trials_of_two, outside_box(weight=0.25)), (epochs, epochs_alike(weight=0.25))],
+)  # fmt: skip
 def test_a_prior_is_added_with_its_weight_and_is_no_part_of_a_slope_penalty(make: Any, prior: Any) -> None:
     of = make()
     images = first_images(of)
@@ -260,9 +256,7 @@ def test_batch_norms_prior_is_the_distance_of_means_and_variances_trial_by_trial
         ("reshuffled", "gradient", 1.0),
     ],
 )
-def test_layers_count_less_and_less_and_updates_count_as_sums_of_gradients(
-    updates: str, kind: str, scale: float
-) -> None:
+def test_layers_count_less_and_updates_as_sums_of_gradients(updates: str, kind: str, scale: float) -> None:
     of = epochs(updates, kind)
     found = depth_weights(factor=3.0).of(of)(of.observed(ROWS))
     names = [name for name, _ in of.model.named_parameters()]

@@ -57,13 +57,11 @@ CASES = [(name, parameters) for name in NETWORKS for parameters in SMALLER.get(n
 # ResNets have no smaller width: each costs as much as all others together.
 VICTIMS = [
     pytest.param(
-        name,
-        own,
-        id="-".join([name, *map(str, own.values())]),
+        name, own, id="-".join([name, *map(str, own.values())]),
         marks=[pytest.mark.nightly] * (name == "resnet"),
     )
     for name, own in CASES
-]
+]  # fmt: skip
 
 
 def network(
@@ -98,7 +96,6 @@ def meet(model: nn.Module, module: str, parameters: dict[str, Any]) -> nn.Module
 
 
 def met(module: str, parameters: dict[str, Any]) -> nn.Module:
-    """Return `network` when it has been met."""
     return meet(network(module, parameters), module, parameters)
 
 
@@ -122,35 +119,23 @@ def group(
     channels, rows, columns = images.shape[2:]
     observation = Observation(
         network={"module": "", "parameters": {}, "shape": [rows, columns, channels], "classes": CLASSES},
-        weights={},
-        updates={name: value[:, None].numpy() for name, value in observed.items()},
-        origin=np.zeros(trials, np.int64),
-        clients=[batch],
-        kind="gradient",
+        weights={}, updates={name: value[:, None].numpy() for name, value in observed.items()},
+        origin=np.zeros(trials, np.int64), clients=[batch], kind="gradient",
         local={"lr": lr, "batch_size": None, "epochs": 1},
-    )
+    )  # fmt: skip
     return Group(
-        observation=observation,
-        model=model.requires_grad_(False),
-        client=0,
-        origin=0,
-        rounds=torch.arange(trials),
-        restarts=1,
-        labels=labels if known else None,
-        batch=batch,
+        observation=observation, model=model.requires_grad_(False), client=0, origin=0,
+        rounds=torch.arange(trials), restarts=1, labels=labels if known else None, batch=batch,
         mean=torch.full((channels, 1, 1), 0.4, dtype=images.dtype),
-        deviation=torch.full((channels, 1, 1), 0.3, dtype=images.dtype),
-        steps=steps or [],
-    )
+        deviation=torch.full((channels, 1, 1), 0.3, dtype=images.dtype), steps=steps or [],
+    )  # fmt: skip
 
 
 def ones(model: nn.Module, observed: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weight one for every layer."""
     return {name: value.new_ones(len(value)) for name, value in observed.items()}
 
 
 def everything(of: Group) -> dict[str, Tensor]:
-    """Return what was observed of all trials."""
     return of.observed(torch.arange(of.trials))
 
 

@@ -10,12 +10,10 @@ from leakbench.defences.aggregation import Report, build, cross_validates
 
 # The second client is worse in every way.
 REPORT = Report(
-    samples=[30, 10],
-    training_loss=np.array([0.2, 0.4]),
-    training_accuracy=np.array([0.9, 0.6]),
+    samples=[30, 10], training_loss=np.array([0.2, 0.4]), training_accuracy=np.array([0.9, 0.6]),
     validation_loss=np.array([[0.1, 0.3], [0.5, 0.7]]),
     validation_accuracy=np.array([[0.9, 0.7], [0.5, 0.3]]),
-)
+)  # fmt: skip
 
 
 def weights(module: str, report: Report = REPORT, **parameters: object) -> list[float]:

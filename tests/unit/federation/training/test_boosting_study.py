@@ -63,9 +63,7 @@ def weights(rows: pd.DataFrame) -> np.ndarray:
 
 
 @pytest.mark.parametrize("clients", [2, 3])
-def test_a_secure_round_end_to_end_at_2048_bits_is_as_good_as_a_plain_one(
-    data: Path, tmp_path: Path, clients: int
-) -> None:
+def test_a_secure_round_at_2048_bits_is_as_good_as_plain(data: Path, tmp_path: Path, clients: int) -> None:
     """Accuracy within 0.5 % of plain, as the thesis claims."""
     how = {"clients": clients, "split": "iid" if clients == 3 else "by-client", "rounds": 4}
     plain, told, _ = study(spec(**how), data, tmp_path / "plain")
@@ -151,9 +149,7 @@ def test_keys_are_in_no_result(data: Path, tmp_path: Path, monkeypatch: pytest.M
     assert pair.name not in told
 
 
-def test_a_killed_study_goes_on_to_the_same_rows(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_study_has_all_rows(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a new pair of keys, for none is kept."""
     whole, told, _ = study(spec(PAILLIER, fusion=0.9), data, tmp_path / "whole")
     killed(monkeypatch, lambda: study(spec(PAILLIER, fusion=0.9), data, tmp_path / "resume", save_every=0))

@@ -1,5 +1,6 @@
-"""Federated averaging: plain training, weighted means, and secrets that never reach the server."""
+"""Local training by the samples, and differentially private training against the literature."""
 
+import copy
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,14 @@ from torch.nn.functional import cross_entropy
 
 from leakbench import defences
 from leakbench.base.errors import UserError
+from leakbench.defences import Defence
 from leakbench.defences.key_lock import lock, secret_names
 from leakbench.federation.training.batches import to_size
 from leakbench.federation.training.federated import Client, averaged, decayed, hold, play_round, received
 from leakbench.federation.training.fit import optimiser_of, shared
+from leakbench.federation.training.private import epsilon, made_private, steps_of, train_privately
+from leakbench.federation.training.server import Fit
+from leakbench.networks import victims
 
 TRAINING: dict[str, Any] = {
     "optimiser": "sgd", "lr": 0.05, "options": {"momentum": 0.9, "nesterov": True}, "batch_size": 8,
@@ -121,3 +126,90 @@ def test_a_lock_multiplies_a_step_of_scale_and_shift_by_the_squared_length_of_it
     alone, moved = ((after - shift).detach() for after in (plain[1].bias, locked[1].factors()[1]))
     times = float((locked[1].key ** 2).sum()) + 1
     torch.testing.assert_close(moved, times * alone, rtol=1e-2, atol=1e-6)
+
+
+PRIVACY: dict[str, Any] = {"noise": 1.0, "clip": 0.5, "delta": 1e-5}
+
+
+def private_client(count: int = 12) -> Client:
+    torch.manual_seed(0)
+    model = victims.build("perceptron", (1, 2, 1), 2, {})
+    rng = torch.Generator().manual_seed(3)
+    points = torch.randn(count, 1, 2, 1, generator=rng)
+    training = {"optimiser": "sgd", "lr": 0.1, "options": {}}
+    return Client(model, optimiser_of(model, training), frozenset(), points, torch.arange(count) % 2)
+
+
+def trained(own: Client, size: int, lr: float, seed: int) -> Fit:
+    """Train a client for an epoch, on its points as they are."""
+    training, rng = {"local_epochs": 1, "batch_size": size}, torch.Generator().manual_seed(seed)
+    return train_privately(own, training, lr, lambda x, _: x, rng, Defence())
+
+
+def test_a_step_without_noise_is_the_sum_of_clipped_gradients_by_hand() -> None:
+    """With every image in the batch: batch size = count makes the sampling rate 1."""
+    own = private_client()
+    plain = copy.deepcopy(own.model)
+    made_private(own, PRIVACY | {"noise": 0.0}, 12)
+    fit = trained(own, 12, 0.1, 0)
+    total = [torch.zeros_like(p) for p in plain.parameters()]
+    losses = []
+    for x, y in zip(own.images, own.labels, strict=True):
+        loss = cross_entropy(plain(x[None]), y[None])
+        gradient = torch.autograd.grad(loss, list(plain.parameters()))
+        norm = torch.sqrt(sum((g**2).sum() for g in gradient))
+        for into, g in zip(total, gradient, strict=True):
+            into += g * min(1.0, 0.5 / (float(norm) + 1e-6))
+        losses.append(float(loss.detach()))
+    for found, before, step in zip(own.model.parameters(), plain.parameters(), total, strict=True):
+        torch.testing.assert_close(found.detach(), before.detach() - 0.1 * step / 12, rtol=1e-4, atol=1e-6)
+    assert fit.loss == pytest.approx(sum(losses) / 12, rel=1e-5)
+
+
+def test_noise_comes_from_the_generator_alone_and_has_the_stated_size() -> None:
+    moves = []
+    for seed in (1, 1, *range(2, 80)):
+        own = private_client()
+        before = torch.cat([p.detach().flatten() for p in own.model.parameters()])
+        made_private(own, PRIVACY | {"noise": 50.0}, 12)
+        trained(own, 12, 1.0, seed)
+        moves.append(torch.cat([p.detach().flatten() for p in own.model.parameters()]) - before)
+    assert torch.equal(moves[0], moves[1])
+    # The noise of 50 · 0.5 over a batch of 12, beside which gradients are nothing.
+    assert float(torch.stack(moves[1:]).std()) == pytest.approx(50 * 0.5 / 12, rel=0.05)
+
+
+def test_an_empty_batch_is_a_step_of_noise() -> None:
+    own = private_client(200)
+    before = [p.detach().clone() for p in own.model.parameters()]
+    made_private(own, PRIVACY, 1)
+    trained(own, 1, 0.1, 0)
+    assert steps_of(200, 1) == 200
+    assert all(torch.isfinite(p).all() for p in own.model.parameters())
+    assert not torch.equal(before[0], next(own.model.parameters()).detach())
+
+
+def test_epsilon_is_that_of_the_moments_accountant() -> None:
+    """Abadi et al., section 3.2: rate 0.01, noise 4, 10,000 steps, δ = 1e-5 give ε of about 1.26."""
+    given = ((4.0, 100), (2.0, 100), (4.0, 200))
+    found, *more = (epsilon(PRIVACY | {"noise": noise}, 10_000, 100, epochs) for noise, epochs in given)
+    assert 0.9 < found <= 1.27
+    assert min(more) > found
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.LSTM(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), r"layer '1' \(BatchNorm2d\)"),
+     (Recurrent(), r"layer 'rows' \(LSTM\)")],
+)  # fmt: skip
+def test_a_network_that_does_not_fit_is_refused_in_one_line(model: nn.Module, says: str) -> None:
+    own = private_client()
+    own.model = model
+    with pytest.raises(UserError, match=says):
+        made_private(own, PRIVACY, 4)

@@ -49,9 +49,7 @@ def spec(**changes: Any) -> dict[str, Any]:
     return own
 
 
-def test_rows_of_every_round_client_and_key(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_all_rounds_and_keys(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, facts, seconds = study(SPEC, data, tmp_path / "whole")
     assert list(rows["round"].unique()) == [1, 2, 3]
     first = rows[rows["round"] == 1]

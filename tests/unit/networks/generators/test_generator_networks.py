@@ -77,7 +77,6 @@ def build(**parameters: Any) -> Any:
 
 
 def bars(count: int) -> tuple[Tensor, Tensor]:
-    """Return images of a bar whose height is the class and whose brightness varies."""
     rng = torch.Generator().manual_seed(3)
     labels = torch.arange(count) % 3
     images = torch.zeros(count, 1, 8, 16)

@@ -144,17 +144,12 @@ class Calls(nn.Module):
 @pytest.mark.parametrize("conv", [nn.Conv2d(1, 2, 3), nn.Identity()])
 @pytest.mark.parametrize(
     "between",
-    [
-        lambda x: torch.flatten(torch.nn.functional.relu(x), 1),
-        lambda x: (x.flatten(1) - 0.5) / 0.2,
-        lambda x: torch.relu(x.reshape(len(x), -1)),
-        lambda x: nn.Sigmoid()(2 * (1 - x)).view(len(x), -1).sub_(1),
-        lambda x: torch.nn.functional.dropout(x.flatten(1), training=False).clamp(0, 1),
-    ],
-)
-def test_elementwise_functions_hide_no_flattening(
-    between: Callable[[Tensor], Tensor], conv: nn.Module, n: int
-) -> None:
+    [lambda x: torch.flatten(torch.nn.functional.relu(x), 1), lambda x: (x.flatten(1) - 0.5) / 0.2,
+     lambda x: torch.relu(x.reshape(len(x), -1)),
+     lambda x: nn.Sigmoid()(2 * (1 - x)).view(len(x), -1).sub_(1),
+     lambda x: torch.nn.functional.dropout(x.flatten(1), training=False).clamp(0, 1)],
+)  # fmt: skip
+def test_functions_hide_no_flattening(between: Callable[[Tensor], Tensor], conv: nn.Module, n: int) -> None:
     model, x = Calls(between, conv).eval(), torch.rand(n, 1, 28, 28)
     model(x)
     name, read = first_dense(model, x)
@@ -164,13 +159,10 @@ def test_elementwise_functions_hide_no_flattening(
 
 @pytest.mark.parametrize(
     "model",
-    [
-        Calls(lambda x: x.flatten(1).flip(1), nn.Conv2d(1, 2, 3)),
-        Calls(lambda x: x.flatten(1).cumsum(1), nn.Conv2d(1, 2, 3)),
-        Flattens((0, 1, 3, 2)),
-        nn.Sequential(nn.Conv2d(1, 1, 3)),
-    ],
-)
+    [Calls(lambda x: x.flatten(1).flip(1), nn.Conv2d(1, 2, 3)),
+     Calls(lambda x: x.flatten(1).cumsum(1), nn.Conv2d(1, 2, 3)), Flattens((0, 1, 3, 2)),
+     nn.Sequential(nn.Conv2d(1, 1, 3))],
+)  # fmt: skip
 def test_a_network_whose_flattened_input_nobody_sees_is_refused(model: nn.Module) -> None:
     """Functions that mix values hide it too."""
     x = torch.rand(2, 1, 28, 28)
@@ -209,13 +201,11 @@ def published(table: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize(
     ("table", "model"),
-    [
-        ("table-1", lambda: victims.build("fcnn", MNIST, 10, {})),
-        ("table-2", lambda: victims.build("cnn", CIFAR10, 10, {})),
-        ("table-3", lambda: generators.build("fidel-mnist", (32, 13, 13), MNIST, {})),
-        ("table-4", lambda: generators.build("fidel-cifar10", (32, 15, 15), CIFAR10, {"third": "same"})),
-    ],
-)
+    [("table-1", lambda: victims.build("fcnn", MNIST, 10, {})),
+     ("table-2", lambda: victims.build("cnn", CIFAR10, 10, {})),
+     ("table-3", lambda: generators.build("fidel-mnist", (32, 13, 13), MNIST, {})),
+     ("table-4", lambda: generators.build("fidel-cifar10", (32, 15, 15), CIFAR10, {"third": "same"}))],
+)  # fmt: skip
 def test_layers_are_described_as_the_papers_tables_print_them(table: str, model: Any) -> None:
     built, printed = describe(model()), published(table)
     # The loss takes the softmax, so the victims' tables end one activation early; Table I starts at its dense

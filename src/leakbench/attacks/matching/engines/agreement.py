@@ -29,12 +29,9 @@ SHORT = 1e-4
 class Engine:
     """The losses of a group's trials and their derivatives.
 
-    distance: the distance of dummy and observed gradients.
-    observed: parameter → [trials, *shape].
-    labels: [trials, batch] classes; None if the labels are unknowns too.
-    weights: [trials, parameters], the weight of each parameter in the distance.
-    scale: the length of differences' steps, as a share of what float32 needs.
-    TOGETHER: how many trials of a chunk are of use.
+    Observed gradients are parameter → [trials, *shape], and `labels` None if they are unknowns too; `weights`
+    [trials, parameters] are those of the distance. `scale` shortens the steps of differences. TOGETHER says
+    how many trials of a chunk are of use.
     """
 
     TOGETHER: ClassVar[int] = 1

@@ -166,13 +166,7 @@ def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None 
 
 
 class Entropy(NamedTuple):
-    """The cross-entropy of logits [trials, batch, classes], and what its derivatives need.
-
-    losses: [trials], the mean over the batch.
-    slope: [trials, batch, classes], the derivative of the losses in the logits.
-    shares, chances: [trials, batch, classes], the probabilities' logarithms, and the probabilities.
-    total: [trials, batch, 1], the sum of a sample's label probabilities, divided by the batch size.
-    """
+    """The mean cross-entropy [trials] of logits, its slope in them, and what further derivatives need."""
 
     losses: Tensor
     slope: Tensor

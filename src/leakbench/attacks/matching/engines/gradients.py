@@ -40,11 +40,7 @@ _ANSWERS: WeakKeyDictionary[nn.Module, dict[object, bool]] = WeakKeyDictionary()
 def gradients(
     model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors | None = None
 ) -> tuple[Tensors, Tensor]:
-    """Return the gradients that dummy images would cause in a model, and the losses.
-
-    The model is in evaluation mode, so the images of a batch do not affect each other, unless a batch norm
-    has no running statistics and uses those of each trial's batch.
-    """
+    """Return the gradients that dummy images would cause in a model, and the losses."""
     if not engines_fit(model, images.shape[1:]):
         return plain_gradients(model, images, labels, weights)
     steps = chain(model) if weights is None else None
@@ -65,11 +61,7 @@ def gradients_at(model: nn.Module, images: Tensor, labels: Tensor, weights: Tens
 
 
 def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = None) -> bool:
-    """Return whether the engines' gradients of a model are those of plain autograd.
-
-    They are compared once for each model, on noise; a line of the log says why they do not fit. Raises Unfit
-    if autograd itself has no gradients of the network.
-    """
+    """Return whether the engines' gradients of a model are plain autograd's, compared once on noise."""
     if like is not None and like in _ANSWERS:
         _ANSWERS[model] = _ANSWERS[like]
     return agreed(
@@ -105,12 +97,7 @@ def apart_in_words(found: Tensors, expected: Tensors) -> str:
 
 
 def misfit_of(model: nn.Module, compare: Callable[[], tuple[str, Tensors]]) -> str:
-    """Return in words where derivatives differ from autograd's, or "" if they agree.
-
-    An engine that is wrong elsewhere is right where a derivative is zero. The comparison is then made again
-    on weights moved by noise, as other rounds and a client's steps move them, so that a layer that begins at
-    zero has a part in it.
-    """
+    """Return in words where derivatives differ from autograd's, or "" if they agree."""
     misfit, expected = compare()
     norms = [float(value.norm()) for value in expected.values()]
     if misfit or min(norms) > ROUNDING * max(norms):

@@ -1,7 +1,10 @@
-"""The weight gradients of one layer for all trials, as products of three or four matrices at a time.
+"""The weight gradients of one layer for all trials, whose samples lie behind each other in a batch.
 
-`own_gradient` goes trial by trial. A GPU would wait for each small step to be launched, so here each step is
-one operation for all trials, on copies of the windows that a convolution reads. Names are as there.
+Let x be what the layer read, S the slope of the loss at what it returned, g the gradient of its weights and o
+the observed one. An attack needs g's inner products with o and itself, and what the layer does with the
+weights V = along · o + across · g, the derivative of a distance: V x is the rate of what the layer returns,
+and Vᵀ S that of the slope at what it read. Each is one operation for all trials, on copies of the windows
+that a convolution reads, because a GPU would wait for each small step to be launched.
 """
 
 import math
@@ -13,12 +16,12 @@ from torch.nn.functional import fold, pad
 
 from leakbench.attacks.matching.distances import factors, inner
 from leakbench.attacks.matching.engines.chain import Step
-from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d, padding
+from leakbench.attacks.matching.engines.layers.narrow import padding
 from leakbench.attacks.matching.engines.layers.rule import Kept
 from leakbench.base.tensors import Tensors, over
 
 # The types of layers whose products are known here.
-PRODUCTS = (nn.Conv2d, FixedConv2d, nn.Linear, nn.BatchNorm2d)
+PRODUCTS = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
 
 
 def windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -30,15 +33,16 @@ def windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 class OwnProducts:
-    """The gradients of a layer's own parameters, for all trials at once; arguments are those of
-    `OwnGradient`.
+    """The gradients of a layer's own parameters, for a layer of a type in `PRODUCTS`.
 
-    The layer is of a type in `PRODUCTS`. Inputs and slopes of a convolution or a dense layer are matrices
-    [trials, parts, inputs, places] and [trials, parts, outputs, places], with a part for each image of a
-    convolution. A batch norm multiplies number by number, [trials, batch, channels, rows, columns].
+    kept: what the layer kept in the forward pass, first what it read.
+    slope: the slope of the losses at what the layer returned.
+    observed: name of a parameter → the observed gradient, [trials, *shape].
+
+    Inputs and slopes of a convolution or a dense layer are matrices [trials, parts, inputs, places] and
+    [trials, parts, outputs, places], with a part for each image of a convolution. A batch norm multiplies
+    number by number, [trials, batch, channels, rows, columns].
     """
-
-    lay = staticmethod(Tensor.contiguous)
 
     def __init__(self, step: Step, kept: Kept, slope: Tensor, observed: Tensors) -> None:
         self.layer, self.observed, self.slope = step.layer, observed, slope
@@ -73,6 +77,7 @@ class OwnProducts:
         return found
 
     def products(self, of: Sequence[str]) -> dict[str, Tensors]:
+        """Return name of a parameter → name of a product in `of` (`matching.terms.Distance`) → [trials]."""
         found = {}
         for name, o in self.observed.items():
             both = factors(of, self.gradients[name], o)
@@ -80,6 +85,7 @@ class OwnProducts:
         return found
 
     def move(self, along: Tensors, across: Tensors) -> None:
+        """Set V of each parameter by its two factors, name → [trials]."""
         for name, o in self.observed.items():
             first, second = (over(each[name], o) for each in (along, across))
             self.moving[name] = (o * first).addcmul_(self.gradients[name], second)
@@ -90,6 +96,7 @@ class OwnProducts:
         return v[:, None, :, None, None] if self._elementwise else v.flatten(2)[:, None]
 
     def rate(self) -> Tensor:
+        """Return V x, in the shape of what the layer returned."""
         found = self.inputs * self._v() if self._elementwise else self._v() @ self.inputs
         if "bias" in self.moving:
             shape = [self.trials, 1, -1, *[1] * (found.dim() - 3)]
@@ -97,6 +104,7 @@ class OwnProducts:
         return self._returned(found, self.slope.shape)
 
     def back(self) -> Tensor:
+        """Return Vᵀ S, in the shape of what the layer read."""
         if self._elementwise:
             return (self.slopes * (self._v() * self.scale)).flatten(0, 1)
         found = self._v().mT @ self.slopes

@@ -1,7 +1,7 @@
 """The derivative of a distance of gradients for several trials, whose images lie in one batch.
 
 All trials of a group attack the same weights W, so the four passes of `engines.chain` multiply by W in one
-convolution of a batch. Only what comes from the moving weights V is computed trial by trial (`own_gradient`).
+convolution of a batch. Only what comes from the moving weights V is each trial's own (`own_products`).
 A batch pays where multiplying by weights takes less time than reading them: on a GPU.
 """
 
@@ -12,22 +12,22 @@ from torch import Tensor, nn
 
 from leakbench.attacks.matching.distances import derivative
 from leakbench.attacks.matching.engines.agreement import Engine
-from leakbench.attacks.matching.engines.chain import Forth, Step, back, chain, entropy, forth, spread, summed
+from leakbench.attacks.matching.engines.chain import Forth, back, chain, entropy, forth, spread, summed
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.engines.layers.norm import by_images
-from leakbench.attacks.matching.engines.own_gradient import OwnGradient
 from leakbench.attacks.matching.engines.own_products import PRODUCTS, OwnProducts
 from leakbench.base.tensors import Tensors
 
 # The gradients of each step with parameters, by the step's place.
-Owns = dict[int, OwnGradient | OwnProducts]
+Owns = dict[int, OwnProducts]
 
 
 def fits(model: nn.Module, shape: torch.Size) -> bool:
     """Return whether trials may lie in one batch: layers are known, without batch statistics and dilation."""
     steps = chain(model) if engines_fit(model, shape) else None
     return steps is not None and not any(
-        (isinstance(step.layer, nn.BatchNorm2d) and by_images(step.layer))
+        (step.told and type(step.layer) not in PRODUCTS)
+        or (isinstance(step.layer, nn.BatchNorm2d) and by_images(step.layer))
         or (isinstance(step.layer, nn.Conv2d) and step.layer.dilation != (1, 1))
         for step in steps
     )
@@ -64,21 +64,15 @@ class SharedWeights(Engine):
             found["labels"] = classes * (moved - (classes * moved).sum(2, keepdim=True))
         return value, found
 
-    def of(self, step: Step) -> type[OwnGradient] | type[OwnProducts]:
-        return OwnProducts if type(step.layer) in PRODUCTS else OwnGradient
-
     @cached_property
     def seen(self) -> list[Tensors]:
-        """What was observed of each step's own parameters, laid out in memory as it is read."""
-        return [
-            {n: self.of(step).lay(self.observed[f"{step.name}.{n}"]) for n in step.told}
-            for step in self.steps
-        ]
+        """What was observed of each step's own parameters."""
+        return [{n: self.observed[f"{step.name}.{n}"].contiguous() for n in step.told} for step in self.steps]
 
     def gradients(self, passed: Forth, slopes: dict[int, Tensor]) -> Owns:
         """Return the gradients of each step with parameters, by the step's place."""
         return {
-            place: self.of(step)(step, passed.kept[place], slopes[place + 1], self.seen[place])
+            place: OwnProducts(step, passed.kept[place], slopes[place + 1], self.seen[place])
             for place, step in enumerate(self.steps)
             if step.told
         }

@@ -17,11 +17,7 @@ NARROW = 16
 
 
 def _spread(taps: Tensor) -> Tensor:
-    """Add up the products with the three taps of a line, as a convolution behind nearest ×2 does.
-
-    Each place of the small line gives two outputs: the first tap at the place before plus the others at the
-    place itself, and the first two taps at the place itself plus the third at the place after.
-    """
+    """Add up the products with the three taps of a line, as a convolution behind nearest ×2 does."""
     before, here, after = taps.unbind(2)
     both = taps.new_empty(*taps.shape[:2], 2, *taps.shape[3:])
     torch.add(here, after, out=both[:, :, 0])

@@ -2,7 +2,6 @@
 
 from torch import nn
 
-from leakbench.attacks.matching.engines.fixed_convolution import FixedConv2d
 from leakbench.attacks.matching.engines.layers import without_weights
 from leakbench.attacks.matching.engines.layers.convolution import CONVOLUTION
 from leakbench.attacks.matching.engines.layers.dense import DENSE
@@ -13,7 +12,7 @@ from leakbench.networks.per_trial import HiddenNorm
 
 _BY_AUTOGRAD = Rule()
 RULES: dict[type[nn.Module], Rule] = {
-    **dict.fromkeys((nn.Conv2d, FixedConv2d), CONVOLUTION),
+    nn.Conv2d: CONVOLUTION,
     nn.Linear: DENSE,
     **dict.fromkeys((nn.BatchNorm2d, HiddenNorm), NORM),
     nn.Sigmoid: Rule(link=without_weights.SIGMOID),
@@ -38,9 +37,6 @@ RULES: dict[type[nn.Module], Rule] = {
 
 
 def rule(layer: nn.Module) -> Rule | None:
-    """Return what the engines know of a layer, or None if its exact type is not registered.
-
-    For settings that the rule of its type does not cover, such as groups, it is torch's own derivative.
-    """
+    """Return what the engines know of a layer, or None if its exact type is not registered."""
     found = RULES.get(type(layer))
     return found if found is None or found.fits(layer) else _BY_AUTOGRAD

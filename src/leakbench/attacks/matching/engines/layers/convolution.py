@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from leakbench.attacks.matching.engines.fixed_convolution import padding
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
-from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST
+from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST, padding
 from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
 from leakbench.base.tensors import Tensors
 
@@ -83,7 +82,7 @@ def _all(value: Tensor, trials: int) -> Tensor:
 
 
 def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    weight = narrow.once(conv, "weight", trials, lambda: _all(conv.weight, trials))
+    weight = _all(conv.weight, trials)
     bias = None if conv.bias is None else _all(conv.bias, trials)
     return _convolved(conv, x, weight, bias, trials), (x, weight)
 
@@ -92,12 +91,8 @@ def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> T
     x, weight = kept
     trials = weight.shape[0] // conv.out_channels
     if trials > 1 and narrow.turns(conv, read, slope.shape):
-        return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
+        return narrow.transposed(conv, slope, narrow.turned(conv, weight, trials), read, trials)
     return _transposed(conv, slope, x, weight, trials)
-
-
-def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
-    return narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
 
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
@@ -139,7 +134,8 @@ def _back(
     if rate is None:
         return _transposed(conv, slope, x, moving, trials)
     if narrow.turns(conv, read, slope.shape, NARROWEST):
-        both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
+        turned = (narrow.turned(conv, each, trials) for each in (weight, moving))
+        both = narrow.reading_both(*turned)
         return narrow.transposed(conv, narrow.paired(rate, slope, trials), both, read, trials)
     if conv.out_channels < NARROW:
         both = narrow.making_both(weight, moving, trials)

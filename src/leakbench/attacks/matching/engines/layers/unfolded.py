@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.engines.fixed_convolution import padding
+from leakbench.attacks.matching.engines.layers.narrow import padding
 from leakbench.attacks.matching.engines.products import WORTH, product
 
 # torch's own limits for this case: the most numbers in an image, and the largest window without dilation.
