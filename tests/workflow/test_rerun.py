@@ -109,8 +109,9 @@ def of_code(flow: Workflow) -> dict[str, list[str]]:
     """Return verb → the source files whose digests its rule reads, as the rules ask for them."""
     cell = "tiny/tiny/tiny/none"
     return {
-        "fetch": flow.fetch_code("tiny"), "train": flow.train_code("train/tiny/tiny/0"),
-        "capture": flow.capture_code(f"{cell}/0"), "attack": flow.attack_code(f"{cell}/fidel/0"),
+        "fetch": flow.fetch_code("tiny"), "train": flow.code_for("train", "train/tiny/tiny/0"),
+        "capture": flow.code_for("capture", f"capture/{cell}/0"),
+        "attack": flow.attack_code(f"{cell}/fidel/0"),
         "score": flow.score_code(f"{cell}/0"), "table": flow.table_code("tiny"),
         "figure": [*flow.drawing(), *flow.works("tiny")], "scorecard": flow.code("scorecard"),
         "verify": flow.code("verify"), "report": flow.page(),

@@ -4,7 +4,7 @@ rule capture:
         data=ancient("data/{dataset}.safetensors"),
         digest="data/digests/{dataset}.sha256",
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
-        code=lambda w: flow.stamp(flow.capture_code("/".join(w))),
+        code=lambda w: flow.stamp(flow.code_for("capture", "capture/" + "/".join(w))),
     output:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         oracle=f"{R}/oracle/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",

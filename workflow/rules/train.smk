@@ -6,7 +6,7 @@ rule train:
         further=ancient(lambda w: flow.weights("/".join(w))),
         digests=lambda w: flow.digests(flow.weights("/".join(w))),
         code=lambda w: flow.stamp(
-            flow.train_code(f"train/{w.dataset}/{w.victim}/{w.seed}")
+            flow.code_for("train", f"train/{w.dataset}/{w.victim}/{w.seed}")
         ),
     output:
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
@@ -41,7 +41,7 @@ rule train_generator:
         digests=lambda w: flow.digests(flow.private("/".join(w))),
         victim=lambda w: flow.served("/".join(w)),
         code=lambda w: flow.stamp(
-            flow.train_code(f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}")
+            flow.code_for("train", "generator/" + "/".join(w))
         ),
     output:
         generator=f"{R}/generators/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.safetensors",
@@ -72,7 +72,7 @@ rule train_study:
         digest="data/digests/{dataset}.sha256",
         further=ancient(lambda w: flow.further("/".join(w))),
         digests=lambda w: flow.digests(flow.further("/".join(w))),
-        code=lambda w: flow.stamp(flow.train_code("study/" + "/".join(w))),
+        code=lambda w: flow.stamp(flow.code_for("train", "study/" + "/".join(w))),
     output:
         study=f"{R}/studies/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.parquet",
         record=f"{R}/records/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",

@@ -129,7 +129,6 @@ def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
 
 
 def run(entry: Entry, observation: Observation) -> Reconstruction:
-    """Run the attack of an entry, with what it does about labels."""
     labelled = replace(observation, labelling=entry["labels"])
     return attacks.run(entry, labelled, torch.Generator().manual_seed(0))
 

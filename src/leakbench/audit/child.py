@@ -26,7 +26,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from leakbench.base.errors import UserError
+from leakbench.base.errors import UserError, escaped
 from leakbench.base.processes.process import end_with_parent
 
 Tell = Callable[[str], None]
@@ -51,9 +51,8 @@ _encoded = json.JSONEncoder().encode
 
 def say(line: str) -> None:
     """Print a line. Characters that the output's encoding lacks, or that command a terminal, are escapes."""
-    line = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(line.encode(encoding, "backslashreplace").decode(encoding))
+    print(escaped(line).encode(encoding, "backslashreplace").decode(encoding))
 
 
 def seconds_of(text: str | float) -> float:

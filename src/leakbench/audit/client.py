@@ -12,22 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
+from leakbench.audit import network
 from leakbench.audit.child import Json, is_rate
-from leakbench.audit.network import (
-    SPLITS,
-    as_records,
-    batch_statistics,
-    classes_in,
-    failing,
-    of_batch,
-    reads,
-    scores,
-    trainable,
-    uncompiled,
-    unit,
-    untrained,
-    wrapped,
-)
 from leakbench.audit.replay import Round, round_in
 from leakbench.audit.watch import LARGEST, watched
 from leakbench.base.errors import UserError
@@ -56,10 +42,10 @@ class Client:
         # It is not a copy that is trained, because a loss may read the network itself, for example to punish
         # large weights. A client with one step sends its gradient (FedSGD), one with more sends weights.
         inputs, targets = self.inputs[: self.records], self.targets[: self.records]
-        parameters = list(trainable(self.model).values())
+        parameters = list(network.trainable(self.model).values())
         if not parameters:
             raise UserError("no parameter is trained (set requires_grad of those that the client trains)")
-        with failing("the model cannot be copied"):
+        with network.failing("the model cannot be copied"):
             start = deepcopy(self.model.state_dict())
             deepcopy(self.model)
         before = [p.grad for p in parameters]
@@ -91,10 +77,10 @@ class Client:
     def _backward(self, inputs: Tensor, targets: Tensor) -> None:
         dtype = next(self.model.parameters()).dtype if inputs.is_floating_point() else inputs.dtype
         inputs = inputs.to(dtype, copy=True)
-        with failing("the model fails on the batch, or does not take one batch of inputs alone"):
+        with network.failing("the model fails on the batch, or does not take one batch of inputs alone"):
             output = self.model(inputs)
-        scores(output, len(inputs))
-        with failing("the loss fails on what the model returns"):
+        network.scores(output, len(inputs))
+        with network.failing("the loss fails on what the model returns"):
             value = self.loss(output, targets.clone())
             if not value.requires_grad:
                 raise UserError(
@@ -119,7 +105,7 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
     model, loss, batch, *rest = made
     if not isinstance(model, nn.Module):
         raise UserError(f"the model is {type(model).__name__}, not a torch.nn.Module")
-    model = uncompiled(model)
+    model = network.uncompiled(model)
     if not callable(loss):
         raise UserError(f"the loss is {type(loss).__name__}, not a function of scores and targets")
     if not list(model.parameters()):
@@ -134,7 +120,7 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
             )
     inputs, targets = _records(batch)
     if not inputs.is_floating_point():
-        reads(model, inputs)
+        network.reads(model, inputs)
     if records is not None and records > len(inputs):
         raise UserError(f"the batch has {len(inputs)} records, fewer than --batch {records}")
     return Client(
@@ -148,15 +134,15 @@ def _records(batch: Any) -> tuple[Tensor, Tensor]:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         size = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
         what = f"the batch is {type(batch).__name__}{size}, not (inputs, targets)"
-        raise UserError(f"{what}, or the model takes several inputs, {SPLITS}")
-    with failing("the batch is no pair of tensors"):
+        raise UserError(f"{what}, or the model takes several inputs, {network.SPLITS}")
+    with network.failing("the batch is no pair of tensors"):
         inputs, targets = (
             part if isinstance(part, tuple | list | dict) else torch.as_tensor(part).detach().cpu().to_dense()
             for part in batch
         )
     if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
-        raise UserError(f"the batch has several inputs or targets, {SPLITS}")
-    inputs = as_records(inputs)
+        raise UserError(f"the batch has several inputs or targets, {network.SPLITS}")
+    inputs = network.as_records(inputs)
     if targets.shape[:1] != inputs.shape[:1]:
         raise UserError(
             f"inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)} are no batch of records"
@@ -186,14 +172,14 @@ def observed(
     heads: Collection[int] = (), **seen: Any,
 ) -> Observation:  # fmt: skip
     """Return the observation of a client's network that reads such inputs, with what else is `seen` of it."""
-    mean, deviation, images = unit(inputs)
-    own = wrapped(model, inputs, mean, deviation, sent, precision, heads)
+    mean, deviation, images = network.unit(inputs)
+    own = network.wrapped(model, inputs, mean, deviation, sent, precision, heads)
     channels, rows, columns = images.shape[1:]
     with torch.no_grad():
         classes = own.eval()(images[:1]).shape[1]
     return Observation(
         network={"shape": [rows, columns, channels], "classes": classes},
-        mode="train" if batch_statistics(model) else "eval",
+        mode="train" if network.batch_statistics(model) else "eval",
         own=own,
         **seen,
     )
@@ -217,10 +203,10 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
         updates=updates, dropout=played.drops, origin=np.zeros(1, np.int64), clients=[len(played.inputs)],
         kind=played.kind, local=local,
     )  # fmt: skip
-    mean, deviation, images = unit(played.inputs)
+    mean, deviation, images = network.unit(played.inputs)
     labels = torch.full((len(images),), UNKNOWN)
     scores = torch.empty(len(images), observation.network["classes"])
-    if played.targets is not None and classes_in(played.targets, scores):
+    if played.targets is not None and network.classes_in(played.targets, scores):
         labels = played.targets.flatten().long()
     if others is not None:
         others = others.reshape(-1, *images.shape[1:]) * deviation[:, None, None] + mean[:, None, None]
@@ -232,7 +218,7 @@ def facts(played: Round, observation: Observation | None, vocabulary: int = 0) -
     # Records that are tokens have a vocabulary and no observation.
     shape = list(played.inputs.shape[1:])
     low, high = float(played.inputs.min()), float(played.inputs.max())
-    norms = {n: of_batch(m) for n, m in played.model.named_modules() if isinstance(m, _BatchNorm)}
+    norms = {n: network.of_batch(m) for n, m in played.model.named_modules() if isinstance(m, _BatchNorm)}
     still = [name for name, uses in norms.items() if not uses]
     norm = "none" if not norms else "the batch at hand" if not still else "sent statistics"
     if still and len(still) < len(norms):
@@ -240,7 +226,7 @@ def facts(played: Round, observation: Observation | None, vocabulary: int = 0) -
     found = {
         "network": type(played.model).__name__,
         "parameters": sum(p.numel() for p in played.model.parameters()),
-        "not trained": untrained(played.model, played.update),
+        "not trained": network.untrained(played.model, played.update),
         "input": f"{' × '.join(map(str, shape))}, from {low:.3g} to {high:.3g}",
         "classes": None if observation is None else observation.network["classes"],
         "records": len(played.inputs),

@@ -174,8 +174,6 @@ def _same(found: Tensor, expected: Tensor) -> bool:
 
 @dataclass
 class Look:
-    """What is known without an attack."""
-
     # Question → answer; attack → how many records it will read, for attacks with a closed form alone.
     facts: dict[str, str] = field(default_factory=dict)
     predicted: dict[str, int] = field(default_factory=dict)

@@ -25,8 +25,6 @@ KNOWN = "weights", "signs", "constant"
 
 @dataclass(frozen=True)
 class Round:
-    """What a client does in one round."""
-
     # As it was sent, in float32, in the mode in which it trains.
     model: nn.Module
     # [n, …], each private record once, and its targets, None if they were not seen.

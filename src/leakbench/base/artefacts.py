@@ -78,10 +78,11 @@ def _finite(pairs: list[tuple[str, Any]]) -> Facts:
     return dict(pairs)
 
 
-def read_json(path: Path, what: str, mend: str) -> Facts:
-    """Read a JSON file that holds a mapping."""
+def read_json(path: Path, what: str, mend: str, restore: str = "") -> Facts:
+    """Read a JSON file that holds a mapping. `restore` mends one that is there, by default as `mend` does."""
     path = Path(path)
     raise_unless_file(path, what.rpartition(" ")[2], mend)
+    mend = restore or mend
     try:
         value = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_finite)
     except (OSError, ValueError, RecursionError) as problem:

@@ -59,7 +59,6 @@ def _named_bytes(path: Path) -> bytes:
 
 @cache
 def code_digest(*modules: str) -> str:
-    """Return the sha256 over the names and bytes of the files in the closure of `modules`."""
     digest = hashlib.sha256()
     for path in closure(*modules):
         digest.update(_named_bytes(path))

@@ -31,6 +31,9 @@ SECTIONS = {
 SEVERAL = ("objective",)
 # The values of an attack's `labels` for which no rule infers labels.
 WITHOUT_RULE = ("none", "oracle", "joint")
+# What metrics need beyond images, by name: the weights of the networks by which LPIPS measures distances, and
+# with this beginning a victim.
+BACKBONES, _JUDGE = "lpips_backbones", "judge_"
 
 
 def stem(name: str) -> str:
@@ -72,3 +75,8 @@ def part(room: str, name: str) -> Callable[..., Any]:
     """Return the function that a part's file is named after."""
     found: Callable[..., Any] = getattr(import_module(dotted(room, name)), stem(name))
     return found
+
+
+def judge(need: str) -> str:
+    """Return the victim that a need names, such as resnet18-faces for `judge_resnet18_faces`."""
+    return need.removeprefix(_JUDGE).replace("_", "-") if need.startswith(_JUDGE) else ""

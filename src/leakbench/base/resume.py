@@ -34,7 +34,6 @@ def packed(optimiser: torch.optim.Optimizer) -> Tensors:
 
 
 def unpack(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser the state that `packed` returned."""
     parameters = list(model.parameters())
     state: dict[int, Tensors] = {}
     for key, value in tensors.items():

@@ -117,7 +117,6 @@ def whole(path: Path) -> str:
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """Return the hex digest of a file's bytes by `algorithm`, a name that hashlib knows."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, algorithm).hexdigest()
 

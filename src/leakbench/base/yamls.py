@@ -67,7 +67,6 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def _check_size(text: str) -> None:
-    """Raise YAMLError for a text that names too much."""
     open_, weights = [("", 0)], {"": 0}
     for event in yaml.parse(text, Loader=_Loader):
         anchor = getattr(event, "anchor", None) or ""

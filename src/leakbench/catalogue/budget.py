@@ -194,7 +194,6 @@ def paid(
         return jobs, sum(each - made.get(name, 0.0) for name, each in jobs.items())
 
     def rank(group: list[_Fitted]) -> tuple[bool, bool, bool, float, str]:
-        """Return the place of a group in the order in which groups are paid."""
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
         late = budget.common_first and group[0].ask.job.dataset in rare
         other = group[0].ask.experiment not in budget.first

@@ -229,7 +229,6 @@ def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
 
 
 def of_attack(spec: Spec, capture: Spec) -> Work:
-    """Return the work of the attack of `spec` on the capture whose spec is `capture`."""
     attack, victim, shape = spec["attack"], capture["victim"], capture["dataset"]["shape"]
     federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
     updates, images = trials(spec, capture)

@@ -24,8 +24,6 @@ SIZED = {
 
 @dataclass
 class Sizes:
-    """What a budget gives."""
-
     # Name of a spec → the size in it that the budget sets (SIZED).
     values: dict[str, int] = field(default_factory=dict)
     # <experiment>/<stem> → why the cell or study is left out.
@@ -75,8 +73,6 @@ class Salt(Strict):
 
 @dataclass(frozen=True)
 class Sized:
-    """The catalogue at a scale."""
-
     config: Path
     scale: Scale
     file: str

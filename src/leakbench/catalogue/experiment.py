@@ -3,6 +3,7 @@
 The manual is written from the descriptions, as it is from those of schema.py.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -110,10 +111,13 @@ class Experiment(Described):
             raise ValueError("metrics: cells need some, trainings take none")
         if self.trainings and (self.exhibit or self.client is not None):
             raise ValueError("exhibit, client: trainings show no pictures")
-        for metric in self.success:
-            if metric not in (self.metrics or []):
-                raise ValueError(f"success: '{metric}' is not scored (add it to metrics)")
+        all_scored(self.success, self.metrics)
         return self
+
+
+def all_scored(success: Iterable[str], metrics: Collection[str] | None) -> None:
+    if lacking := next((each for each in success if each not in (metrics or [])), ""):
+        raise ValueError(f"success: '{lacking}' is not scored (add it to metrics)")
 
 
 class Budget(Described):

@@ -11,7 +11,7 @@ from leakbench.base.yamls import NAME, Distinct, Name, Positive, Seed, Shape, St
 from leakbench.catalogue.cell import Arguments, Cell
 from leakbench.catalogue.cell import Spec as Values
 from leakbench.catalogue.entry import FOR_PEOPLE, Salt
-from leakbench.catalogue.experiment import Drawing, Exhibit
+from leakbench.catalogue.experiment import Drawing, Exhibit, all_scored
 from leakbench.catalogue.regime import Regime, Rule
 from leakbench.catalogue.schema import Attack, Auxiliary, Dataset, Federation, Generator, Server, Victim
 from leakbench.catalogue.signature import declared_metrics
@@ -38,16 +38,12 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Images(Strict):
-    """The data set of a job, with the shape and the classes that its networks take."""
-
     name: Name
     shape: Shape  # rows, columns and channels of an image
     classes: Positive
 
 
 class Named(Strict):
-    """A part and the arguments of its function."""
-
     module: str
     parameters: Arguments
 
@@ -72,9 +68,8 @@ class Job(Spec):
     seed: Seed
 
 
+# The entries of a spec are without their words for people.
 class TrainedVictim(Victim):
-    """A victim's entry, without its words for people."""
-
     summary: str = ""
 
 
@@ -101,8 +96,6 @@ class OwnImages(Auxiliary):
 
 
 class TrainedGenerator(Generator):
-    """A generator's entry, without its words for people."""
-
     summary: str = ""
     auxiliary: OwnImages | None = None
 
@@ -144,8 +137,6 @@ class TrainedModels(Regime):
 
 
 class StudyNames(Strict):
-    """The names of a study's parts, which the rows of its results state."""
-
     dataset: Name
     victim: Name
     training: Name
@@ -176,15 +167,12 @@ TrainSpec = VictimSpec | GeneratorSpec | StudySpec
 
 
 class Played(Federation):
-    """A federation's entry, without its words for people. Its malicious server stands beside it."""
-
     summary: str = ""
+    # The malicious server stands beside the federation.
     malicious: None = None
 
 
 class Cheat(Server):
-    """A malicious server's entry, without its words for people."""
-
     summary: str = ""
 
 
@@ -208,8 +196,6 @@ class CaptureSpec(Job, Salt):
 
 
 class Scored(Strict):
-    """How an attack's guesses are measured."""
-
     metrics: Metrics
     judges: Annotated[list[Name], Distinct]
     matching: Literal["best", "hungarian"]
@@ -217,8 +203,6 @@ class Scored(Strict):
 
 
 class CellNames(Strict):
-    """The names of a capture's parts, which the rows of its results state."""
-
     dataset: Name
     victim: Name
     federation: Name
@@ -243,8 +227,6 @@ class ScoreSpec(Spec):
 
 
 class Shown(Strict):
-    """What the table and the pictures of an experiment show."""
-
     seeds: Annotated[list[Seed], Field(min_length=1), Distinct]
     metrics: Metrics | None
     success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct]
@@ -253,8 +235,7 @@ class Shown(Strict):
 
     @model_validator(mode="after")
     def _measured(self) -> "Shown":
-        if lacking := next((each for each in self.success if each not in (self.metrics or [])), ""):
-            raise ValueError(f"success: '{lacking}' is not scored (add it to metrics)")
+        all_scored(self.success, self.metrics)
         return self
 
 

@@ -95,7 +95,6 @@ def too_large(value: Any, *keys: str) -> Iterator[str]:
 
 
 def _drawn(part: Drawing, where: str) -> Drawing:
-    """Return a part of a figure with every argument of its drawing."""
     if part.drawing not in (known := part_names("drawing")):
         raise UserError(
             f"{where}drawing: '{part.drawing}' is no drawing of src/leakbench/results/figures "

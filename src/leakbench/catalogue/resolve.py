@@ -27,8 +27,6 @@ from leakbench.papers.work import read_paper
 
 @dataclass
 class Plan:
-    """Everything that one run asks for."""
-
     run: str  # the scale's name, followed by the seed if the run has other seeds than the experiments name
     experiments: dict[str, list[Cell]]  # experiment → its cells that run
     definitions: dict[str, Experiment]
@@ -219,7 +217,11 @@ def _jobs(experiment: Experiment, config: Path, where: str, seed: int = 0) -> It
     """Yield the cells or studies that an experiment asks for. One that it names twice is yielded twice."""
     seeds = [each + seed for each in experiment.seeds]
     for cells in experiment.cells or []:
-        _check_but(config, cells.but, where)
+        # A name that no file has would leave nothing out.
+        known = (*stems(config, "defences"), *stems(config, "attacks"))
+        if unknown := next((name for name in cells.but if name not in known), ""):
+            what = f"is no file of a defence or attack ({suggest(unknown, known)})"
+            raise UserError(f"{where}: but: '{unknown}' {what}")
         defences = every(config, "defences", cells.defence, cells.but)
         attacks = every(config, "attacks", cells.attack, cells.but)
         names = (cells.dataset, cells.victim, cells.federation, defences, attacks, seeds)
@@ -227,16 +229,6 @@ def _jobs(experiment: Experiment, config: Path, where: str, seed: int = 0) -> It
     for studies in experiment.trainings or []:
         of = (studies.dataset, studies.victim, studies.training, studies.defence, seeds)
         yield from itertools.starmap(Study, itertools.product(*of))
-
-
-def _check_but(config: Path, but: Sequence[str], where: str) -> None:
-    """Raise UserError for a name that no file of a defence or attack has, as it would leave nothing out."""
-    known = (*stems(config, "defences"), *stems(config, "attacks"))
-    for name in but:
-        if name not in known:
-            raise UserError(
-                f"{where}: but: '{name}' is no file of a defence or attack ({suggest(name, known)})"
-            )
 
 
 def _check_readable(papers: Path) -> None:

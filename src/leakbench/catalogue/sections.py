@@ -8,15 +8,8 @@ from typing import Any
 from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, SEVERAL, WITHOUT_RULE
 from leakbench.base.yamls import suggest
+from leakbench.catalogue import signature
 from leakbench.catalogue.cell import Arguments
-from leakbench.catalogue.signature import (
-    check_part,
-    check_signature,
-    constant,
-    definition,
-    parameters_model,
-    part_names,
-)
 
 Named = dict[str, Arguments]
 
@@ -61,7 +54,7 @@ def varied(base: Any, change: Any, section: str) -> Any:
 
 def check(module: str, entry: Mapping[str, Any], where: str) -> None:
     """Raise UserError for a section that an attack does not take or lacks, or whose parts do not fit."""
-    function = definition("attacks", module)
+    function = signature.definition("attacks", module)
     taken = [argument.arg for argument in function.args.args[2:]]
     needed = taken[: len(taken) - len(function.args.defaults)]
     for section, room in SECTIONS.items():
@@ -69,31 +62,31 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
         if given and section not in taken:
             raise UserError(f"{where}{section}: attack module {module} takes no such section (remove it)")
         if not given and section in needed:
-            names = ", ".join(part_names(room))
+            names = ", ".join(signature.part_names(room))
             raise UserError(f"{where}{section}: attack module {module} needs this section (one of {names})")
         if len(given) > 1 and section not in SEVERAL:
             raise UserError(
                 f"{where}{section}: names {', '.join(given)}, and one part is needed (choose one)"
             )
         for name in given:
-            check_part(room, name, f"{where}{section}")
+            signature.check_part(room, name, f"{where}{section}")
     kinds = [_kind(term) for term in entry["objective"]]
     if kinds and ("Distance" not in kinds or kinds.count("Weights") > 1 or kinds.count("Entries") > 1):
         raise UserError(
             f"{where}objective: needs a distance of gradients, and weights of layers at most once, and a "
             "choice of entries alike (add squares or cosine)"
         )
-    if (rule := entry["labels"]) not in [*WITHOUT_RULE, *part_names("labels")]:
+    if (rule := entry["labels"]) not in [*WITHOUT_RULE, *signature.part_names("labels")]:
         raise UserError(
             f"{where}labels: '{rule}' is neither {', '.join(WITHOUT_RULE)} nor a rule of "
-            f"src/leakbench/attacks/label_inference ({suggest(rule, part_names('labels'))})"
+            f"src/leakbench/attacks/label_inference ({suggest(rule, signature.part_names('labels'))})"
         )
     if rule not in WITHOUT_RULE:
-        check_signature("labels", rule)
+        signature.check_signature("labels", rule)
     if kinds and rule == "none":
         raise UserError(
             f"{where}labels: is none, and a gradient is matched with labels (write oracle, joint or a rule: "
-            f"{', '.join(part_names('labels'))})"
+            f"{', '.join(signature.part_names('labels'))})"
         )
 
 
@@ -113,7 +106,7 @@ def check_fit(entry: Mapping[str, Any], where: str) -> None:
             parts.append((room, name, said[-1], f"{section}.{name}"))
             said += _changed(room, name, given, f"{section}.{name}")
     for room, name, itself, arguments in [*parts, ("attacks", module, "", "parameters")]:
-        for own, others in (constant(room, name, "EXCLUDES", None) or {}).items():
+        for own, others in (signature.constant(room, name, "EXCLUDES", None) or {}).items():
             first = f"{arguments}.{own}" if own else itself
             second = next((each for other in others for each in fnmatch.filter(said, other)), "")
             if second and first in said:
@@ -122,11 +115,11 @@ def check_fit(entry: Mapping[str, Any], where: str) -> None:
 
 def _changed(room: str, name: str, given: Mapping[str, Any], where: str) -> list[str]:
     """Return `<where>.<argument>: <value>` for each argument of a part that is not the default."""
-    fields = parameters_model(room, name).model_fields
+    fields = signature.parameters_model(room, name).model_fields
     return [f"{where}.{key}: {value}" for key, value in given.items() if value != fields[key].default]
 
 
 def _kind(term: str) -> str:
     """Return the kind of an objective's term, which is the return type of its function."""
-    check_signature("objectives", term)
-    return ast.unparse(definition("objectives", term).returns or ast.Constant(None))
+    signature.check_signature("objectives", term)
+    return ast.unparse(signature.definition("objectives", term).returns or ast.Constant(None))

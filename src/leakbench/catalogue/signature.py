@@ -14,8 +14,7 @@ from pydantic_core import SchemaError
 
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
-from leakbench.base.needs import judge
-from leakbench.base.parts import NAME, SECTIONS, place, stem
+from leakbench.base.parts import NAME, SECTIONS, judge, place, stem
 from leakbench.base.yamls import suggest
 from leakbench.catalogue.cell import Arguments
 

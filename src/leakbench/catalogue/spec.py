@@ -44,7 +44,6 @@ _TRAINED = (jobs.StudySpec, jobs.GeneratorSpec, jobs.VictimSpec)
 
 
 def opened(verb: str, path: Path) -> jobs.Spec:
-    """Return the spec of a verb's job. Raises UserError at the first mistake in its file."""
     return spec_of(verb, read_spec(path), str(path))
 
 
@@ -54,9 +53,13 @@ def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
     found = _valid(model, value, where)
     if wrong := next(_unstated(found), ""):
         raise UserError(f"{where}: {wrong}")
-    for key in _ROOMS:
-        if key in value:
-            _check_part(key, value[key], where)
+    for key, room in _ROOMS.items():
+        if part := value.get(key):
+            # A file in adaptive/ may hold only a function of another name, for attackers who do not adapt.
+            if room != "adaptive" or stem(part["module"]) not in names(room):
+                check_part(room, part["module"], f"{where}: {key}.module")
+            if "parameters" in part:
+                _valid(parameters_model(room, part["module"]), part["parameters"], where, key, "parameters")
     if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} ({_MEND})")
     if isinstance(found, jobs.FetchSpec):
@@ -170,13 +173,3 @@ def _check_rules(spec: Mapping[str, Any], where: str) -> None:
             f"{where}: training.hold_out: is missing, and under aggregation '{rule}' clients validate each "
             "other's models (add it)"
         )
-
-
-def _check_part(key: str, part: Mapping[str, Any], where: str) -> None:
-    """Raise UserError if a spec names no part of the room, or an argument that the part does not take."""
-    room, module = _ROOMS[key], part["module"]
-    # A file in adaptive/ may hold only a function of another name, for attackers who do not adapt.
-    if room != "adaptive" or stem(module) not in names(room):
-        check_part(room, module, f"{where}: {key}.module")
-    if "parameters" in part:
-        _valid(parameters_model(room, module), part["parameters"], where, key, "parameters")

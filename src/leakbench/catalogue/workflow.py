@@ -14,8 +14,7 @@ from leakbench.base.artefacts import read_facts, to_json
 from leakbench.base.code import PACKAGE, closure
 from leakbench.base.digest import file_digest, write_changed
 from leakbench.base.errors import UserError
-from leakbench.base.needs import BACKBONES
-from leakbench.base.parts import dotted, parts_of
+from leakbench.base.parts import BACKBONES, dotted, parts_of
 from leakbench.catalogue import costs, run
 from leakbench.catalogue.budget import counted
 from leakbench.catalogue.cell import ANY_VICTIM, Cell
@@ -109,7 +108,6 @@ class Workflow:
         return hours * 3600
 
     def passed_over(self) -> list[str]:
-        """Return a line for each folder of LEAKBENCH_DATA that does not exist."""
         return [
             f"LEAKBENCH_DATA: {folder} is no directory, so nothing is read from it (correct or remove it)"
             for folder in _folders_of_data()
@@ -158,7 +156,6 @@ class Workflow:
         return costs.needs(verb, self.plan.specs[f"{verb}/{stem}"], capture)
 
     def code(self, verb: str, *more: str) -> list[str]:
-        """Return the source files that a verb and `more` modules depend on."""
         return [_below(self.root, path) for path in closure(f"leakbench.jobs.{verb}", *more)]
 
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
@@ -173,42 +170,36 @@ class Workflow:
             write_changed(self.home / self._stamps[key], text)
         return self._stamps[key]
 
-    def parts(self, spec: str) -> list[str]:
-        return parts_of(self.plan.specs[spec])
+    def parts(self, specs: Iterable[str]) -> list[str]:
+        return sorted({part for name in specs for part in parts_of(self.plan.specs[name])})
+
+    def code_for(self, verb: str, *specs: str) -> list[str]:
+        """Return the source files that a verb, with the parts of some specs, depends on."""
+        return self.code(verb, *self.parts(specs))
 
     def fetch_code(self, dataset: str) -> list[str]:
         return self.code("fetch", dotted("datasets", self.plan.specs[f"fetch/{dataset}"]["module"]))
-
-    def train_code(self, spec: str) -> list[str]:
-        """Return the source files that the training of a victim, a generator or a study depends on."""
-        return self.code("train", *self.parts(spec))
 
     def further(self, stem: str) -> list[str]:
         """Return the data sets that a training study needs besides its own, in the order of its spec."""
         return [f"data/{name}.safetensors" for name in further(self.plan.specs[f"study/{stem}"])]
 
-    def capture_code(self, stem: str) -> list[str]:
-        return self.code("capture", *self.parts(f"capture/{stem}"))
-
     def attack_code(self, stem: str) -> list[str]:
         names = (f"attack/{stem}", Cell.parse(stem).path("train"), self.plan.generator(stem))
-        return self.code("attack", *(part for name in filter(None, names) for part in self.parts(name)))
+        return self.code_for("attack", *filter(None, names))
 
     def _metrics(self, capture: str) -> list[str]:
         attacks = self.plan.specs[f"score/{capture}"]["attacks"].values()
         return sorted({name for attack in attacks for name in attack["metrics"]})
 
     def score_code(self, capture: str) -> list[str]:
-        """Return the source files that the scores of all attacks on a capture depend on."""
         cell, judges = Cell.parse(capture), self.plan.specs[f"score/{capture}"]["judges"]
         metrics = [declared_metrics()[name].module for name in self._metrics(capture)]
-        networks = [part for name in ("", *judges) for part in self.parts(cell.path("train", name))]
-        return self.code("score", *networks, *metrics)
+        networks = (cell.path("train", name) for name in ("", *judges))
+        return self.code("score", *self.parts(networks), *metrics)
 
     def table_code(self, experiment: str) -> list[str]:
-        """Return the source files that a table and its pictures depend on."""
-        cells = self.plan.cells_of(experiment)
-        return self.code("table", *sorted({part for c in cells for part in self.parts(c.path("train"))}))
+        return self.code_for("table", *(cell.path("train") for cell in self.plan.cells_of(experiment)))
 
     def bulky(self, keep: bool) -> str:
         """Return a regular expression of the federations whose updates are kept, or are not."""
@@ -231,7 +222,6 @@ class Workflow:
         return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
 
     def weights(self, stem: str) -> list[str]:
-        """Return the weights of a user that a victim starts from."""
         name = self.plan.specs[f"train/{stem}"]["victim"].get("weights")
         return [f"data/{name}.safetensors"] if name else []
 
@@ -252,7 +242,6 @@ class Workflow:
         return self._attacked("guesses", capture, "safetensors")
 
     def attack_records(self, capture: str) -> list[str]:
-        """Return what each attack on a capture cost, in the order of the attacks' names."""
         return self._attacked("records/attack", capture, "json")
 
     def _attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
@@ -266,7 +255,6 @@ class Workflow:
         return [f"data/{LPIPS}.safetensors"] if needed else []
 
     def judges(self, capture: str) -> list[str]:
-        """Return the classifiers that a capture's metrics ask, in the order of the spec."""
         cell, judges = Cell.parse(capture), self.plan.specs[f"score/{capture}"]["judges"]
         return [f"{self.results}/{cell.path('victims', name)}.safetensors" for name in judges]
 
@@ -277,7 +265,6 @@ class Workflow:
         return [f"{self.results}/{name}.parquet" for name in names]
 
     def costs(self, experiment: str) -> list[str]:
-        """Return the records of what an experiment's training studies cost."""
         return [f"{self.results}/records/study/{study.stem}.json" for study in self.plan.studies[experiment]]
 
     def pictured(self, kind: str, experiment: str) -> list[str]:
@@ -318,7 +305,6 @@ class Workflow:
         return sorted(_below(self.root, path) for files in kept.values() for path in files)
 
     def found(self) -> list[str]:
-        """Return the texts on what experiments showed, as rules name them."""
         return sorted(map(self.seen, (self.root / "papers").glob("*/found/*.md")))
 
     def published(self) -> list[str]:
@@ -360,7 +346,6 @@ class Workflow:
         return [file for name in dict.fromkeys((experiment, *beside)) for file in self.recorded(name)]
 
     def seeded(self) -> list[str]:
-        """Return recorded tables of raised seeds, with the facts beside them."""
         return [self.seen(path) for path in reference.files(self.root, "*", seeded=True)]
 
     def reference(self) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
-from leakbench.base.needs import BACKBONES
 from leakbench.base.numerics import numerics
+from leakbench.base.parts import BACKBONES
 from leakbench.catalogue.cell import PICTURED, Cell
 from leakbench.catalogue.jobs import ScoreSpec, TableSpec
 from leakbench.catalogue.resolve import Plan
@@ -16,7 +16,7 @@ from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import LPIPS
 from leakbench.jobs.record import modules_of
 from leakbench.jobs.score import score
-from leakbench.results.tables.found import Found
+from leakbench.results.tables.lines import Found
 from leakbench.results.tables.of_attacks import of_attacks
 from leakbench.results.tables.of_studies import of_studies
 from leakbench.results.tables.pictures import Files
@@ -40,7 +40,6 @@ def files_behind(asked: Plan, experiment: str, stems: list[str]) -> list[str]:
 
 
 def held(root: Path, files: list[str], mend: str) -> None:
-    """Raise UserError where one of these files is missing."""
     if missing := [root / name for name in files if not (root / name).is_file()]:
         raise UserError(f"{missing[0]}: missing (run `{mend}`, which makes it first)")
 

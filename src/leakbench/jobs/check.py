@@ -14,22 +14,17 @@ from leakbench.base.yamls import read_yaml, validated
 from leakbench.jobs.arguments import damaged
 
 
+# What of dvc.lock matters here: for each stage, its outputs with their paths below the checkout.
 class _Out(BaseModel):
-    """An output that DVC recorded, with its path below the checkout."""
-
     path: Annotated[str, Field(pattern=r"^[\w-][\w .-]*(/[\w-][\w .-]*)*$")]
     md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]
 
 
 class _Stage(BaseModel):
-    """A stage of dvc.lock, of which only the outputs matter here."""
-
     outs: Annotated[list[_Out], Field(min_length=1)]
 
 
 class _Lock(BaseModel):
-    """dvc.lock, which may hold further keys."""
-
     stages: dict[str, _Stage]
 
 

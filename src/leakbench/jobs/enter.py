@@ -28,17 +28,8 @@ from leakbench.catalogue.load import find, load_kind
 from leakbench.jobs.new import checked_name
 from leakbench.jobs.record import outdated
 from leakbench.jobs.verify import DIFFERENT, MISSING, NEW, status
-from leakbench.papers.leaderboard import (
-    VERSION,
-    Agreed,
-    Entry,
-    Line,
-    agreeing,
-    board,
-    board_of_attacks,
-    lines_of,
-    read_entry,
-)
+from leakbench.papers import leaderboard
+from leakbench.papers.leaderboard import VERSION, Agreed, Entry, Line
 from leakbench.papers.reference import read_record
 
 EXPERIMENT = "leakbench-entries"
@@ -107,7 +98,7 @@ def enter(
     if networks < 1:
         raise UserError(f"--networks: {networks} is no number of networks (give 1 or more)")
     made = _run(root, name, texts, scale, cores, (str(file), str(given), str(attacker)), networks)
-    agreeing(made, agreed(root), f"{file}: ", "see docs/entering.md")
+    leaderboard.agreeing(made, agreed(root), f"{file}: ", "see docs/entering.md")
     path = root / "entries" / f"{name}.json"
     write_json(path, made.model_dump(mode="json"))
     print(path)
@@ -146,13 +137,6 @@ def _files(name: str, kind: str = "defence") -> tuple[str, str, str]:
     return f"{code}/{kind}s/{own}", f"config/{kind}s/{name}.yaml", f"{code}/attacks/adaptive/{own}"
 
 
-def _kind(source: str, name: str) -> str:
-    """Return whether a Python text is that of a defence or of an attack, which takes an observation."""
-    made = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    own = next(node for node in made if node.name == stem(name))
-    return "attack" if [each.arg for each in own.args.args[:1]] == ["observation"] else "defence"
-
-
 def _entry(
     today: Agreed, name: str, texts: Sequence[str], scale: str, rows: pd.DataFrame, **made: Any
 ) -> Entry:
@@ -163,7 +147,7 @@ def _entry(
     return Entry(
         version=VERSION, name=name, summary=str(yaml_of(settings, name)["summary"]) or name, source=source,
         settings=settings, attacker=attacker, ensemble=today.digest, scale=scale,
-        lines=lines_of(own.to_dict("records")), **made,
+        lines=leaderboard.lines_of(own.to_dict("records")), **made,
     )  # fmt: skip
 
 
@@ -172,12 +156,12 @@ def _run(
 ) -> Entry:
     """Run the agreed cells in a copy that has the entry. `given` is what messages call its three files."""
     source, settings, attacker = texts
-    _check_source(source, name, given[0])
-    kind = _kind(source, name)
+    first = [each.arg for each in _function(source, name, given[0]).args.args[:1]]
+    kind = "attack" if first == ["observation"] else "defence"
     if attacker and kind == "attack":
         raise UserError(f"--attacker {given[2]}: {given[0]} is an attack itself (leave it out)")
     if attacker:
-        _check_source(attacker, name, given[2])
+        _function(attacker, name, given[2])
     if not settings:
         # The first paragraph of the file's docstring.
         words = (ast.get_docstring(ast.parse(source)) or name).partition("\n\n")[0].split()
@@ -221,7 +205,7 @@ def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
         of_run = {key: made[key] for key in ("device", "commit", "versions")}
         absent = {cell: why for cell, why in made["absent"].items() if f"/{name}/" in cell}
         entry = _entry(today, name, texts, scale, rows, absent=absent, **of_run)
-        yield agreeing(entry, today, f"{table}: ", f"record {EXPERIMENT} again")
+        yield leaderboard.agreeing(entry, today, f"{table}: ", f"record {EXPERIMENT} again")
 
 
 def _rows(table: Path) -> pd.DataFrame:
@@ -270,15 +254,17 @@ def _paying(scale: Mapping[str, Any], minutes: int = MINUTES) -> Mapping[str, An
     return scale
 
 
-def _check_source(source: str, name: str, where: str) -> None:
-    """Raise UserError, at `where`, unless a text is Python with a function of the part's name."""
+def _function(source: str, name: str, where: str) -> ast.FunctionDef:
+    """Return the function of a part's name. Raises UserError, at `where`, unless a Python text has one."""
     try:
         tree = ast.parse(source)
         compile(tree, where, "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise UserError(f"{where}: is no Python file: {problem} (mend the line)") from problem
-    if not any(isinstance(node, ast.FunctionDef) and node.name == stem(name) for node in tree.body):
-        raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as its file)")
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == stem(name):
+            return node
+    raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as its file)")
 
 
 def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:
@@ -301,7 +287,7 @@ def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str
 
 def _checked(root: Path, file: Path, cores: int) -> int:
     """Run an entry again; print how many numbers agree, and return 1 where one differs."""
-    known = read_entry(file, agreed(root))
+    known = leaderboard.read_entry(file, agreed(root))
     given = [f"{file}: {key}" for key in ("source", "settings", "attacker")]
     texts = known.source, known.settings, known.attacker
     found = _run(root, known.name, texts, known.scale, cores, given, known.networks)
@@ -320,16 +306,16 @@ def _write_board(root: Path) -> int:
     entries, today, refused = [], agreed(root), 0
     for path in sorted((root / "entries").glob("*.json")):
         try:
-            entries.append(read_entry(path, today))
+            entries.append(leaderboard.read_entry(path, today))
         except UserError as problem:
             print(f"leakbench enter: {problem}", file=sys.stderr)
             refused = 2
     defences, attacks = ([each for each in entries if each.kind == kind] for kind in ("defence", "attack"))
-    text = f"{HEAD}\n{board(defences, today.scales) or 'No entry yet.'}\n"
+    text = f"{HEAD}\n{leaderboard.board(defences, today.scales) or 'No entry yet.'}\n"
     if attacks:
         tables = {each.scale: root / "reference" / each.scale / f"{EXPERIMENT}.csv" for each in attacks}
         rows: Any = {scale: _rows(table) for scale, table in tables.items() if table.is_file()}
-        known = {scale: lines_of(each.to_dict("records")) for scale, each in rows.items()}
-        text += f"\n{ATTACKS}\n{board_of_attacks(attacks, known)}\n"
+        known = {scale: leaderboard.lines_of(each.to_dict("records")) for scale, each in rows.items()}
+        text += f"\n{ATTACKS}\n{leaderboard.board_of_attacks(attacks, known)}\n"
     write_text(root / "entries" / "README.md", text)
     return refused

@@ -15,6 +15,8 @@ LINE = re.compile(r"([0-9a-f]{64})  (\w[\w.-]*(?:/\w[\w.-]*)*)")
 # All records take a tenth of a gigabyte.
 LARGEST = 1 << 31
 AGAIN = "download it again"
+# What Python raises while it reads a file that is no such archive.
+BROKEN = zipfile.BadZipFile, zlib.error, KeyError, UnicodeDecodeError, NotImplementedError, EOFError
 
 
 def fetch_records(root: Path, file: Path) -> None:
@@ -53,14 +55,7 @@ def _checked(file: Path) -> dict[str, bytes]:
             if len(sums) < len(lines) or {*packed.namelist()} != {SUMS, *sums}:
                 raise UserError(f"{file}: {SUMS} does not list what the archive holds ({AGAIN})")
             data = {name: packed.read(name) for name in sums}
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        KeyError,
-        UnicodeDecodeError,
-        NotImplementedError,
-        EOFError,
-    ) as problem:
+    except BROKEN as problem:
         raise UserError(f"{file}: no archive of `leakbench archive`, or a damaged one ({AGAIN})") from problem
     for name, digest in sums.items():
         if hashlib.sha256(data[name]).hexdigest() != digest:

@@ -186,7 +186,6 @@ def _fault(module: str, what: str) -> str:
 
 
 def tell(own: Path, end: BaseException, module: str) -> None:
-    """Write how an attack ended, in its process."""
     reason = words(end) if isinstance(end, Unfit) else _fault(module, words(end))
     (own / _END).write_text(json.dumps({"reason": reason, "lacks": _lack(end)}))
 

@@ -270,10 +270,8 @@ def _type(value: Mapping[str, Any], known: Mapping[str, Any]) -> str:
             return f"mapping to: {_type(each, known)}" if isinstance(each, dict) else "mapping"
         case "boolean":
             return "`true` or `false`"
-        case "integer":
-            return " ".join(["whole number", _range(value)]).strip()
-        case "number":
-            return " ".join(["number", _range(value)]).strip()
+        case "integer" | "number" as kind:
+            return f"{'whole ' * (kind == 'integer')}number {_range(value)}".strip()
         case "string":
             return "text"
         case _:

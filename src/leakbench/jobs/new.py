@@ -18,7 +18,6 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def kinds() -> list[str]:
-    """Return the kinds of parts for which there are templates."""
     return sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
 
 

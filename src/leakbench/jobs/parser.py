@@ -69,7 +69,6 @@ class _Parser(argparse.ArgumentParser):
             self._refuse(f"no {kind} '{word}' ({suggest(word, known)})")
 
     def error(self, message: str) -> NoReturn:
-        """Print one line and exit with 2."""
         self._refuse(f"{message} (see {self.prog} --help)")
 
     def _refuse(self, line: str) -> NoReturn:
@@ -144,7 +143,6 @@ def parser() -> _Parser:
 
 
 def page() -> str:
-    """Return the text of the page."""
     called, jobs = (map(_entry, verbs) for verbs in (CALLED, JOBS))
     return "\n".join([INTRODUCTION, *called, RULES, *jobs])
 

@@ -4,7 +4,7 @@ import random
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -14,30 +14,21 @@ from leakbench.base.errors import UserError
 from leakbench.catalogue.cell import Cell
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan
+from leakbench.jobs import verify
 from leakbench.jobs.again import affected, files_behind, held, measured
 from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest, stamp
-from leakbench.jobs.verify import (
-    DIFFERENT,
-    IDENTICAL,
-    KEYS,
-    NEW,
-    STATISTICS,
-    TIMES,
-    WITHIN,
-    compared,
-    numbers,
-)
 from leakbench.metrics.interval import paired
-from leakbench.papers.reference import FEWEST, read_record, recorded
+from leakbench.papers.reference import FEWEST, Difference, read_record, recorded
 from leakbench.papers.verdicts.tolerances import tolerance_of
-from leakbench.results.tables.found import Found
+from leakbench.results.tables.lines import Found
 
 # What was found of each record, one line each, below reference/.
 RESULT = "rechecked.csv"
 # How many trials show that a metric which is 0 or 1 has not changed by half a tolerance. If all agree, 54 of
 # one size do; trials of unequal sizes count for less.
 ENOUGH = 80
-COLUMNS = ["scale", "experiment", "sampled", *(IDENTICAL, WITHIN, DIFFERENT), "device", "commit", "date"]
+FOUND = verify.IDENTICAL, verify.WITHIN, verify.DIFFERENT
+COLUMNS = ["scale", "experiment", "sampled", *FOUND, "device", "commit", "date"]
 
 
 def recheck(
@@ -97,16 +88,6 @@ def recheck(
         )
 
 
-class _Difference(NamedTuple):
-    """The mean paired difference of trials, its interval, the number of trials, and what is tolerated."""
-
-    difference: float
-    low: float
-    high: float
-    n: int
-    bound: float
-
-
 def _meant(
     root: Path, scale: str, only: Sequence[str] | None, equivalent: bool
 ) -> Iterator[tuple[Path, Plan]]:
@@ -164,16 +145,16 @@ def _agrees(root: Path, table: Path, sampled: str, found: Found, now: Mapping[st
     # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
     recorded = read_csv(table, **AS_TEXT)
     filled = set(found.table.columns[found.table.notna().any()]) | {"baseline"}
-    needless = [name for name in recorded if name not in filled | {*KEYS, *STATISTICS}]
+    needless = [name for name in recorded if name not in filled | {*verify.KEYS, *verify.STATISTICS}]
     both = (frame.drop(columns=needless, errors="ignore") for frame in (as_text(found.table), recorded))
-    rows = compared(*(numbers({table.stem: frame}) for frame in both))
-    counts = {word: int((rows["status"] == word).sum()) for word in (IDENTICAL, WITHIN, DIFFERENT, NEW)}
-    told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
+    rows = verify.compared(*(verify.numbers({table.stem: frame}) for frame in both))
+    counts = {word: int((rows["status"] == word).sum()) for word in (*FOUND, verify.NEW)}
+    told = {word: counts[word] for word in FOUND}
     _note(root, {"scale": table.parent.name, "experiment": table.stem, "sampled": sampled, **told, **now})
     print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
-    for row in rows[rows["status"] == DIFFERENT].head(5).itertuples():
+    for row in rows[rows["status"] == verify.DIFFERENT].head(5).itertuples():
         print(f"  {row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})")
-    return not counts[DIFFERENT] and counts[IDENTICAL] + counts[WITHIN] > 0
+    return not counts[verify.DIFFERENT] and counts[verify.IDENTICAL] + counts[verify.WITHIN] > 0
 
 
 def _trials(table: Path) -> pd.DataFrame:
@@ -184,25 +165,27 @@ def _trials(table: Path) -> pd.DataFrame:
     return rows[rows["baseline"] == ""]
 
 
-def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, _Difference]:
+def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Difference]:
     """Return attack and metric → the paired difference of today's trials, and half the metric's tolerance."""
     key = [name for name in found if name in kept and name not in ("line", "cluster", "value", "failed")]
     both = found[found["baseline"] == ""].merge(kept, on=key, suffixes=("", "_kept"))
     differences = {}
     for (attack, metric), rows in both.groupby(["attack", "metric"]):
-        if metric in TIMES:
+        if metric in verify.TIMES:
             continue
         now, then = (dict(enumerate(rows[name])) for name in ("value", "value_kept"))
         # Updates of other cells are others, even where the private images are the same.
         fate = dict(enumerate(zip(*(rows[name] for name in (*CELL, "cluster")), strict=True)))
         difference, low, high, n = paired(now, then, fate)
         bound = tolerance_of(str(metric), float(rows["value_kept"].mean()))[0] / 2
-        differences[f"{attack}, {metric}"] = _Difference(difference, low, high, n, bound)
+        # It is not checked here: of one that a record may not hold, the reason is printed (`_keep`).
+        own: Any = {"difference": difference, "low": low, "high": high, "n": n, "bound": bound}
+        differences[f"{attack}, {metric}"] = Difference.model_construct(**own)
     return differences
 
 
 def _keep(
-    root: Path, table: Path, sampled: str, differences: dict[str, _Difference], now: dict[str, int]
+    root: Path, table: Path, sampled: str, differences: dict[str, Difference], now: dict[str, int]
 ) -> bool:
     """Write into a record that today's numerics give the same, and return True; where not, print why."""
     for name, each in differences.items():
@@ -218,7 +201,7 @@ def _keep(
         print(f"{table.stem}: not equivalent, no trial of {sampled} is recorded")
         return False
     made = read_record(table)
-    told = {name: each._asdict() for name, each in differences.items()}
+    told = {name: each.model_dump() for name, each in differences.items()}
     shows = {"numerics": now, "sampled": sampled, "differences": told} | stamp(root)
     made.setdefault("equivalent", []).append(shows)
     write_json(table.with_suffix(".json"), made)

@@ -168,7 +168,6 @@ def planned(root: Path, run: str) -> Plan:
 
 
 def specs_digest(asked: Plan, experiment: str) -> str:
-    """Return the digest of all specs on which an experiment's table depends."""
     return digest({name: asked.specs[name] for name in asked.needed(experiment)})
 
 

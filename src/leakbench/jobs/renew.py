@@ -33,8 +33,7 @@ from leakbench.metrics import METRICS
 from leakbench.papers.reference import DRAWN, EXHIBIT, kept_digests, read_record
 from leakbench.results.report.leaks import strongest
 from leakbench.results.tables.attacked import CONDITION
-from leakbench.results.tables.found import Found
-from leakbench.results.tables.lines import BESIDE
+from leakbench.results.tables.lines import BESIDE, Found
 from leakbench.results.tables.median import medians
 from leakbench.results.tables.trained import STUDY
 

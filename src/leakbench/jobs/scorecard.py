@@ -25,9 +25,8 @@ from leakbench.papers.reference import tables as recorded_tables
 from leakbench.papers.scorecard.evidence import Evidence, Lines
 from leakbench.papers.scorecard.kinds import kinds
 from leakbench.papers.scorecard.quantity import NotMeasured
-from leakbench.papers.scorecard.recorded import EVERY, joined, of_records
+from leakbench.papers.scorecard.recorded import COLUMNS, EVERY, by_seed, joined, of_records
 from leakbench.papers.scorecard.scorecard import Card, to_csv
-from leakbench.papers.scorecard.seeds import COLUMNS, by_seed
 from leakbench.papers.work import read_papers
 
 

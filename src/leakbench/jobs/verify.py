@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from leakbench.base.artefacts import (
     AS_TEXT,
@@ -24,7 +24,7 @@ from leakbench.base.provenance import machine, versions
 from leakbench.base.yamls import validated
 from leakbench.catalogue.entry import run_name
 from leakbench.catalogue.load import find
-from leakbench.papers.reference import Files, hold, kept_digests
+from leakbench.papers.reference import Files, Kind, hold, kept_digests
 
 # Times are never the same twice, so they are not compared.
 TIMES = ("seconds", "seconds_per_round")
@@ -39,20 +39,17 @@ _AGAIN = "restore it with `git checkout`, or run `leakbench verify --record DEVI
 IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "different", "missing", "new"
 
 
-class _Tree(BaseModel):
+class _Tree(Kind):
     """What made a recorded tree: of each table a digest, and how many of them a second run gave too."""
-
-    model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
     device: str
     versions: dict[str, str]
     tables: Annotated[dict[str, str], Field(min_length=1)]
     files: Files
-    twice: dict[str, int] = {}
+    twice: dict[str, int] = Field({})
 
 
 def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, Facts]:
-    """Return the numbers of a recorded tree and what made them."""
     facts = read_json(made, f"{csv.name}'s record", _AGAIN)
     validated(_Tree, facts, f"{made}: ", "reference/README.md")
     hold(csv, facts["files"], f"{made}: ", _AGAIN)

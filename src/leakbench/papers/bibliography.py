@@ -39,7 +39,6 @@ class Source(Strict):
 
     @property
     def names(self) -> list[str]:
-        """Return the family names of the authors that are listed."""
         return [each.partition(",")[0] for each in self.authors if each != OTHERS]
 
     @property

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from leakbench.papers import join
@@ -32,7 +31,6 @@ class Entry:
 
 
 def entries(work: Work) -> Iterator[Entry]:
-    """Yield every printed row of a work, then every claim."""
     for row in (row for rows in work.tables.values() for row in rows):
         yield _printed(work, row)
     for claim in work.claims.claims:
@@ -52,7 +50,7 @@ def _printed(work: Work, row: Row) -> Entry:
         "item": row.item, "class": reading.label, "condition": row.condition, "metric": row.metric,
         "convention": convention if reading.label == "result" else "", "published": row.published,
     }  # fmt: skip
-    where = f"{_file(work, 'measured')}: {row.table}: {row.id}"
+    where = f"{work.folder / 'measured.yaml'}: {row.table}: {row.id}"
     return Entry(row.id, work, where, work.let, reading, RELATIONS[row.number.bound], row.number, row, words)
 
 
@@ -71,9 +69,5 @@ def _claimed(work: Work, claim: Claim) -> Entry:
         "item": claim.item, "class": label, "condition": condition, "metric": "claim", "convention": "",
         "published": claim.claim, "headline": claim.headline,
     }  # fmt: skip
-    where, against = f"{_file(work, 'claims')}: {claim.id}", Printed(claim.threshold)
+    where, against = f"{work.folder / 'claims.yaml'}: {claim.id}", Printed(claim.threshold)
     return Entry(claim.id, work, where, work.claims.let, reading, claim.relation, against, None, words)
-
-
-def _file(work: Work, name: str) -> Path:
-    return work.folder / f"{name}.yaml"

@@ -50,8 +50,6 @@ class Finding(Strict):
 
 
 class Findings(Strict):
-    """papers/findings.yaml."""
-
     introduction: str
     findings: list[Finding]
 
@@ -64,18 +62,15 @@ def findings(path: Path, works: Sequence[Work], scales: Sequence[Evidence]) -> s
         for place, finding in enumerate(told.findings)
         for name, number in finding.numbers.items()
     }
-    claims = Card(_asked(works, told), scales, scales[-1]).frame().set_index("id")
+    sources = {key.partition(".")[0] for each in told.findings for key in (each.claim, each.tested)}
+    asked = [work for work in works if work.paper.source in sources]
+    claims = Card(asked, scales, scales[-1]).frame().set_index("id")
     beside = Card([_work(path, numbers)], scales, scales[-1]).frame().set_index("id")
     pages = [
         _told(f"{path}: findings[{place}]", finding, claims, beside.filter(regex=rf"^{place}\.", axis=0))
         for place, finding in enumerate(told.findings)
     ]
     return "\n".join(["# Findings\n", _paragraphs(told.introduction), *pages])
-
-
-def _asked(works: Sequence[Work], told: Findings) -> list[Work]:
-    sources = {key.partition(".")[0] for each in told.findings for key in (each.claim, each.tested)}
-    return [work for work in works if work.paper.source in sources]
 
 
 def _work(path: Path, numbers: Mapping[str, Number]) -> Work:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from leakbench.base.artefacts import read_json, to_json
-from leakbench.base.errors import Altered, UserError
+from leakbench.base.errors import UserError
 from leakbench.base.parts import NAME
 from leakbench.base.whole import SEAL, UNSEALED
 from leakbench.base.yamls import Strict, suggest, validated, yaml_of
@@ -87,10 +87,7 @@ def read_entry(path: Path, agreed: Agreed) -> Entry:
     again = "enter it again: leakbench enter FILE.py"
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise UserError(f"{path}: larger than {MOST_BYTES} bytes, which no entry is")
-    try:
-        value = read_json(path, "an entry", again)
-    except Altered as problem:
-        raise Altered(path, problem.what, again) from problem
+    value = read_json(path, "an entry", again)
     if value.get("version") != VERSION:
         raise UserError(f"{path}: version: is {value.get('version')!r} and must be {VERSION} ({again})")
     entry = validated(Entry, value, f"{path}: ", "docs/entering.md")

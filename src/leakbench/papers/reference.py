@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from leakbench.base.artefacts import Facts, read_csv, read_json, read_table
-from leakbench.base.errors import Altered, UserError
+from leakbench.base.errors import UserError
 from leakbench.base.whole import file_digest
 from leakbench.base.yamls import validated
 
@@ -49,10 +49,14 @@ _MEND = "restore it with `git checkout`, or run `leakbench record` again"
 _SEEDED = re.compile(r"(.+)-seed([0-9]+)")
 
 
-class Difference(BaseModel):
-    """A paired difference of trials, in the unit of its metric."""
+class Kind(BaseModel):
+    """What a file of reference/ must hold; it may hold more keys."""
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
+
+
+class Difference(Kind):
+    """A paired difference of trials, in the unit of its metric."""
 
     difference: float  # its mean, of other numerics minus the recorded ones
     low: float  # the lower end of its 95 % interval
@@ -67,20 +71,16 @@ class Difference(BaseModel):
         return self
 
 
-class Equivalent(BaseModel):
+class Equivalent(Kind):
     """What shows that other numerics than the recorded ones give the same table."""
-
-    model_config = ConfigDict(strict=True)
 
     numerics: Numerics  # name → version above 1 of the other numerics
     sampled: str
     differences: Annotated[dict[str, Difference], Field(min_length=1)]  # attack and metric → difference
 
 
-class Record(BaseModel):
-    """The keys that a record must have, and their form; a record may have more keys."""
-
-    model_config = ConfigDict(allow_inf_nan=False, strict=True)
+class Record(Kind):
+    """The keys that a record must have, and their form."""
 
     device: str  # the device on which the table was made
     commit: str  # the commit from which the table was made
@@ -135,10 +135,7 @@ def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
 
 def read_record(table: Path) -> Facts:
     path = table.with_suffix(".json")
-    try:
-        value = read_json(path, f"{table.name}'s record", _AGAIN)
-    except Altered as problem:
-        raise Altered(path, problem.what, _MEND) from problem
+    value = read_json(path, f"{table.name}'s record", _AGAIN, _MEND)
     validated(Record, value, f"{path}: ", "reference/README.md")
     hold(table, value["files"], f"{path}: ", _MEND)
     return value

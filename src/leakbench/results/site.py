@@ -138,11 +138,6 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;").replace("][", "]\\[")
 
 
-def _items(frame: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
-    for item in sorted(set(frame["item"]), key=natural):
-        yield item, frame[frame["item"] == item]
-
-
 def printed(works: Iterable[Work], card: pd.DataFrame) -> dict[str, str]:
     """Return path → page: what each work prints beside ours in the scorecard of records, item by item."""
     # Raises UserError for a work of which the scorecard has no row.
@@ -156,7 +151,8 @@ def printed(works: Iterable[Work], card: pd.DataFrame) -> dict[str, str]:
             f"# {work.paper.title}", "Every number and statement beside ours, from the recorded tables. "
             "Verdicts are explained in [docs/verdicts.md](../docs/verdicts.md).",
         ]  # fmt: skip
-        for item, rows in _items(own):
+        for item in sorted(set(own["item"]), key=natural):
+            rows = own[own["item"] == item]
             parts.append(f"## {item}")
             ran = rows[rows["verdict"] != "not-run"]
             table = [heads, ("---",) * len(heads)] if len(ran) else []

@@ -14,7 +14,7 @@ from planning import BASES, real_flow
 from leakbench.base.artefacts import write_tensors
 from leakbench.base.digest import file_digest
 from leakbench.base.errors import UserError
-from leakbench.base.needs import judge
+from leakbench.base.parts import judge
 from leakbench.catalogue import run, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
 from leakbench.catalogue.load import file_of
@@ -54,13 +54,13 @@ CODE = [
     ("score_code", CAPTURE, "metrics/ssim", "victims/densenet"),
     ("attack_code", STEM, "attacks/fidel victims/cnn generators/fidel_mnist jobs/attack",
      "generators/fidel_cifar10"),
-    ("train_code", "generator/mnist/cnn-relu/fidel-mnist/0",
+    ("train", "generator/mnist/cnn-relu/fidel-mnist/0",
      "victims/cnn generators/fidel_mnist", ""),
     ("attack_code", "mnist-32/lenet-dlg/grnn/none/ggl/0", "victims/lenet_dlg generators/cvae", ""),
     ("attack_code", "mnist-32/fcnn-relu-untrained/grnn-matrix/none/ggl-adam/0",
      "victims/fcnn generators/cvae", ""),
-    ("train_code", f"generator/{LATENT}", "generators/cvae", "victims/fcnn victims/cnn"),
-    ("train_code", "generator/imagenet/_any/biggan-deep-256/0", "generators/biggan_deep", ""),
+    ("train", f"generator/{LATENT}", "generators/cvae", "victims/fcnn victims/cnn"),
+    ("train", "generator/imagenet/_any/biggan-deep-256/0", "generators/biggan_deep", ""),
 ]  # fmt: skip
 VICTIMS = "results/paper/victims"
 FILES = [
@@ -79,7 +79,7 @@ FILES = [
 
 @pytest.mark.parametrize(("asked", "job", "among", "apart"), CODE)
 def test_a_job_depends_on_its_parts(asked: str, job: str, among: str, apart: str, flow: Workflow) -> None:
-    found = getattr(flow, asked)(job)
+    found = flow.code_for(asked, job) if asked == "train" else getattr(flow, asked)(job)
     there = {name: any(path.endswith(f"/{name}.py") for path in found) for name in f"{among} {apart}".split()}
     assert there == dict.fromkeys(among.split(), True) | dict.fromkeys(apart.split(), False)
 
@@ -288,7 +288,7 @@ BOOSTED = {
 
 def code(flow: Workflow, spec: str) -> set[str]:
     """Return the names of the source files that a training depends on."""
-    return {Path(name).name for name in flow.train_code(spec)}
+    return {Path(name).name for name in flow.code_for("train", spec)}
 
 
 def test_a_study_of_several_data_sets_takes_them_all_in(root: Callable[..., Path]) -> None:

@@ -20,7 +20,7 @@ from leakbench.metrics.scoring.membership import membership_rows
 from leakbench.observations.observation import Observation
 from leakbench.observations.reading import read_observation
 from leakbench.results.tables.attacked import aggregate
-from leakbench.results.tables.certified import check_bounds
+from leakbench.results.tables.of_attacks import check_bounds
 
 BINS: dict[str, Any] = {
     "module": "robbing-the-fed", "parameters": {}, "threat": "G",

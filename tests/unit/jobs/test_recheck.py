@@ -162,7 +162,7 @@ def test_equivalent_numerics_keep_a_record_valid(
     assert age(cell, recorded) == "measured with numerics 1 of peel, today's is 3"
     monkeypatch.setattr(module, "FEWEST", 11)
     before = recorded.read_bytes()
-    few = {"a, mse": module._Difference(0.0, 0.0, 0.0, 10, 1.0)}
+    few = {"a, mse": module.Difference(difference=0.0, low=0.0, high=0.0, n=10, bound=1.0)}
     assert not module._keep(cell.root, recorded.with_suffix(".csv"), "a", few, {"peel": 3})
     assert recorded.read_bytes() == before
     monkeypatch.setattr(module, "FEWEST", 2)

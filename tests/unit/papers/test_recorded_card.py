@@ -17,8 +17,8 @@ from leakbench.jobs.manual import of_records
 from leakbench.papers.entries import entries
 from leakbench.papers.findings import findings
 from leakbench.papers.scorecard.kinds import CORE, KINDS, OTHERS, kinds
+from leakbench.papers.scorecard.recorded import by_seed
 from leakbench.papers.scorecard.scorecard import RECOGNISABLE, Card
-from leakbench.papers.scorecard.seeds import by_seed
 from leakbench.papers.work import Work
 from leakbench.results.report.card import lines
 from leakbench.results.report.seeds import held, seeds

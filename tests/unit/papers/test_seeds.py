@@ -9,7 +9,7 @@ from project import ROOT
 from tests_world import TRUE, card, evidence, lines, paper, trials
 
 from leakbench.papers.scorecard.evidence import Lines
-from leakbench.papers.scorecard.seeds import COLUMNS, by_seed
+from leakbench.papers.scorecard.recorded import COLUMNS, by_seed
 from leakbench.papers.work import read_papers
 
 FAST = ("digits", "fast", "psnr")

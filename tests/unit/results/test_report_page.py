@@ -235,12 +235,12 @@ def test_lines_of_the_whole_federation_have_no_client_and_tell_the_last_round() 
     ]
     found = results(pd.DataFrame([shared | line for line in lines]))
     assert found.columns == ["defence", "k"]
-    assert [(row.condition, row.metric, row.mean) for row in found.rows] == [
+    assert [(row["condition"], row["metric"], row["mean"]) for row in found.rows] == [
         (["none", "16"], "label_accuracy", "0.7"), (["sign", "16"], "label_accuracy", "0.7"),
         (["none", ""], "accuracy", "0.8"), (["sign", ""], "accuracy", "0.8"),
     ]  # fmt: skip
     assert found.nulls == ["a random gradient attacked"]
-    assert [row.nulls for row in found.rows] == [["0.2"], ["0.2"], [""], [""]]
+    assert [row["nulls"] for row in found.rows] == [["0.2"], ["0.2"], [""], [""]]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 
 from leakbench.base.errors import UserError
 from leakbench.metrics.baselines import CERTIFIED
-from leakbench.results.tables.certified import check_bounds
 from leakbench.results.tables.drawn import boundaries, examples
 from leakbench.results.tables.failures import failed
 from leakbench.results.tables.lines import TRIAL
+from leakbench.results.tables.of_attacks import check_bounds
 from leakbench.results.tables.trained import aggregate_studies, over_short_batches
 
 FACTS = {

@@ -188,7 +188,6 @@ def refuse_attacks() -> None:
 
 
 def allow_attacks() -> None:
-    """Let this process execute files in the rooms of attacks from now on."""
     global _refusing
     _refusing = False
 

@@ -69,13 +69,11 @@ def alive(process: int) -> bool:
 
 
 def owner_of_the_run() -> int | None:
-    """Return the process that owns the run this job belongs to."""
     owner = os.environ.get(OWNER, "")
     return int(owner) if owner.isdigit() and not any(name in os.environ for name in _CONTAINERS) else None
 
 
 def place_of_the_run(owner: int) -> Path:
-    """Return where the folder of the run lies that process `owner` owns."""
     # Containers and machines that share this place may have processes of one number.
     where = []
     with suppress(OSError):

@@ -61,7 +61,6 @@ def loaded(address: Path) -> Path:
 
 
 def run_warm(argv: Sequence[str], blind: bool = True) -> int | None:
-    """Run a job in a fork of the warm process."""
     owner = owner_of_the_run()
     if owner is None:
         return None
@@ -115,7 +114,6 @@ def _leave_behind(owner: int, address: Path) -> None:
 
 
 def clear(address: Path) -> None:
-    """Remove the socket of a warm process, and the marker that names the process."""
     for path in (address, address.parent / "starting"):
         path.unlink(missing_ok=True)
 

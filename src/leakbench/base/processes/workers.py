@@ -40,7 +40,6 @@ class Work:
     device: str = "cpu"
 
     def part(self, label: str) -> "Work":
-        """Return how one part of the attack works, in a folder of its own."""
         folder = self.scratch and self.scratch / re.sub("[^a-z0-9]+", "-", label)
         return replace(self, label=label, scratch=folder)
 

@@ -10,7 +10,7 @@ import numpy as np
 from leakbench.base.artefacts import open_tensors, read_facts
 from leakbench.base.errors import UserError
 from leakbench.base.missing import absent
-from leakbench.base.needs import BACKBONES, judge
+from leakbench.base.parts import BACKBONES, judge
 from leakbench.metrics import METRICS
 
 Answer = Callable[[np.ndarray], np.ndarray]

@@ -120,7 +120,9 @@ def decide_outcome(
 
 # A success refutes a printed failure after any share of the length.
 _EARLY = "an attacker may stop early, so the success counts although this is {}"
-_NULL = ", but not surely better than the null baselines"
+_NULL = "but not surely better than the null baselines"
+_ALL_OUTCOMES = "even with outcomes that the trials may have missed"
+_UNSEEN = "but {} trials may miss a kind of outcome"
 _OPEN_END = (
     "the source states no length, that of its code was run, and the search had not settled, so that more "
     "iterations might succeed"
@@ -196,7 +198,7 @@ def _by_mean(statement: Statement, sample: Sample) -> Verdict:
     beaten = statement.success and statement.monotone and sample.beats_null is False
     if _near(value, low, high, sure, tolerance):
         if beaten:
-            return Verdict("inconclusive", f"{numbers}{_NULL}")
+            return Verdict("inconclusive", f"{numbers}, {_NULL}")
         nulls = [null for null in sample.nulls if abs(null - statement.against) <= tolerance]
         if not statement.monotone and (nulls or not sample.nulls):
             said = f"a null baseline gives {_show(nulls[0])}" if nulls else "no null baseline is known"
@@ -220,12 +222,9 @@ def _by_mean(statement: Statement, sample: Sample) -> Verdict:
             return Verdict("inconclusive", f"{numbers}, too far; {order}, too narrowly to outweigh that")
         return Verdict("direction", f"{numbers}; {order}")
     if differs:
-        beyond = (
-            f"beyond the tolerance of {_show(tolerance)}, even with outcomes that the trials may have missed"
-        )
-        return Verdict("differs", f"{numbers}: {beyond}")
+        return Verdict("differs", f"{numbers}: beyond the tolerance of {_show(tolerance)}, {_ALL_OUTCOMES}")
     if low > tolerance or high < -tolerance:
-        why = f"beyond the tolerance of {_show(tolerance)}, but {sample.n} trials may miss a kind of outcome"
+        why = f"beyond the tolerance of {_show(tolerance)}, {_UNSEEN.format(sample.n)}"
     elif (high - low) / 2 > RESOLUTION * tolerance:
         why = f"too wide for the tolerance of {_show(tolerance)}"
     else:
@@ -261,19 +260,13 @@ def _claim(statement: Statement, sample: Sample) -> Verdict:
     numbers = f"measured {_show(sample.value)} ({_span(sample.low, sample.high)})"
     if low > 0 or (low == 0 and not strict):
         if statement.success and sample.beats_null is False:
-            return Verdict(
-                "inconclusive", f"{test}: {numbers}, but not surely better than the null baselines"
-            )
+            return Verdict("inconclusive", f"{test}: {numbers}, {_NULL}")
         told = f"{test} through the whole interval: {numbers}"
         return Verdict("reproduced", told, kind=_kind(statement, False, 0.0))
     if most < 0 or (most == 0 and strict):
-        return Verdict(
-            "differs", f"not {test}: {numbers}, even with outcomes that the trials may have missed"
-        )
+        return Verdict("differs", f"not {test}: {numbers}, {_ALL_OUTCOMES}")
     if high < 0:
-        return Verdict(
-            "inconclusive", f"not {test}: {numbers}, but {sample.n} trials may miss a kind of outcome"
-        )
+        return Verdict("inconclusive", f"not {test}: {numbers}, {_UNSEEN.format(sample.n)}")
     return Verdict("inconclusive", f"{test} lies inside the interval: {numbers}")
 
 

@@ -4,24 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from leakbench.base.cellname import CELL
-from leakbench.results.figures import words
+from leakbench.results.figures import tile, words
 from leakbench.results.figures.result import Panel, Result
 from leakbench.results.figures.rows import several, too_short, word
 from leakbench.results.figures.sheet import Body
-from leakbench.results.figures.tile import (
-    APART,
-    GAP,
-    ROOM,
-    THRESHOLD,
-    Line,
-    Strip,
-    Tile,
-    left_of,
-    medians,
-    named_cell,
-    pearson,
-    tiled,
-)  # fmt: skip
 
 # Whether the drawing shows the pictures of an exhibit, so that a record without them does not serve.
 PICTURES = True
@@ -60,44 +46,44 @@ def side_by_side(
             found.setdefault((*_values(panel, blocks), panel.truth.tobytes()), []).append(panel)
     if not found:
         return None
-    if kept := medians(result, [panel for own in found.values() for panel in own]):
+    if kept := tile.medians(result, [panel for own in found.values() for panel in own]):
         return kept
     laid = [(*_laid(result, own), own[0].truth) for own in found.values()]
     count = min(most, max(len(truth) for *_, truth in laid))
     across = 1 + max(len(attacks) for _, _, attacks, _ in laid)
     alone = all(len(lines) == 1 for _, lines, _, _ in laid)
-    stacked = alone and _side(ROOM, across, count) < 2 * SMALLEST
+    stacked = alone and _side(tile.ROOM, across, count) < 2 * SMALLEST
     if stacked:
         names = [word(result, "attack", attack) for _, _, attacks, _ in laid for attack in attacks]
-        left, across = left_of(["private", *names]), 1
+        left, across = tile.left_of(["private", *names]), 1
     else:
-        left = 0.0 if alone else left_of(name for _, lines, _, _ in laid for name in lines)
-    while count > 1 and _side(ROOM - left, across, count) < SMALLEST:
+        left = 0.0 if alone else tile.left_of(name for _, lines, _, _ in laid for name in lines)
+    while count > 1 and _side(tile.ROOM - left, across, count) < SMALLEST:
         count -= 1
     groups = []
     for heading, lines, attacks, truth in laid:
         called = ["private", *(word(result, "attack", attack) for attack in attacks)]
-        drawn: list[Line] = []
+        drawn: list[tile.Line] = []
         for name, line in lines.items():
-            private: list[Tile | None] = [None] * count if drawn else [Tile(image) for image in truth[:count]]
+            private: list[Any] = [None] * count if drawn else list(map(tile.Tile, truth[:count]))
             tiles = [private, *(_tiles(line.get(attack), count) for attack in attacks)]
             if stacked:
-                drawn = [(each, [Strip("", own)]) for each, own in zip(called, tiles, strict=True)]
+                drawn = [(each, [tile.Strip("", own)]) for each, own in zip(called, tiles, strict=True)]
             else:
                 heads = [""] * len(called) if drawn else called
-                drawn.append(("" if alone else name, list(map(Strip, heads, tiles))))
+                drawn.append(("" if alone else name, list(map(tile.Strip, heads, tiles))))
         groups.append((heading, drawn))
     shown = words.span(min(len(truth), count) for *_, truth in laid)
     steps = words.steps(result.rows[result.rows["baseline"] == ""])
     note = f"n = {shown} image{'s' * (shown != '1')} of each attack {steps}".rstrip()
-    note += f"; below each reconstruction: Pearson r; red frame: r ≥ {THRESHOLD}"
+    note += f"; below each reconstruction: Pearson r; red frame: r ≥ {tile.THRESHOLD}"
     largest = ALONE if alone and not stacked and len(groups) == 1 else LARGEST
-    return tiled(groups, min(largest, _side(ROOM - left, across, count)), note=note)
+    return tile.tiled(groups, min(largest, _side(tile.ROOM - left, across, count)), note=note)
 
 
 def _side(room: float, across: int, count: int) -> float:
     """Return the side of a tile where `across` strips of `count` tiles share a line of `room` inches."""
-    return (room - APART * (across - 1)) / (across * count) - GAP
+    return (room - tile.APART * (across - 1)) / (across * count) - tile.GAP
 
 
 def _laid(result: Result, panels: Sequence[Panel]) -> tuple[str, dict[str, dict[str, Panel]], list[str]]:
@@ -107,23 +93,25 @@ def _laid(result: Result, panels: Sequence[Panel]) -> tuple[str, dict[str, dict[
         varied += [c for c in FURTHER if len({_values(panel, [c]) for panel in panels}) > 1]
     lines: dict[str, dict[str, Panel]] = {}
     for panel in panels:
-        lines.setdefault(named_cell(result, panel, varied) or "no defence", {})[panel.about["attack"]] = panel
+        name = tile.named_cell(result, panel, varied) or "no defence"
+        lines.setdefault(name, {})[panel.about["attack"]] = panel
     met = dict.fromkeys(panel.about["attack"] for panel in panels)
     order = [name for name in result.parts("attack") if name in met]
     attacks = list(dict.fromkeys([*order, *met]))
     shared = [c for c in CONDITION if c not in varied]
-    return named_cell(result, panels[0], shared) or "no defence", lines, attacks
+    return tile.named_cell(result, panels[0], shared) or "no defence", lines, attacks
 
 
-def _tiles(panel: Panel | None, count: int) -> list[Tile | None]:
+def _tiles(panel: Panel | None, count: int) -> list[tile.Tile | None]:
     """Return `count` tiles of an attack's reconstructions, with gaps where the attack has none."""
-    tiles: list[Tile | None] = []
+    tiles: list[tile.Tile | None] = []
     if panel is None:
         return [None] * count
     for place, image in enumerate(panel.guess[:count]):
         score, usable = float(panel.score[place]), bool(panel.usable[place])
         rank = RANKS[place] if panel.about.get("rule") == "worst-median-best" else ""
-        tiles.append(Tile(image if usable else None, rank + pearson(score), usable and score >= THRESHOLD))
+        marked = usable and score >= tile.THRESHOLD
+        tiles.append(tile.Tile(image if usable else None, rank + tile.pearson(score), marked))
     return [*tiles, *[None] * (count - len(tiles))]
 
 

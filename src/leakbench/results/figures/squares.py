@@ -180,7 +180,10 @@ def _own(rows: pd.DataFrame, against: Sequence[str], intervals: bool, beneath: b
         [_number(*each) for each in zip(own[name], own["share"], strict=True)]
         for name in ("mean", "null", "transformed", "ci_low", "ci_high")
     )
-    spans = [_span(*each) if all(each) and intervals else "" for each in zip(*ends, strict=True)]
+    spans = [
+        low + (" to " if "−" in low else "–") + high if low and high and intervals else ""
+        for low, high in zip(*ends, strict=True)
+    ]
     nulls = [f"null {each}" if each and beneath else "" for each in null]
     others = [f"transformed {each}" if each else "" for each in transformed]
     below = ["\n".join(filter(None, each)) for each in zip(spans, others, nulls, strict=True)]
@@ -191,10 +194,6 @@ def _number(value: float, share: bool) -> str:
     """Return a number, or no text for none."""
     form = ".2f" if share else ",.0f" if abs(value) >= MANY else ".3g" if abs(value) >= 1 else ".2g"
     return "" if math.isnan(value) else f"{value:{form}}".replace("-", "−")
-
-
-def _span(low: str, high: str) -> str:
-    return low + (" to " if "−" in low else "–") + high
 
 
 def _ranked(result: Result, own: pd.DataFrame, rows: pd.DataFrame, apart: Sequence[str]) -> pd.DataFrame:

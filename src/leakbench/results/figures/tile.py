@@ -86,7 +86,8 @@ def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: st
         y += HEADING
         for beside, strips in lines:
             for row in _rows(strips, side, ROOM - left):
-                names = [textwrap.wrap(strip.name, _letters(strip, side)) for _, strip in row]
+                wide = [max(1, len(strip.tiles)) * (side + GAP) + APART for _, strip in row]
+                names = [textwrap.wrap(s.name, int(w / LETTER)) for (_, s), w in zip(row, wide, strict=True)]
                 top = y + NAME * max(map(len, names)) + 0.02
                 texts.append((0, top + side / 2, textwrap.fill(beside, LETTERS), {"va": "center"}))
                 for (x, strip), name in zip(row, names, strict=True):
@@ -131,10 +132,6 @@ def left_of(names: Iterable[str]) -> float:
     """Return the width in inches that the names at the left of lines take."""
     longest = max(map(len, names), default=0)
     return LETTER * min(longest, LETTERS) + APART if longest else 0.0
-
-
-def _letters(strip: Strip, side: float) -> int:
-    return int((max(1, len(strip.tiles)) * (side + GAP) + APART) / LETTER)
 
 
 def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tuple[float, Strip]]]:

@@ -67,7 +67,6 @@ class Group:
 
 
 def lines(scorecard: pd.DataFrame) -> list[Line]:
-    """Return the line of every row of the scorecard, in order."""
     unknown = scorecard[~scorecard["verdict"].isin(list(VERDICTS))]
     for row in unknown.to_dict("records"):
         raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")

@@ -11,6 +11,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from leakbench.base.artefacts import Facts
+from leakbench.papers.items import natural
 from leakbench.papers.scorecard.kinds import KINDS, kinds
 from leakbench.results.figures.words import merged, span
 from leakbench.results.report.card import RESULT, VERDICTS, Line, cells, columns, groups, lines
@@ -25,10 +26,13 @@ from leakbench.results.report.templates import environment
 
 def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
     """Return the whole report as one HTML page."""
-    rows, works = lines(scorecard), facts.get("works", {})
+    nothing: Facts = {"works": {}, "maps": [], "prices": {}, "links": {}, "verified": {}, "commits": ""}
+    said = nothing | {name: facts[name] for name in (*nothing, "scale") if name in facts}
+    rows, works = lines(scorecard), said["works"]
     seeds = facts.get("seeds") or _seeds([section for section in sections if not section.recorded])
     seeded = by_seed(facts["seeded"]) if "seeded" in facts else []
-    ordered = sorted(sections, key=lambda section: _place(section, list(works)))
+    place = {work: number for number, work in enumerate(works)}
+    ordered = sorted(sections, key=lambda each: (place.get(each.work, len(place)), natural(each.name)))
     shown = [_section(section, rows) for section in ordered]
     return (
         environment("leakbench.results.report")
@@ -45,8 +49,6 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             headlines=[line for line in rows if line["headline"]],
             seeded=seeded,
             held=held(seeded),
-            maps=facts.get("maps", []),
-            prices=facts.get("prices", {}),
             overall=[Map("Any network here", rows) for rows in facts.get("overall", ()) if rows],
             attackers=ATTACKERS,
             stronger=STRONGER,
@@ -57,17 +59,13 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             total=len(rows),
             drawn=[entry for entry in shown if not _bare(entry)],
             bare=[entry for entry in shown if _bare(entry)],
-            links=facts.get("links", {}),
             contents={
                 work: list(part)
                 for work, part in itertools.groupby(shown, lambda entry: entry["section"].work)
             },
-            works=works,
-            scale=facts["scale"],
             seeds=" ".join(map(str, seeds)) or "none",
             versions=dict(facts.get("versions", {})),
-            verified=facts.get("verified", {}),
-            commits=facts.get("commits", ""),
+            **said,
         )
     )
 
@@ -102,13 +100,6 @@ def _section(section: Section, rows: Sequence[Line]) -> Facts:
         "n": {unit: span(part["n"]) for unit, part in own.groupby("unit")} if len(own) else {},
         "seeds": " ".join(map(str, _seeds([section]))) or "none",
     }
-
-
-def _place(section: Section, works: Sequence[str]) -> tuple[int, list[tuple[int, str]]]:
-    """Return by what sections are sorted: the place of their work, then their name."""
-    work = works.index(section.work) if section.work in works else len(works)
-    parts = re.findall(r"\d+|\D+", section.name)
-    return work, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _belongs(section: Section, line: Line) -> bool:

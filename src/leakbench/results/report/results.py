@@ -22,35 +22,16 @@ NULLS = {name: words.removeprefix("null: ") for name, words in WORDS.items()}
 
 
 @dataclass(frozen=True)
-class Row:
-    """The texts of one condition and metric."""
-
-    condition: list[str]  # the values of the columns that vary
-    metric: str
-    unit: str
-    convention: str
-    mean: str
-    interval: str
-    median: str
-    n: str
-    failure: str  # the share of trials that failed, in percent
-    nulls: list[str]  # one mean for each null baseline of the table, "" if there is none
-
-
-@dataclass(frozen=True)
 class Results:
-    """The compact table."""
-
     columns: list[str]  # the headings of the conditions that vary
     constant: list[tuple[str, str]]  # pairs of label and value, of the conditions that do not vary
     nulls: list[str]  # the headings of the null baselines
-    rows: list[Row]  # the first MANY rows
+    rows: list[dict[str, str | list[str]]]  # the first MANY, each one condition and metric
     conventions: bool  # whether a row has another convention than the standard one
     total: int
 
 
 def results(table: pd.DataFrame) -> Results:
-    """Arrange the rows of one table for the page."""
     table = table.assign(baseline=table["baseline"].fillna("")) if len(table) else table
     if "threshold" in table:
         # The figure shows the points of curves. In a table, these points would bury the other rows.
@@ -68,21 +49,17 @@ def results(table: pd.DataFrame) -> Results:
     order = [*FIRST, *(m for m in table["metric"].unique() if m not in FIRST)]
     own = table[table["baseline"] == ""]
     own = own.assign(order=own["metric"].map(order.index)).sort_values("order", kind="stable")
-    rows = [
-        Row(
-            condition=[plain(row[column]) for column in varying],
-            metric=str(row["metric"]),
-            unit=str(row["unit"]),
-            convention=str(row["convention"]),
-            mean=number(row["mean"]),
-            interval=interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"])),
-            median=number(row["median"]),
-            n=count(row["n"]),
-            failure=percent(row["failure_rate"]),
-            nulls=[number(means.get((name, *(row[key] for key in keys)))) for name in baselines],
-        )
+    rows: list[dict[str, str | list[str]]] = [
+        {
+            **{name: str(row[name]) for name in ("metric", "unit", "convention")},
+            "condition": [plain(row[column]) for column in varying],
+            "mean": number(row["mean"]), "median": number(row["median"]), "n": count(row["n"]),
+            "interval": interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"])),
+            "failure": percent(row["failure_rate"]),
+            "nulls": [number(means.get((name, *(row[key] for key in keys)))) for name in baselines],
+        }
         for row in own.head(MANY).to_dict("records")
-    ]
+    ]  # fmt: skip
     return Results(
         columns=[CONDITION[column] for column in varying],
         constant=constant,

@@ -1,8 +1,6 @@
 """The verdicts with other seeds: the headline findings by seed, and how many verdicts change."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -12,15 +10,8 @@ HOLDS = "reproduced"
 DECIDED = (HOLDS, "direction", "differs")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The result of a statement with one seed."""
-
-    word: str
-    measured: str
-    interval: str  # the 95 % interval of that number
-    n: str
-    seeds: str
+# The result of a statement with one seed: word, measured, its 95 % interval, n and seeds, as texts.
+Cell = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -45,14 +36,13 @@ class Seeds:
 
 
 def seeds(rows: pd.DataFrame) -> list[Seeds]:
-    """Return the statements of each scale with all its seeds."""
     return [_of_scale(str(scale), part) for scale, part in rows.groupby("scale", sort=False)]
 
 
 def held(found: list[Seeds]) -> dict[str, str]:
     """Return the id of each statement -> in words, with how many of its seeds its claim holds."""
     lines = [line for each in found for line in each.statements]
-    holds = {line.id: [cell.word == HOLDS for cell in line.cells.values()] for line in lines}
+    holds = {line.id: [cell["word"] == HOLDS for cell in line.cells.values()] for line in lines}
     return {key: f"holds with {sum(each)} of {len(each)} seeds" for key, each in holds.items()}
 
 
@@ -60,21 +50,19 @@ def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
     raised = sorted({int(value) for value in rows["raised"]})
     found: dict[str, dict[int, Cell]] = {}
     for row in rows.to_dict("records"):
-        found.setdefault(str(row["id"]), {})[int(row["raised"])] = _cell(row)
+        found.setdefault(str(row["id"]), {})[int(row["raised"])] = {
+            "word": str(row["verdict"]), "measured": number(row["measured"]), "n": count(row["n"]),
+            "interval": interval(row["ci_low"], row["ci_high"]), "seeds": str(row["seeds"]),
+        }  # fmt: skip
     # The words of a run with its own seeds come before those of others.
     last = rows.assign(own=rows["raised"].astype(int) == 0).sort_values("own", kind="stable")
     texts = dict(zip(last["id"], last["headline"].fillna(""), strict=True))
-    changed = {key: len({cell.word for cell in cells.values()}) > 1 for key, cells in found.items()}
+    changed = {key: len({cell["word"] for cell in cells.values()}) > 1 for key, cells in found.items()}
     decided = [
         key
         for key, cells in found.items()
-        if len(cells) == len(raised) and all(cell.word in DECIDED for cell in cells.values())
+        if len(cells) == len(raised) and all(cell["word"] in DECIDED for cell in cells.values())
     ]
     order = sorted((key for key in found if texts[key] or changed[key]), key=lambda key: not texts[key])
     lines = [Statement(key, texts[key] or key, changed[key], found[key]) for key in order]
     return Seeds(scale, raised, lines, len(decided), sum(changed[key] for key in decided))
-
-
-def _cell(row: Mapping[Any, Any]) -> Cell:
-    bounds = interval(row["ci_low"], row["ci_high"])
-    return Cell(str(row["verdict"]), number(row["measured"]), bounds, count(row["n"]), str(row["seeds"]))

@@ -14,10 +14,7 @@ def environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["markdown"] = _markdown
+    # Markdown with tables becomes HTML. HTML within it is escaped.
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    made.filters["markdown"] = lambda text: Markup(markdown.render(text))
     return made
-
-
-def _markdown(text: str) -> Markup:
-    """Return Markdown with tables as HTML. HTML within it is escaped."""
-    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))

@@ -117,7 +117,6 @@ def _add_images(
 
 
 def _add_updates(out: Lines, group: pd.DataFrame, condition: Facts) -> None:
-    """Add the lines of the numbers that are counted update by update."""
     updates = group.drop_duplicates("update").sort_values("update")
     cluster, trial = (updates[name].to_numpy() for name in ("cluster", "of_update"))
     named = Trials(cluster, trial, np.zeros(len(updates), bool))

@@ -1,7 +1,7 @@
-"""The lines of a tidy table, and the single trials that each of them summarises."""
+"""The lines of a tidy table, the single trials that each of them summarises, and what belongs to both."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -83,3 +83,19 @@ class Lines:
 
 def bootstrap(metric: str) -> np.random.Generator:
     return np.random.default_rng(stream("bootstrap", metric))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of an experiment."""
+
+    table: pd.DataFrame
+    trials: pd.DataFrame  # the single trials behind its lines
+    tensors: dict[str, np.ndarray] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
+
+
+def no_lines(columns: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return a table of `columns` that has no lines, and its trials."""
+    condition = columns[: columns.index("convention") + 1]
+    return pd.DataFrame(columns=columns), pd.DataFrame(columns=[*condition, *TRIAL])

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from leakbench.base.artefacts import Facts, read_facts, read_table
+from leakbench.base.cellname import named
+from leakbench.base.errors import UserError
 from leakbench.catalogue.cell import Cell
+from leakbench.metrics.baselines import CERTIFIED
 from leakbench.results.tables.attacked import COLUMNS, aggregate
-from leakbench.results.tables.certified import check_bounds
 from leakbench.results.tables.failures import failed
-from leakbench.results.tables.found import Found, no_lines
+from leakbench.results.tables.lines import BESIDE, Found, no_lines
 from leakbench.results.tables.pictures import Files, Panel, panel_of
 
 if TYPE_CHECKING:
@@ -34,6 +36,22 @@ def _scored(
         if path not in read:
             read[path] = read_table(path)[0]
         yield cell, read[path][read[path]["attack"] == cell.attack], own
+
+
+def check_bounds(table: pd.DataFrame) -> None:
+    """Raise UserError where the whole interval of a measured rate lies above its certified bound."""
+    # The defence then adds too little noise, its accountant is wrong, or the measure counts mere chance.
+    if CERTIFIED not in set(table["baseline"]):
+        return
+    condition = [name for name in table if name not in (*BESIDE, "baseline")]
+    bound = table[table["baseline"] == CERTIFIED][[*condition, "mean"]]
+    own = table[table["baseline"] == ""].merge(bound, on=condition, suffixes=("", "_certified"))
+    for row in own[own["ci_low"] > own["mean_certified"]].to_dict("records"):
+        raise UserError(
+            f"{named(row)}: {row['metric']}: measured {row['mean']:.4g}, interval {row['ci_low']:.4g} to "
+            f"{row['ci_high']:.4g} (n = {row['n']}), and the defence certifies at most "
+            f"{row['mean_certified']:.4g} (one of the two is wrong: check the defence and its accountant)"
+        )
 
 
 def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Files]) -> Found:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leakbench.base.artefacts import Facts, read_facts, read_table
 from leakbench.base.provenance import spent
 from leakbench.results.tables.drawn import boundaries, examples
-from leakbench.results.tables.found import Found, no_lines
+from leakbench.results.tables.lines import Found, no_lines
 from leakbench.results.tables.trained import COLUMNS, aggregate_studies
 
 if TYPE_CHECKING:

@@ -37,7 +37,6 @@ class Files(NamedTuple):
 
 
 def opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
-    """Map a tensor file as `open_tensors` does."""
     found = open_tensors(path)
     whole(path)
     return found
