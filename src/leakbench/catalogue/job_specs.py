@@ -42,6 +42,12 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
             f"{where}: dataset '{cell.dataset}' is of {dataset.labels}, which victim '{cell.victim}' does "
             "not read (sentences of tokens are for the victim transformer, other data for the others)"
         )
+    module, loss = entries["attack"]["module"], entries["federation"]["local"].get("loss")
+    if loss and not constant("attacks", module, "ANY_LOSS", False):
+        raise UserError(
+            f"{where}: federation '{cell.federation}' has local.loss: {loss}, and attack '{cell.attack}' "
+            "computes cross-entropy (choose fidel, peel, spear or membership, or drop loss)"
+        )
     if dataset.labels == "tokens" and {"distinct_labels", "alpha"} & {
         key for key, value in entries["federation"].items() if value
     }:

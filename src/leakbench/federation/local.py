@@ -1,13 +1,14 @@
 """Local training of many clients at once: one vmapped gradient serves all rounds from the same model."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
 from leakbench.base.tensors import Tensors
 from leakbench.defences import Batch
@@ -27,8 +28,10 @@ def local_update(
     MNIST, ReLU with dropout, k = 30: 19.5 revealed where exact steps reveal 21.2).
     """
 
+    chosen = LOSSES[local.get("loss", "cross-entropy")]
+
     def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:
-        return cross_entropy(functional_call(model, {**(buffers or {}), **parameters, **keep}, (x,)), y)
+        return chosen(functional_call(model, {**(buffers or {}), **parameters, **keep}, (x,)), y)
 
     def gradient(current: Tensors, shared: bool, x: Tensor, y: Tensor, keep: Tensors) -> Tensors:
         """Return each round's gradient [rounds, *shape]; before any step the weights are `shared`."""
@@ -38,7 +41,7 @@ def local_update(
         for number in range(len(y)):
             own = current if shared else {name: value[number] for name, value in current.items()}
             kept = {name: mask[number] for name, mask in keep.items()}
-            found.append(examples(Batch(model, own, x[number], y[number], kept, buffers or {})))
+            found.append(examples(Batch(model, own, x[number], y[number], kept, buffers or {}, chosen)))
         return {name: torch.stack([each[name] for each in found]) for name in weights}
 
     if kind == "gradient":
@@ -97,6 +100,23 @@ DIRECTIONS: dict[str, Callable[[], Callable[[Tensors], Tensors]]] = {
     "sgd": lambda: lambda slopes: slopes,
     "momentum": _momentum,
     "adamw": _adamw,
+}
+
+
+def _numbers(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return a number in [0, 1) for each score [n, classes], as each class has its own."""
+    k = scores.shape[1]
+    return (labels[:, None] + torch.arange(k, device=labels.device)) % k / k
+
+
+# The loss of scores [n, classes] and labels [n], by its name. Data sets have one class for each sample, so a
+# sample's attributes and numbers are those of its class.
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross-entropy": cross_entropy,
+    "smoothed": partial(cross_entropy, label_smoothing=0.1),
+    "weighted": lambda z, y: cross_entropy(z, y, weight=torch.arange(1.0, z.shape[1] + 1).to(z)),
+    "multi-label": lambda z, y: binary_cross_entropy_with_logits(z, (_numbers(z, y) >= 0.5).to(z)),
+    "regression": lambda z, y: mse_loss(z, _numbers(z, y).to(z)),
 }
 
 

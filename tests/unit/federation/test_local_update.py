@@ -37,6 +37,10 @@ def client(
     return model, weights, images, labels, {name: mask.double() for name, mask in masks.items()}
 
 
+# The targets of each class.
+TABLE = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 1], [3, 0, 1, 2]]).double() / 4
+
+
 def mean_gradient(model: nn.Module, images: Tensor, labels: Tensor, keep: Tensor | None) -> dict[str, Tensor]:
     """Return the gradient of the mean loss as the mean of one-sample gradients."""
     total = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
@@ -118,6 +122,28 @@ def test_each_epoch_takes_the_samples_in_its_own_order() -> None:
             torch.testing.assert_close(found[name][turn], value - weights[name], rtol=1e-9, atol=1e-14)
     plain = local_update(model, weights, images, labels, masks, local(0.3, 2, 2), "model")
     assert not torch.allclose(found["dense1.weight"], plain["dense1.weight"], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("smoothed", torch.nn.CrossEntropyLoss(label_smoothing=0.1)),
+        ("weighted", torch.nn.CrossEntropyLoss(torch.tensor([1.0, 2.0, 3.0, 4.0]).double())),
+        ("multi-label", lambda z, y: torch.nn.BCEWithLogitsLoss()(z, 1.0 * (TABLE[y] >= 0.5))),
+        ("regression", lambda z, y: torch.nn.MSELoss()(z, TABLE[y])),
+    ],
+)
+def test_losses_are_those_of_torch(name: str, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    model = torch.nn.Linear(3, 4).double()
+    images, labels = torch.rand(2, 5, 3, dtype=torch.float64), torch.randint(0, 4, (2, 5))
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    given = model, weights, images, labels, {}, local(0.1) | {"loss": name}, "gradient"
+    mean = {"examples": lambda batch: batch.mean()}
+    for found in (local_update(*given), local_update(*given, **mean)):
+        for number in range(2):
+            model.zero_grad()
+            loss(model(images[number]), labels[number]).backward()
+            assert torch.allclose(found["weight"][number], model.weight.grad, atol=1e-12)
 
 
 @pytest.mark.parametrize(
