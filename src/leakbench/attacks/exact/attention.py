@@ -20,6 +20,7 @@ from leakbench.attacks.exact.membership import outside, without_decay
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
 from leakbench.base.errors import Unfit
+from leakbench.networks.victims.adapted import ViT
 from leakbench.networks.victims.published import Published
 from leakbench.observations.observation import Observation
 
@@ -57,21 +58,22 @@ class Heard(NamedTuple):
     still: bool
 
 
-def heard(observation: Observation, attack: str) -> Iterator[Heard]:
+def heard(observation: Observation, attack: str, pictures: bool = False) -> Iterator[Heard]:
     """Yield every update of a transformer with the tests of its blocks; `attack` is the name that an error
-    gives.
+    gives, and `pictures` says whether it takes patches of these for tokens.
 
     Raises Unfit for another network than a transformer, and where an update has as many tokens as its layers
     (or adapters) have dimensions, because every vector then lies in the span.
     """
-    length = observation.network["shape"][1] - 1
     for number, origin in enumerate(observation.origin.tolist()):
         model, seen = observation.model(origin), observation
-        embedding_of(model, attack)
+        if not (pictures and isinstance(model, ViT)):
+            embedding_of(model, attack)
         if isinstance(model, Published):
             seen = replace(observation, updates=model.renamed(observation.updates))
             model = model.twin()
         model = model.double()
+        length = model.begins(torch.zeros(1, *observation.pixels).double()).shape[1]  # type: ignore[operator]
         for client, batch in enumerate(observation.clients):
             sent = partial(_sent, seen, model, number, client, batch * length)
             once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
