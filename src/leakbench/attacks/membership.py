@@ -10,8 +10,6 @@ from leakbench.attacks.exact.membership import Read, outside, spans
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
-# It needs no loss.
-ANY_LOSS = True
 # What is added to the covariance of the candidates before it is inverted, as a share of their variance. It
 # was chosen on updates that no experiment measures; ten times more or less finds fewer members.
 RIDGE = 5e-4

@@ -22,8 +22,6 @@ from leakbench.observations.reconstruction import Reconstruction
 # these errors, because what the client rounded behind the layer is one error for all neurons.
 NUMERICS = 4
 
-# Without the loss it proves samples by the span of the update alone (`exact.any_loss`).
-ANY_LOSS = True
 # A neuron is read while the rest of its gradient is more than this many times the error accumulated in it.
 READABLE = 1e3
 # Ratios of two neurons belong to one sample if they differ by this many times their errors.

@@ -18,8 +18,6 @@ from leakbench.attacks.peel import peeled
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
-# Without the loss it proves samples by the span of the update alone (`exact.any_loss`).
-ANY_LOSS = True
 # A column is new if the part of it outside the span of the others has at least this length.
 INDEPENDENT = 1e-6
 

@@ -16,6 +16,8 @@ from leakbench.papers.verdicts.schedule import FALLS_AT
 
 # The keys of a training that its spec has only with a value.
 OPTIONAL = (*RULES, "hold_out", "fusion", "privacy", "poisoned", "faults")
+# Attacks that read a first dense layer without computing the loss behind it.
+ANY_LOSS = ("fidel", "membership", "peel", "spear")
 # Task → the kind of labels that its data sets have.
 LABELS = {"classification": "classes", "recognition": "words"}
 
@@ -41,12 +43,6 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
         raise UserError(
             f"{where}: dataset '{cell.dataset}' is of {dataset.labels}, which victim '{cell.victim}' does "
             "not read (sentences of tokens are for the victim transformer, other data for the others)"
-        )
-    module, loss = entries["attack"]["module"], entries["federation"]["local"].get("loss")
-    if loss and not constant("attacks", module, "ANY_LOSS", False):
-        raise UserError(
-            f"{where}: federation '{cell.federation}' has local.loss: {loss}, and attack '{cell.attack}' "
-            "computes cross-entropy (choose fidel, peel, spear or membership, or drop loss)"
         )
     if dataset.labels == "tokens" and {"distinct_labels", "alpha"} & {
         key for key, value in entries["federation"].items() if value
@@ -277,6 +273,12 @@ def _misfits(
             )
         if _overlap(own, private):
             yield f"{of_server} overlap the private ones (make the two ranges disjoint)"
+    loss = federation["local"].get("loss")
+    if loss and (attack["module"] not in ANY_LOSS or dataset.labels == "tokens"):
+        only = (
+            f"attacks that compute no loss, and classes (choose one of {', '.join(ANY_LOSS)}, or drop loss)"
+        )
+        yield f"{file}: local.loss: {loss} is for {only}"
     checkpoints = federation["checkpoints"]
     kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
     if checkpoints != "last" and (beyond := [each for each in checkpoints if each not in kept]):
