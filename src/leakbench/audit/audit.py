@@ -107,11 +107,9 @@ def _attacked(
     audit: Audit, parts: Sequence[Part], budget: float, tell: Tell, keep: Keep, clients: int = 1,
     repeats: bool = False,
 ) -> None:  # fmt: skip
-    """Run the stages of an audit on the updates of clients, and write what they find into `audit`.
-
-    `parts` has what each client sent in each round, rounds first, with its records or None if they are
-    unknown. `repeats` says whether each client holds the same records in every round.
-    """
+    """Run the stages of an audit on the updates of clients, and write what they find into `audit`."""
+    # `parts` has what each client sent in each round, rounds first, with its records or None if they are
+    # unknown. `repeats` says whether each client holds the same records in every round.
     begun = time.perf_counter()
     audit.look = look(*parts[0])
     for question, answer in audit.look.facts.items():

@@ -106,14 +106,13 @@ def supervised(
     work: str, given: list[Any], tell: Tell, what: str, seconds: float, memory: float,
     path: list[str] | None = None,
 ) -> Json:  # fmt: skip
-    """Run a function, whose lines go to `tell`, in a process of its own and return its result.
-
-    `work` is MODULE:NAME; the function takes `given`, values for JSON, a function that tells a line, and one
-    that keeps a result so far, and returns values for JSON. The limit `memory` is in gigabytes, of the
-    process and all that it starts, and `path` is where it finds modules, by default as this process. No
-    process that this one starts outlives the call. If a run ends early, the result is the last one that was
-    kept, with the reason as `ended`. Raises UserError, in one line that begins with `what`, if there is none.
-    """
+    """Run a function, whose lines go to `tell`, in a process of its own and return its result."""
+    # `work` is MODULE:NAME; the function takes `given`, values for JSON, a function that tells a line, and
+    # one that keeps a result so far, and returns values for JSON. The limit `memory` is in gigabytes, of the
+    # process and all that it starts, and `path` is where it finds modules, by default as this process. No
+    # process that this one starts outlives the call. If a run ends early, the result is the last one that was
+    # kept, with the reason as `ended`. Raises UserError, in one line that begins with `what`, if there is
+    # none.
     # Processes whose parent ended become children of this process, so none is lost.
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)

@@ -19,11 +19,9 @@ _VERSION = re.compile("[1-9][0-9]{0,3}")
 
 @cache
 def declared(package: Path = PACKAGE) -> dict[Path, int]:
-    """Return file → numerics version, for the files of the package that say one.
-
-    Raises UserError for a version that is no positive whole number, and for two files of one name, because
-    records know a file by its name alone and stay valid where the file is moved.
-    """
+    """Return file → numerics version, for the files of the package that say one."""
+    # Raises UserError for a version that is no positive whole number, and for two files of one name, because
+    # records know a file by its name alone and stay valid where the file is moved.
     found: dict[Path, int] = {}
     for path in sorted(package.rglob("*.py")):
         said = _SAYS.findall(path.read_text("utf-8"))

@@ -30,11 +30,9 @@ AT_ONCE = 1 << 19
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it into place on success, remove it on failure.
-
-    Temporary files that a killed writer of the same file left behind are removed too; a living writer holds a
-    lock on its own. Raises UserError if the disk is full or the folder may not be written.
-    """
+    """Yield a temporary path beside `path`; rename it into place on success, remove it on failure."""
+    # Temporary files that a killed writer of the same file left behind are removed too; a living writer holds
+    # a lock on its own. Raises UserError if the disk is full or the folder may not be written.
     path = Path(path)
     temporary, held = None, -1
     try:
@@ -99,11 +97,9 @@ def listing(path: Path) -> Iterator[Path]:
 
 
 def whole(path: Path) -> str:
-    """Return the digest of a file's bytes. Raises Altered if the file's digest, in or beside it, differs.
-
-    A file without a digest of ours, such as an observation from elsewhere, is taken as it is. Within a run
-    each file is read once for this check, unless it has changed since.
-    """
+    """Return the digest of a file's bytes. Raises Altered if the file's digest, in or beside it, differs."""
+    # A file without a digest of ours, such as an observation from elsewhere, is taken as it is. Within a run
+    # each file is read once for this check, unless it has changed since.
     raise_unless_file(path)
     note = _note(path)
     with suppress(OSError, ValueError):

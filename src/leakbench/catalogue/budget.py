@@ -77,10 +77,8 @@ class _Purse:
     def fair(
         self, group: list[_Fitted], asked: Mapping[tuple[str, str], Sequence[Ask]], out: Sizes
     ) -> list[_Fitted]:
-        """Return the jobs of a group that do not flatter a defence: no plain attack without adaptive twin.
-
-        The others are added to what `out` leaves out.
-        """
+        """Return the jobs of a group that do not flatter a defence: no plain attack without adaptive twin."""
+        # The others are added to what `out` leaves out.
         cells = [ask for ask in asked[group[0].ask.group] if ask.attack]
         knowing = [ask for ask in cells if self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]]
         lost = {ask.attack for ask in knowing if ask.name in out.left_out}
@@ -90,10 +88,8 @@ class _Purse:
         return [it for it in group if it.ask.name not in out.left_out]
 
     def fitted(self, ask: Ask, paper: Paper | None) -> _Fitted:
-        """Return what a job gets. Raises _Dear if the budget pays for too little to reach a verdict.
-
-        A job of nobody's paper gets the fewest trials and the length of the scale, whatever it takes.
-        """
+        """Return what a job gets. Raises _Dear if the budget pays for too little to reach a verdict."""
+        # A job of nobody's paper gets the fewest trials and the length of the scale, whatever it takes.
         found = _Fitted(ask, paper)
         for name in ask.networks:
             self._train(name, found)
@@ -163,12 +159,11 @@ class _Purse:
 
 def paid(
     scale: str, budget: Budget, asks: Sequence[Ask], specs: Mapping[str, Spec],
-    papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str],
+    papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str], beside: Collection[str],
 ) -> Sizes:  # fmt: skip
-    """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order).
-
-    An experiment of one's own, which has no paper, comes last, and takes nothing from the others.
-    """
+    """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order)."""
+    # An experiment of one's own, which has no paper, comes last. It takes nothing from the others, as those
+    # `beside` them do, which have minutes of their own.
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
     asked: dict[tuple[str, str], list[Ask]] = {}
@@ -185,7 +180,8 @@ def paid(
     wanted = Counter(ask.job for ask in asks)
     # An experiment that is left out whole still has its table and its page.
     own_values: dict[str, int] = {}
-    own_minutes = dict.fromkeys({ask.experiment for ask in asks} - papers.keys(), math.inf) | budget.beside
+    own_minutes = dict.fromkeys({ask.experiment for ask in asks} - papers.keys(), math.inf)
+    own_minutes |= dict.fromkeys(beside, budget.own_minutes) if budget.own_minutes else {}
     spent = EXPERIMENT * len(({ask.experiment for ask in asks} | papers.keys()) - own_minutes.keys())
     made: dict[str, float] = {}
     by_experiment: dict[str, float] = {}

@@ -14,10 +14,9 @@ PICTURED = ("guesses", "truth", "victims", "data")
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One attack on one capture. Every image, round and client of it is a row of the cell's results.
+    """One attack on one capture. Every image, round and client of it is a row of the cell's results."""
 
-    All fields but `seed` are names of entries of the catalogue.
-    """
+    # All fields but `seed` are names of entries of the catalogue.
 
     dataset: str
     victim: str
@@ -65,10 +64,9 @@ class Cell:
 
 @dataclass(frozen=True, order=True)
 class Study:
-    """The accuracy of a model that is trained in one way under one defence.
+    """The accuracy of a model that is trained in one way under one defence."""
 
-    Every client and round is a row of its results.
-    """
+    # Every client and round is a row of its results.
 
     dataset: str
     victim: str

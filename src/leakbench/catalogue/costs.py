@@ -299,10 +299,8 @@ def _exact(attack: Spec, capture: Spec, weights: float, batch: float, held: floa
 
 
 def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:
-    """Return the work of fitting an inverter to updates of `batch` samples for each of `models` models.
-
-    Updates are counted as drawn anew in each epoch unless the defence works on gradients of single samples.
-    """
+    """Return the work of fitting an inverter to updates of `batch` samples for each of `models` models."""
+    # Updates are counted as drawn anew in each epoch unless the defence works on gradients of single samples.
     hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
     inputs = network(victim, shape).weights * 1e6
     inputs = min(inputs, chosen["bins"] or inputs)

@@ -34,11 +34,9 @@ class Sizes:
 
 
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
-    """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset.
-
-    A pattern with a slash is compared with <place>/<name>, where the place is the data set, or of an attack
-    <data set>/<victim>/<federation>/<defence>.
-    """
+    """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset."""
+    # A pattern with a slash is compared with <place>/<name>, where the place is the data set, or of an attack
+    # <data set>/<victim>/<federation>/<defence>.
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():
         if not fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
@@ -94,10 +92,6 @@ class Sized:
     def name(self) -> str:
         return Path(self.file).stem
 
-    def whole(self, kind: str, name: str, where: str) -> Any:
-        """Return an entry without any cap. Raises UserError if it is missing."""
-        return find(self.config, kind, name, where)
-
     def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
         """Return an entry with caps and budget applied. Callers share the mappings in it, and change none."""
         # Only a cap may depend on the place.
@@ -107,7 +101,7 @@ class Sized:
         return dict(self._entries[key])
 
     def _made(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
-        whole = self.whole(kind, name, where).model_dump(mode="json")
+        whole = find(self.config, kind, name, where).model_dump(mode="json")
         value = capped(kind, place, name, whole, self.scale, self.file)
         changed = value != whole or spec in self.sizes.values
         if spec in self.sizes.values:
@@ -144,10 +138,8 @@ class Sized:
 
 
 def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
-    """Return the kind of entry and the glob of each part of a pattern of caps.
-
-    A star may stand for several parts; then only the last part's kind is known.
-    """
+    """Return the kind of entry and the glob of each part of a pattern of caps."""
+    # A star may stand for several parts; then only the last part's kind is known.
     above = ["datasets", "victims", "federations", "defences"] if kind == "attacks" else ["datasets"]
     kinds, globs = [*above, kind], pattern.split("/")
     named = zip(kinds, globs, strict=True) if len(globs) == len(kinds) else [(kind, globs[-1])]

@@ -81,6 +81,9 @@ class Experiment(Described):
     """The training studies to run, as a list of products."""
     seeds: Annotated[list[Seed], Field(min_length=1), Distinct] = [0]
     """Each cell or study is run once for each of these seeds."""
+    own_minutes: bool = False
+    """The experiment is paid from minutes of its own, which the scale's budget sets (`own_minutes`), and so
+    takes nothing from the others."""
     metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = None
     """The columns of the table, by names of src/leakbench/metrics/. A metric that asks a classifier which
     person a face shows trains that classifier on the cell's own data set."""
@@ -139,9 +142,9 @@ class Budget(Described):
     first: Annotated[list[Name], Distinct] = []
     """Experiments that are paid before all others. Without them a work whose trials are all dear would have
     no evidence."""
-    beside: dict[Name, Annotated[float, Field(gt=0)]] = {}
-    """Core-minutes that an experiment has for itself, beside the total, so that it takes nothing from the
-    others."""
+    own_minutes: Annotated[float, Field(gt=0)] | None = None
+    """Core-minutes beside the total for each experiment that says `own_minutes: true`. Without them it is
+    paid from the total."""
 
 
 class Scale(Entry):

@@ -9,7 +9,7 @@ from leakbench.base.parts import stem
 from leakbench.base.yamls import suggest
 from leakbench.catalogue.cell import Cell, Spec, Study
 from leakbench.catalogue.entry import Sized
-from leakbench.catalogue.load import RULES, file_of
+from leakbench.catalogue.load import RULES, file_of, find
 from leakbench.catalogue.schema import Dataset
 from leakbench.catalogue.signature import check_signature, constant, module_file, part_names
 from leakbench.papers.verdicts.schedule import FALLS_AT
@@ -24,7 +24,7 @@ LABELS = {"classification": "classes", "recognition": "words"}
 
 def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tuple[str, ...]]:
     """Return name → resolved spec of a cell, and the names of those of its victim and generator, if any."""
-    dataset, config = at.whole("datasets", cell.dataset, where), at.config
+    dataset, config = find(at.config, "datasets", cell.dataset, where), at.config
     if dataset.shape is None or dataset.classes is None or dataset.labels == "words":
         raise UserError(
             f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and "
@@ -52,7 +52,7 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
             "not (drop distinct_labels and alpha)"
         )
     if weights := entries["victim"].get("weights"):
-        at.whole("datasets", weights, f"{file_of(config, 'victims', cell.victim)}: weights")
+        find(at.config, "datasets", weights, f"{file_of(config, 'victims', cell.victim)}: weights")
     private = entries["federation"]["private"]
     there = dataset.counts.get(private["split"], private["stop"])
     # A data set of one's own may be smaller than the range, which then ends with the set.
@@ -61,17 +61,17 @@ def cell_specs(cell: Cell, at: Sized, where: str) -> tuple[dict[str, Spec], tupl
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
         named = f"{file_of(config, 'attacks', cell.attack)}: generator.{cell.dataset}"
-        reads = at.whole("generators", generator, named).reads
+        reads = find(at.config, "generators", generator, named).reads
         served = cell.served(generator)[reads != "features"]
         entries["generator"] = at.entry("generators", cell.dataset, generator, named, served)
         auxiliary, weights = (entries["generator"][key] for key in ("auxiliary", "weights"))
         if auxiliary:
             entries["generator"]["auxiliary"] = {**auxiliary, "dataset": auxiliary["dataset"] or cell.dataset}
         if weights:
-            at.whole("datasets", weights, f"{file_of(config, 'generators', generator)}: weights")
+            find(at.config, "datasets", weights, f"{file_of(config, 'generators', generator)}: weights")
     training, asked = entries["victim"]["training"], entries["federation"]["checkpoints"]
     if training and asked != "last":
-        uncapped = at.whole("victims", cell.victim, where).training.epochs
+        uncapped = find(at.config, "victims", cell.victim, where).training.epochs
         entries["federation"]["checkpoints"] = sorted(
             {min(c, training["epochs"]) if c <= uncapped else c for c in asked}
         )
@@ -141,7 +141,7 @@ def _adaptation(module: str) -> str | None:
 
 def study_spec(study: Study, at: Sized, where: str) -> Spec:
     """Return a study's resolved spec. Raises UserError, which names file and key, if the parts do not fit."""
-    dataset = at.whole("datasets", study.dataset, where)
+    dataset = find(at.config, "datasets", study.dataset, where)
     if dataset.shape is None or dataset.classes is None or not {"train", "test"} <= dataset.counts.keys():
         raise UserError(
             f"{where}: dataset '{study.dataset}' is not one to train and test on (choose one with shape, "
@@ -198,7 +198,7 @@ def study_spec(study: Study, at: Sized, where: str) -> Spec:
 
 def _like(name: str, dataset: Dataset, at: Sized, where: str, split: str) -> Dataset:
     """Return data set `name`. Raises UserError if its images or labels are unlike those of `dataset`."""
-    found: Dataset = at.whole("datasets", name, where)
+    found: Dataset = find(at.config, "datasets", name, where)
     alike = all(getattr(found, key) == getattr(dataset, key) for key in ("shape", "classes", "labels"))
     if not alike or split not in found.counts:
         raise UserError(
@@ -258,7 +258,7 @@ def _misfits(
                 f"{where}: generator '{generator}': auxiliary images overlap the private ones of federation "
                 f"'{cell.federation}' (make the two ranges disjoint)"
             )
-        images = at.whole("datasets", auxiliary["dataset"], f"{at.config}/generators: {generator}")
+        images = find(at.config, "datasets", auxiliary["dataset"], f"{at.config}/generators: {generator}")
         if auxiliary["stop"] > images.counts.get(auxiliary["split"], 0):
             yield (
                 f"{where}: generator '{generator}': auxiliary.stop {auxiliary['stop']} is beyond the images "

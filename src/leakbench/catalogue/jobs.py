@@ -122,10 +122,9 @@ class GeneratorSpec(Job):
 
 
 class TrainedModels(Regime):
-    """A training regime for one data set.
+    """A training regime for one data set."""
 
-    Its rules (aggregation, encryption) stand beside it in the spec, and `check_spec` checks them together.
-    """
+    # Its rules (aggregation, encryption) stand beside it in the spec, and `check_spec` checks them together.
 
     summary: str = ""
     beside: list[Name]  # type: ignore[assignment]
@@ -306,10 +305,6 @@ class FigureSpec(Spec):
     scale: Name
 
 
-class Ran(Strict):
-    scale: Name
-
-
 class ScorecardSpec(Spec):
     """What the catalogue says, the scale of the run, where facts lie, and what the run leaves out and why."""
 
@@ -320,7 +315,7 @@ class ScorecardSpec(Spec):
     images: dict[Name, int]
     splits: dict[Name, dict[str, int]]
     settled: dict[Name, float]
-    run: Ran
+    run: dict[Literal["scale"], Name]
     files: dict[str, str]
     left_out: dict[Name, dict[str, str]]
 

@@ -97,12 +97,7 @@ def plan(
     root: Path, scale: str, local: frozenset[str] = frozenset(), seed: int | None = None,
     only: Sequence[str] = (),
 ) -> Plan:  # fmt: skip
-    """Validate the whole catalogue and resolve every experiment at one scale.
-
-    local: the data sets that are taken from folders of LEAKBENCH_DATA.
-    seed: what every seed is raised by.
-    only: the experiments that run; all without one.
-    """
+    """Validate the whole catalogue and resolve every experiment at one scale."""
     config = root / "config"
     _check_readable(root / "papers")
     at = replace(sized(config, scale), seed=seed or 0)
@@ -150,7 +145,8 @@ def _bought(at: Sized, budget: Budget) -> Sizes:
     papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
-    sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare)
+    beside = [name for name, experiment in experiments.items() if experiment.own_minutes]
+    sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare, beside)
     if asks and len(sizes.left_out) == len(asks):
         # The last limit that a cell met is the one to raise: that cell met all others.
         key = max(sizes.short, key=LIMITS.index)

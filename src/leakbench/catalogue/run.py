@@ -186,12 +186,10 @@ def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:
 
 
 def dated(home: Path, results: str, now: float) -> tuple[int, list[str]]:
-    """Date files that are dated after now to now, in their order, as Snakemake would take them for newer.
-
-    A clock that was set back leaves such dates. Returns the number of files that were dated anew, and the
-    paths below `home` of damaged files that were set aside and not made again. Raises UserError for a link in
-    the place of a result.
-    """
+    """Date files that are dated after now to now, in their order, as Snakemake would take them for newer."""
+    # A clock that was set back leaves such dates. Returns the number of files that were dated anew, and the
+    # paths below `home` of damaged files that were set aside and not made again. Raises UserError for a link
+    # in the place of a result.
     later, lost = [], []
     for top in (home / results, home / "data"):
         for folder, _, names in os.walk(top):

@@ -4,7 +4,7 @@
 here imports torch, because Snakemake parses this module.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -323,12 +323,10 @@ class Defence(Part):
     """
 
 
-def _section(description: str) -> Any:
-    """Return the field of a section: part → keyword arguments. A file may write it in three forms."""
-    return Field(default_factory=dict, description=description)
-
-
-Section = Annotated[dict[Name, Arguments], BeforeValidator(named), WithJsonSchema(FORMS)]
+# Part → keyword arguments. A file may write it in three forms.
+Section = Annotated[
+    dict[Name, Arguments], Field(default_factory=dict), BeforeValidator(named), WithJsonSchema(FORMS)
+]
 
 
 class Attack(Part):
@@ -341,17 +339,17 @@ class Attack(Part):
     arguments, adds parts, and leaves out those that it maps to `null`.
     """
 
-    objective: Section = _section(
-        "The terms of the loss, parts of objectives/: at least one distance of gradients, weights of layers "
-        "at most once, a choice of the entries that are compared at most once, penalties of the distance, "
-        "priors of images. Distances are added, priors too, each times its weight."
-    )
-    unknowns: Section = _section("What is optimised, a part of unknowns/.")
-    optimiser: Section = _section("How it is optimised, a part of optimisers/.")
-    epochs: Section = _section(
-        "How updates of several epochs are attacked together, a part of epochs/. Without it each update is "
-        "attacked alone."
-    )
+    objective: Section
+    """The terms of the loss, parts of objectives/: at least one distance of gradients, weights of layers at
+    most once, a choice of the entries that are compared at most once, penalties of the distance, priors of
+    images. Distances are added, priors too, each times its weight."""
+    unknowns: Section
+    """What is optimised, a part of unknowns/."""
+    optimiser: Section
+    """How it is optimised, a part of optimisers/."""
+    epochs: Section
+    """How updates of several epochs are attacked together, a part of epochs/. Without it each update is
+    attacked alone."""
     labels: Name = "none"
     """Where the labels come from. `none`: the attack needs no labels. `oracle`: the true labels are given to
     it. `joint`: they are unknowns that are optimised together with the images. Any other name is a part of

@@ -42,12 +42,10 @@ def named(value: Any) -> Named:
 
 
 def varied(base: Any, change: Any, section: str) -> Any:
-    """Return a section of a file with the change of a variant, both in any form.
-
-    A name or a list replaces the section. A mapping changes the arguments of the parts that it names, adds
-    parts that are not there, and leaves out those that it maps to nothing. In a section that may name only
-    one part, another part replaces it.
-    """
+    """Return a section of a file with the change of a variant, both in any form."""
+    # A name or a list replaces the section. A mapping changes the arguments of the parts that it names, adds
+    # parts that are not there, and leaves out those that it maps to nothing. In a section that may name only
+    # one part, another part replaces it.
     if not isinstance(change, dict):
         return change
     known, given = named(base or {}), named(change)
@@ -100,12 +98,11 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
 
 
 def check_fit(entry: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for two things in an attack, with all arguments resolved, that exclude each other.
-
-    A part's file may say EXCLUDES: "", or an argument of the part and its value, → patterns of what the YAML
-    may not say beside it, as `key: value`. Arguments count that are not the default. A term of the objective
-    is followed by its return type. The parts refuse the same, but only at run time, when the cell is lost.
-    """
+    """Raise UserError for two things in an attack, with all arguments resolved, that exclude each other."""
+    # A part's file may say EXCLUDES: "", or an argument of the part and its value, → patterns of what the
+    # YAML may not say beside it, as `key: value`. Arguments count that are not the default. A term of the
+    # objective is followed by its return type. The parts refuse the same, but only at run time, when the cell
+    # is lost.
     module, rule = entry["module"], entry["labels"]
     said = [f"labels: {rule}", *([] if entry["generator"] else ["generator: none"])]
     said += _changed("attacks", module, entry["parameters"], "parameters")

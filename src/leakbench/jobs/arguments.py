@@ -30,12 +30,9 @@ _LONGEST = 220
 
 
 def check(verb: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a verb's arguments with its spec as an object, if the spec is checked here.
-
-    values: the verb's arguments by name.
-
-    Raises UserError if the verb could not write a file, or was given a file of another kind.
-    """
+    """Return a verb's arguments with its spec as an object, if the spec is checked here."""
+    # values: the verb's arguments by name.
+    # Raises UserError if the verb could not write a file, or was given a file of another kind.
     for name in _WRITTEN.get(verb, ()):
         if values[name] is not None:
             _check_place(values[name], name)

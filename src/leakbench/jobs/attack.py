@@ -122,12 +122,10 @@ def _handed_over(
     out: Path, run: Callable[[Path, Callable[[_Ready], object]], None], here: bool, module: str,
     judged: Callable[[Path, int, Path], None],
 ) -> Iterator[tuple[Path, _Ready]]:  # fmt: skip
-    """Run an attack and yield the folder to which it has written, and what was known before.
-
-    `run` is called with that folder and a function that takes what is known; in this process if `here`, which
-    a test may ask for. `judged` raises what the end of a sealed attack amounts to. Raises Unfit for an end of
-    the attack's own, and any other error for what the machine lacks or a person ends.
-    """
+    """Run an attack and yield the folder to which it has written, and what was known before."""
+    # `run` is called with that folder and a function that takes what is known; in this process if `here`,
+    # which a test may ask for. `judged` raises what the end of a sealed attack amounts to. Raises Unfit for
+    # an end of the attack's own, and any other error for what the machine lacks or a person ends.
 
     def child(own: Path, send: Callable[[bytes], None]) -> int:
         sent = False

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from leakbench.audit.child import amount, is_rate, say, seconds_of, split, supervised
-from leakbench.audit.report import probe, write
+from leakbench.audit.page import probe, write
 from leakbench.base.errors import UserError
 
 # Seconds in addition to the budget, for loading libraries and the user's file, and for the last steps of an

@@ -264,11 +264,9 @@ def _paying(scale: Mapping[str, Any], minutes: int = MINUTES) -> Mapping[str, An
     if budget := scale.get("budget"):
         trials, total = budget["trials"], max(budget["total"], minutes)
         fewest = min(trials, key=int)
-        scale["budget"] = budget | {
-            "trials": trials | {fewest: max(trials[fewest], 60 * minutes)}, "total": total,
-            # The copy has none of the experiments that are named there.
-            "first": [], "beside": {},
-        }  # fmt: skip
+        trials = trials | {fewest: max(trials[fewest], 60 * minutes)}
+        # The copy has none of the experiments that `first` names.
+        scale["budget"] = budget | {"trials": trials, "total": total, "first": []}
     return scale
 
 

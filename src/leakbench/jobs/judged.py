@@ -93,11 +93,9 @@ def _taken(arrays: Mapping[str, np.ndarray], prefix: str, facts: Mapping[str, An
 
 
 def checked(pieces: Iterator[Piece], of: Observation, certify: bool) -> Iterator[Piece]:
-    """Yield pieces that can be scored; if asked, with what follows from the updates about them.
-
-    A round that an attack leaves out would be missing from every mean. Each piece goes into one file, so all
-    are of one form. Raises Unfit for a piece that does not fit the observation or the first piece.
-    """
+    """Yield pieces that can be scored; if asked, with what follows from the updates about them."""
+    # A round that an attack leaves out would be missing from every mean. Each piece goes into one file, so
+    # all are of one form. Raises Unfit for a piece that does not fit the observation or the first piece.
     form: Facts = {}
     for rounds, found in pieces:
         found.check()
@@ -147,11 +145,9 @@ def layout(prefix: str, piece: Piece, rounds: int) -> dict[str, tuple[tuple[int,
 
 @contextmanager
 def own_fault(module: str) -> Iterator[None]:
-    """Turn a fault in an attack's own code into Unfit, so that other attacks keep their scores.
-
-    The traceback is in the job's log. The spec and the observation have been read, so a mistake in them is
-    not taken for a fault of the attack. A signal and what the machine lacks pass: a later try may succeed.
-    """
+    """Turn a fault in an attack's own code into Unfit, so that other attacks keep their scores."""
+    # The traceback is in the job's log. The spec and the observation have been read, so a mistake in them is
+    # not taken for a fault of the attack. A signal and what the machine lacks pass: a later try may succeed.
     try:
         yield
     except (Exception, SystemExit) as fault:
@@ -196,11 +192,9 @@ def tell(own: Path, end: BaseException, module: str) -> None:
 
 
 def judge(own: Path, code: int, folder: Path, module: str, observation: Observation, device: str) -> None:
-    """Raise what the end of a sealed attack amounts to.
-
-    Whether memory, disk or files lack, and whether unfinished work was altered, is measured here. All else is
-    the attack's own.
-    """
+    """Raise what the end of a sealed attack amounts to."""
+    # Whether memory, disk or files lack, and whether unfinished work was altered, is measured here. All else
+    # is the attack's own.
     told: Facts = {}
     with suppress(OSError, ValueError, RecursionError):
         file = os.open(own / _END, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

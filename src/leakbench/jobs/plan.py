@@ -102,12 +102,10 @@ def _convolved(images: Tensor, filters: Tensor) -> float:
 
 
 def measured() -> Work:
-    """Return what one core of this machine does in a second, in the form of `costs.REFERENCE`.
-
-    The probes have the size of a job's operations: a pass forth and back through a convolution of LeNet, and
-    through one of ResNet20-4, a product of matrices, and a step of SGD on a network whose operations take no
-    time compared to the calls.
-    """
+    """Return what one core of this machine does in a second, in the form of `costs.REFERENCE`."""
+    # The probes have the size of a job's operations: a pass forth and back through a convolution of LeNet,
+    # and through one of ResNet20-4, a product of matrices, and a step of SGD on a network whose operations
+    # take no time compared to the calls.
     with one_thread():
         matrix = torch.rand(512, 512)
         network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))

@@ -138,11 +138,9 @@ def _sampled(asked: Plan, experiment: str, rng: random.Random) -> list[str]:
 
 
 def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> list[str]:
-    """Return cells of one attack that follow from files with raised numerics.
-
-    The attack is one that has ENOUGH recorded trials, if there is any, and there are as many cells as have
-    ENOUGH together, or all. Only their own attacks run again.
-    """
+    """Return cells of one attack that follow from files with raised numerics."""
+    # The attack is one that has ENOUGH recorded trials, if there is any, and there are as many cells as have
+    # ENOUGH together, or all. Only their own attacks run again.
     cells = list(map(Cell.parse, affected(asked, table.stem, numerics_of(asked, table.stem))))
     many: dict[str, int] = {}
     if "attack" in kept:

@@ -191,11 +191,9 @@ def stamp(root: Path) -> dict[str, str]:
 
 
 def outdated(root: Path, run: str, experiment: str, made: Mapping[str, Any]) -> str:
-    """Return in words what has changed since a table was recorded, or "" where the record is valid.
-
-    A record is valid while its specs and the numerics of the parts that it follows from are today's. Other
-    numerics count as today's where the record holds that they give the same (`verbs.equivalent`).
-    """
+    """Return in words what has changed since a table was recorded, or "" where the record is valid."""
+    # A record is valid while its specs and the numerics of the parts that it follows from are today's. Other
+    # numerics count as today's where the record holds that they give the same (`verbs.equivalent`).
     try:
         asked = planned(root, run)
     except UserError:

@@ -97,11 +97,9 @@ def renew(root: Path, experiment: str, scale: str, seed: int | None = None, targ
 
 
 def _cells(asked: Plan, experiment: str, made: Facts) -> list[str]:
-    """Return the path stems of the cells or studies to measure again, none if these alone are not enough.
-
-    They are not if the record's settings are others too, if one of its metrics follows from the changed
-    numerics, or if its figure draws what a study gives.
-    """
+    """Return the path stems of the cells or studies to measure again, none if these alone are not enough."""
+    # They are not if the record's settings are others too, if one of its metrics follows from the changed
+    # numerics, or if its figure draws what a study gives.
     then, now = made.get("numerics", {}), numerics_of(asked, experiment, made["absent"])
     names = {name: 1 for name in then.keys() | now.keys() if then.get(name, 1) != now.get(name, 1)}
     own = asked.definitions[experiment].metrics or []
@@ -117,11 +115,9 @@ def _cells(asked: Plan, experiment: str, made: Facts) -> list[str]:
 def _spliced(
     table: Path, lines: pd.DataFrame, trials: pd.DataFrame, renewed: Collection[str]
 ) -> tuple[str, pd.DataFrame]:
-    """Return the text of a recorded table and its trials, with new lines and trials for the renewed cells.
-
-    Cells are named without their seeds. Times stay as recorded, for they follow from no numerics, and a
-    renewal may run beside other work.
-    """
+    """Return the text of a recorded table and its trials, with new lines and trials for the renewed cells."""
+    # Cells are named without their seeds. Times stay as recorded, for they follow from no numerics, and a
+    # renewal may run beside other work.
     kept, new = read_csv(table, **AS_TEXT), as_text(lines)
     before = read_table(table.with_suffix(".parquet"))[0]
     if "iterations" in kept and "iterations" not in new:

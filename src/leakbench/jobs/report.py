@@ -17,11 +17,11 @@ from leakbench.base.yamls import read_yaml
 from leakbench.jobs.figure import fullest
 from leakbench.papers.reference import Kept
 from leakbench.papers.reference import tables as recorded_tables
-from leakbench.results.report import Section, mine, page
 from leakbench.results.report.card import lines
 from leakbench.results.report.leaks import best_known, of_images, on_any_network, prices
+from leakbench.results.report.page import mine, page
 from leakbench.results.report.script import commits
-from leakbench.results.report.section import with_pictures
+from leakbench.results.report.section import Section, with_pictures
 
 
 def report(

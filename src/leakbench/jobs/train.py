@@ -52,10 +52,8 @@ def mean_loss(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 def train_victim(
     spec: "specs.VictimSpec", data: Path, out: Path, scratch: Path, weights: Sequence[Path] = ()
 ) -> Facts:
-    """Fit a victim on the train split, write epoch-<n>/<parameter> for each checkpoint, return the facts.
-
-    weights: the file of weights that it starts from, if its entry names one.
-    """
+    """Fit a victim on the train split, write epoch-<n>/<parameter> for each checkpoint, return the facts."""
+    # weights: the file of weights that it starts from, if its entry names one.
     entry, image, plain = spec.victim, spec.dataset, spec.plain()
     arrays, _ = open_tensors(data)
     training = plain["victim"]["training"]
@@ -102,14 +100,13 @@ def train_victim(
 def train_generator(
     spec: "specs.GeneratorSpec", data: Path, victim: Path | None, out: Path, scratch: Path
 ) -> Facts:
-    """Fit a generator on auxiliary images only, or take its published weights; write the weights.
-
-    A generator that reads features goes from the input of the victim's dense layer back to the image. Fidel
-    trains on one-sample updates of each auxiliary image. Their weight/bias ratio IS the dense layer's input,
-    so one forward pass makes the pairs. A generator that reads a latent and a class has a `learner`
-    (`generators.cvae`). A generator that reads nothing keeps the images themselves. The last `validation`
-    share of the auxiliary images is held out. If training is to see fewer images, the others are left unused.
-    """
+    """Fit a generator on auxiliary images only, or take its published weights; write the weights."""
+    # A generator that reads features goes from the input of the victim's dense layer back to the image. Fidel
+    # trains on one-sample updates of each auxiliary image. Their weight/bias ratio IS the dense layer's
+    # input, so one forward pass makes the pairs. A generator that reads a latent and a class has a `learner`
+    # (`generators.cvae`). A generator that reads nothing keeps the images themselves. The last `validation`
+    # share of the auxiliary images is held out. If training is to see fewer images, the others are left
+    # unused.
     entry, image, plain = spec.generator, spec.dataset, spec.plain()
     training, seed = plain["generator"]["training"], stream("generator", image.name, spec.seed)
     arrays, _ = open_tensors(data)

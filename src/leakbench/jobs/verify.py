@@ -74,11 +74,9 @@ def table_digest(table: Path) -> str:
 
 
 def numbers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the numbers that tables, all as text, give of their attacks and studies themselves.
-
-    There is one row per number, with the columns `KEYS` and `NUMBERS`. Null baselines and intermediate
-    measurements are left to `table_digest`, which sees every byte.
-    """
+    """Return the numbers that tables, all as text, give of their attacks and studies themselves."""
+    # There is one row per number, with the columns `KEYS` and `NUMBERS`. Null baselines and intermediate
+    # measurements are left to `table_digest`, which sees every byte.
     found = [pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)]
     for experiment, rows in tables.items():
         rows = rows[(rows["baseline"] == "") & ~rows["metric"].isin(TIMES)]

@@ -110,11 +110,9 @@ def of_leakbench() -> list[str]:
 
 
 def _guard(owner: int, address: Path) -> int:
-    """Fork a process that kills this one soon after `owner` is gone, and return its number.
-
-    On a busy machine libraries load in C for many seconds, during which no thread and no handler of this
-    process runs.
-    """
+    """Fork a process that kills this one soon after `owner` is gone, and return its number."""
+    # On a busy machine libraries load in C for many seconds, during which no thread and no handler of this
+    # process runs.
     begun, loads = born(owner), os.getpid()
     guard = os.fork()
     if guard:
@@ -132,11 +130,9 @@ def serve(
     owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str],
     more: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Load libraries, then fork a process for every job that asks, until the run's owner is gone.
-
-    In a run of many jobs a second process loads `more` modules in addition. It listens beside `address`
-    (`leakbench.base.processes.warm.loaded`) and ends with this one.
-    """
+    """Load libraries, then fork a process for every job that asks, until the run's owner is gone."""
+    # In a run of many jobs a second process loads `more` modules in addition. It listens beside `address`
+    # (`leakbench.base.processes.warm.loaded`) and ends with this one.
     begun, guard = born(owner), _guard(owner, address)
     for library in libraries:
         with suppress(ImportError):

@@ -38,6 +38,28 @@ EXPECTED = "expected"
 # shares. Of all constant answers to updates of unknown skew, the second is expected to score best.
 LABEL_PRIOR, LABEL_CONSTANT = "label-prior", "label-constant"
 
+# What a reader sees in the place of each name. The order gives each its marker in figures.
+WORDS = {
+    "random-gradient": "null: a random gradient attacked",
+    "random-noise": "null: random noise",
+    "dataset-mean": "null: the data set's mean image",
+    "typical-record": "null: medians and most frequent categories",
+    "other-update": "null: what it made of another update",
+    "unrelated-image": "null: two unrelated images",
+    "label-prior": "null: labels drawn at random",
+    "label-constant": "null: the same labels always",
+    "original": "the private images themselves",
+    "transformed": "compared with the transformed image",
+    "certified": "certified bound γ on any attacker",
+    "expected": "expected by the closed form",
+    "frequent-tokens": "null: the most frequent tokens",
+    "shuffled-tokens": "null: the update's tokens at random places",
+}
+# Nulls that need no update; a number that one of them gives as well says little.
+CONSTANTS = (LABEL_CONSTANT, LABEL_PRIOR, UNRELATED)
+# The other nulls: a successful attack is better than each of them.
+NULLS = tuple(name for name, said in WORDS.items() if said.startswith("null: ") and name not in CONSTANTS)
+
 
 def constant_labels(shares: np.ndarray, count: int) -> np.ndarray:
     """Return `count` labels, ascending, in the proportions `shares` [classes] (largest remainders), int64."""

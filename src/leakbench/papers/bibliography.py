@@ -78,11 +78,9 @@ def source(key: str) -> Source:
 
 
 def cited(text: str, works: Mapping[str, Source]) -> str:
-    """Return Markdown in which every citation that links a work has its authors, title, venue and year.
-
-    Authors, venue and year are written only where the text has some. Line breaks stay where nothing else
-    differs.
-    """
+    """Return Markdown in which every citation that links a work has its authors, title, venue and year."""
+    # Authors, venue and year are written only where the text has some. Line breaks stay where nothing else
+    # differs.
     known = {each.link: each for each in works.values() if each.link}
 
     def made(match: re.Match[str]) -> str:

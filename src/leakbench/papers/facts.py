@@ -18,11 +18,9 @@ PATH = re.compile(r"\b(?:run|cost|network)\.[A-Za-z0-9_./-]+/[A-Za-z0-9_./-]+")
 
 
 def split(path: str) -> tuple[str, list[str]]:
-    """Return the file part and the keys of a path.
-
-    An example of a path is run.attack.mnist/fcnn/fedsgd/none/invg.attack.parameters.lr. The file part holds
-    every slash and ends at the first point behind the last one. A path without a slash has no file part.
-    """
+    """Return the file part and the keys of a path."""
+    # An example of a path is run.attack.mnist/fcnn/fedsgd/none/invg.attack.parameters.lr. The file part holds
+    # every slash and ends at the first point behind the last one. A path without a slash has no file part.
     folder, slash, name = path.rpartition("/")
     if not slash or not path.startswith(FILES):
         return "", path.split(".")

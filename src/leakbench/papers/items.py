@@ -46,10 +46,8 @@ class Drawn(NamedTuple):
 
 
 def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn], hours: Hours) -> str:
-    """Return the page of some works, by a scorecard with all of their rows and every experiment.
-
-    hours: what some experiments take together at the published sizes, in core-hours.
-    """
+    """Return the page of some works, by a scorecard with all of their rows and every experiment."""
+    # hours: what some experiments take together at the published sizes, in core-hours.
     parts = [HEAD]
     for work in works:
         own = card[card["work"] == work.name]

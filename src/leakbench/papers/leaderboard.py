@@ -209,19 +209,15 @@ def strongest(entry: Entry, defence: str) -> list[Line]:
 
 
 def board(entries: Sequence[Entry], scales: Sequence[str]) -> str:
-    """Return the leaderboard of defences as a Markdown text.
-
-    The entries of each scale have a table of their own, because an attack that runs longer reads more.
-    """
+    """Return the leaderboard of defences as a Markdown text."""
+    # The entries of each scale have a table of their own, because an attack that runs longer reads more.
     of_each = {scale: [each for each in entries if each.scale == scale] for scale in scales}
     return "\n\n".join(f"## Scale {scale}\n\n{_table(of)}" for scale, of in of_each.items() if of)
 
 
 def board_of_attacks(entries: Sequence[Entry], known: Mapping[str, Sequence[Line]]) -> str:
-    """Return the leaderboard of attacks as a Markdown text: each beside the best known attack.
-
-    known: scale → the recorded lines of the agreed attacks at that scale.
-    """
+    """Return the leaderboard of attacks as a Markdown text: each beside the best known attack."""
+    # known: scale → the recorded lines of the agreed attacks at that scale.
     titles = (
         "attack", "scale", "data, victim", "defence", "SSIM", "95 % interval", "n", "best known attack",
         "compared with it",
@@ -257,10 +253,7 @@ def _compared(line: Line, best: Line | None) -> str:
 
 
 def _table(entries: Sequence[Entry]) -> str:
-    """Return the table of the entries of one scale, ranked by their worst victims.
-
-    The defence under which its strongest attack reads least comes first.
-    """
+    """Return the table of the entries of one scale, ranked by their worst victims."""
     ranked = sorted(entries, key=lambda e: (max(line.mean for line in strongest(e, e.name)), e.name))
     titles = (
         "defence", "data, victim", "strongest attack", "SSIM", "95 % interval", "n", "without the defence",

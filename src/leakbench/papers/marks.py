@@ -15,10 +15,8 @@ COLUMNS = ("experiment", "id", "value", "word", "says", "convention", "metric")
 
 
 def marks(works: Sequence[Work], experiment: str) -> pd.DataFrame:
-    """Return one line for each printed number or outcome that belongs to one row of an experiment's table.
-
-    A line of an outcome has the word `success` or `failure` instead of a value.
-    """
+    """Return one line for each printed number or outcome that belongs to one row of an experiment's table."""
+    # A line of an outcome has the word `success` or `failure` instead of a value.
     return framed(each for each in every_mark(works) if each["experiment"] == experiment)
 
 
@@ -63,10 +61,8 @@ def sentences(works: Sequence[Work], work: str, item: str, experiment: str) -> p
 
 
 def shows(claim: Claim, item: str, experiment: str) -> bool:
-    """Return whether the figure of an experiment about an item shows what a claim says.
-
-    The claim is about the same figure or table of the work, or is judged by the experiment's numbers.
-    """
+    """Return whether the figure of an experiment about an item shows what a claim says."""
+    # The claim is about the same figure or table of the work, or is judged by the experiment's numbers.
     own = part_of(item, claim.item) or claim.read.get("experiment") == experiment
     return bool(own and OF_FIGURES.match(claim.item))
 

@@ -232,10 +232,7 @@ def _lines_of(table: Path) -> "pd.DataFrame":
 
 
 def fuller(rows: "pd.DataFrame", found: Iterable[Kept], but: str, pictured: bool) -> Kept | None:
-    """Return the recorded run with the most lines of attacks and studies, or None if `rows` has as many.
-
-    A run that leaves cells to the record thus shows the record, so that a figure has one scale.
-    """
+    """Return the recorded run with the most lines of attacks and studies, or None if `rows` has as many."""
     others = [kept for kept in found if kept.scale != but and (not pictured or _pictured(kept))]
     best = max(others, key=lambda kept: _lines(kept.rows), default=None)
     return best if best and _lines(best.rows) > _lines(rows) else None

@@ -33,13 +33,10 @@ _MARKER = re.compile(r"(?:[-*+]|\d+[.)]) +")
 
 
 def write(root: Path, made: Mapping[str, str], pictures: Mapping[str, Path], into: Path) -> None:
-    """Empty `into`, and write the sources of the site there: its pages below pages/, and mkdocs.yml.
-
-    made: path of a made page, as if below the checkout → its text.
-    pictures: path of a picture that made pages show, likewise → its file.
-
-    Raises UserError, which names the page and the target, where a link leads to no file of the checkout.
-    """
+    """Empty `into`, and write the sources of the site there: its pages below pages/, and mkdocs.yml."""
+    # made: path of a made page, as if below the checkout → its text.
+    # pictures: path of a picture that made pages show, likewise → its file.
+    # Raises UserError, which names the page and the target, where a link leads to no file of the checkout.
     shutil.rmtree(into, ignore_errors=True)
     queue, titles = [START, *made], dict[str, str]()
     known = set(queue)
@@ -147,10 +144,8 @@ def _items(frame: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
 
 
 def printed(works: Iterable[Work], card: pd.DataFrame) -> dict[str, str]:
-    """Return path → page: what each work prints beside ours in the scorecard of records, item by item.
-
-    Raises UserError for a work of which the scorecard has no row.
-    """
+    """Return path → page: what each work prints beside ours in the scorecard of records, item by item."""
+    # Raises UserError for a work of which the scorecard has no row.
     heads = ("of what", "printed", "ours, 95 % interval, n", "verdict", "why")
     made = {}
     for work in works:

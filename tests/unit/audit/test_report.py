@@ -16,9 +16,10 @@ from leakbench.audit.audit import of_client
 from leakbench.audit.client import Truth
 from leakbench.audit.findings import READ, Found, affected, pictures
 from leakbench.audit.inference import Inference
+from leakbench.audit.page import page
 from leakbench.audit.predictions import Look
 from leakbench.audit.remedies import Remedy
-from leakbench.audit.report import Audit, page
+from leakbench.audit.report import Audit
 from leakbench.audit.steps import words
 from leakbench.papers.bibliography import source
 
@@ -150,7 +151,7 @@ def test_pictures_are_only_there_where_they_are_asked_for_and_what_is_hostile_is
     assert "png" not in json.dumps(value)
     # A class of any name commands no terminal.
     value["about"] |= {"network": "Net\x1b[31m"}
-    text = page(value | {"source": "<script>alert(1)</script>:x"}, {})
+    text = page(value | {"source": "<script>alert(1)</script>:x"}, found.shown() | {"pictures": []})
     assert "Net\\x1b[31m" in text
     assert not any(each in text for each in ("data:image/png", "<script", "\x1b"))
 
@@ -173,8 +174,8 @@ def test_each_record_is_shown_once(records: int, shown: list[str]) -> None:
 def test_chromium_finds_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     with chromium.browser() as browser:
-        for shown in (audited().shown(), {}):
-            path.write_text(page(audited().to_dict(), shown))
+        for more in ({}, {"pictures": [], "affected": []}):
+            path.write_text(page(audited().to_dict(), audited().shown() | more))
             assert chromium.inspect(browser, path) == []
 
 

@@ -136,8 +136,8 @@ def test_the_total_goes_to_the_cheaper_captures(paid: Callable[..., Plan]) -> No
 
 
 def test_an_experiment_beside_the_total_has_its_own_minutes(paid: Callable[..., Plan]) -> None:
-    changes = {"experiments/e": {"cells": [CELLS], "seeds": [0]}}
-    assert paid(changes, total=costs.EXPERIMENT / 60, beside={"e": 1000}).experiments["e"]
+    changes = {"experiments/e": {"cells": [CELLS], "seeds": [0], "own_minutes": True}}
+    assert paid(changes, total=costs.EXPERIMENT / 60, own_minutes=1000).experiments["e"]
 
 
 @pytest.mark.parametrize("paid_elsewhere", [False, True])
@@ -198,9 +198,8 @@ def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
     works = costs.works(found.specs, counted(ROOT / "config"))
     jobs = len(works) + sum(name.startswith("score/") for name in found.specs)
     took = sum(work.seconds() for work in works.values()) + jobs * costs.JOB
-    assert took + len(found.experiments) * costs.EXPERIMENT <= 60 * (
-        budget["total"] + sum(budget["beside"].values())
-    )
+    own = sum(each.own_minutes for each in found.definitions.values()) * budget["own_minutes"]
+    assert took + len(found.experiments) * costs.EXPERIMENT <= 60 * (budget["total"] + own)
     for name, spec in found.specs.items():
         if name.startswith("capture/"):
             # Published code draws one update.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leakbench.audit.report import write
+from leakbench.audit.page import write
 from leakbench.base.errors import UserError
 from leakbench.jobs import audit as verb
 from leakbench.jobs.cli import main
@@ -36,18 +36,15 @@ def test_a_report_that_cannot_be_written_is_told_first(out: str, capsys: pytest.
     assert f"audit: {out}" in refused(capsys, "app.py:client", "--out", out)
     assert sorted(Path().rglob("*")) == before
     with pytest.raises(UserError, match="cannot hold the report"):
-        write(Path(out), {"found": [], "version": "0"} | _empty(), {})
+        write(Path(out), *_nothing().values())
 
 
 def _nothing() -> dict[str, Any]:
-    return {"audit": _empty(), "shown": {}}
-
-
-def _empty() -> dict[str, Any]:
     from leakbench.audit.predictions import Look
     from leakbench.audit.report import Audit
 
-    return Audit(1, {}, Look()).to_dict()
+    empty = Audit(1, {}, Look())
+    return {"audit": empty.to_dict(), "shown": empty.shown()}
 
 
 def test_a_probe_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from leakbench.results.report import Section
+from leakbench.results.report.section import Section
 
 # tests/chromium.py is shared with the pipeline's tests, which live in another folder.
 sys.path.insert(0, str(Path(__file__).parents[2]))

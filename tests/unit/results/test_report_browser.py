@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from pages import FACTS, visible
 
-from leakbench.results.report import Section, page
+from leakbench.results.report.page import page
+from leakbench.results.report.section import Section
 
 EMPTY = pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
 

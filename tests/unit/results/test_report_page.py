@@ -16,11 +16,11 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from leakbench.results.figures.words import BOTTOM, FOOT, TOP
-from leakbench.results.report import Section, page
 from leakbench.results.report.card import groups, lines
 from leakbench.results.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
+from leakbench.results.report.page import page
 from leakbench.results.report.results import results
-from leakbench.results.report.section import picture
+from leakbench.results.report.section import Section, picture
 
 PAGES = yaml.safe_load(Path(__file__).with_name("pages.yaml").read_text())
 EMPTY = pd.DataFrame(columns=["metric", "mean", "n", "baseline"])

@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 
 from leakbench.base.errors import UserError
-from leakbench.results.report import Section, page
 from leakbench.results.report.numbers import count, interval, number, percent
+from leakbench.results.report.page import page
 from leakbench.results.report.results import results
 from leakbench.results.report.script import commits
+from leakbench.results.report.section import Section
 from leakbench.results.report.seeds import held, seeds
 
 

@@ -83,15 +83,13 @@ class Blinded(PermissionError):
 def apart(
     out: Path, run: Callable[[Path, Callable[[bytes], None]], int]
 ) -> Iterator[tuple[Path, bytes, int]]:
-    """Run `run` in a child process that writes to a folder of its own, and yield what it left there.
-
-    out: the output of the job; the child's folder lies beside it.
-    run: called with the child's folder and a function that sends bytes to this process; returns an exit code.
-
-    Only the first bytes count that the child sends. Yields the folder, these bytes, and the child's exit code
-    (negative for a signal). At this time the child and all that it has left running have ended. The folder is
-    removed with the block. Raises UserError if the place cannot be written.
-    """
+    """Run `run` in a child process that writes to a folder of its own, and yield what it left there."""
+    # out: the output of the job; the child's folder lies beside it.
+    # run: called with the child's folder and a function that sends bytes to this process; returns an exit
+    # code.
+    # Only the first bytes count that the child sends. Yields the folder, these bytes, and the child's exit
+    # code (negative for a signal). At this time the child and all that it has left running have ended. The
+    # folder is removed with the block. Raises UserError if the place cannot be written.
     out = out.absolute()
     inbox = out.parent / f".{out.name}.{os.getpid()}.apart"
     try:
@@ -127,12 +125,10 @@ def apart(
 
 
 def _forked(run: Callable[[], int], kept: Sequence[int] = ()) -> int:
-    """Return the exit code of a child that calls `run`, negative for a signal; it ends with this process.
-
-    kept: descriptors that the child keeps and this process closes. All others are closed in the child. Its
-    input is empty. What it prints comes to this process's standard error, with control characters escaped.
-    What it has left running ends with it.
-    """
+    """Return the exit code of a child that calls `run`, negative for a signal; it ends with this process."""
+    # kept: descriptors that the child keeps and this process closes. All others are closed in the child. Its
+    # input is empty. What it prints comes to this process's standard error, with control characters escaped.
+    # What it has left running ends with it.
     sys.stdout.flush()
     sys.stderr.flush()
     printed, prints = os.pipe()
@@ -205,10 +201,8 @@ def _unsealed(event: str, values: tuple[Any, ...]) -> None:
 
 
 def seal(own: Sequence[Path], device: str = "cpu") -> str:
-    """Let this process open only the folders `own` and, for reading, the libraries.
-
-    The seal cannot be undone. Returns in words what enforces it.
-    """
+    """Let this process open only the folders `own` and, for reading, the libraries."""
+    # The seal cannot be undone. Returns in words what enforces it.
     allow_attacks()
     own = [folder.resolve() for folder in own]
     packages = (path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
@@ -232,10 +226,8 @@ def unsealed(own: Sequence[Path], device: str = "cpu") -> str:
 
 
 def _hook(own: tuple[str, ...], libraries: tuple[str, ...]) -> Callable[[str, tuple[Any, ...]], None]:
-    """Return the audit hook of a sealed process.
-
-    It holds all that it uses, so that no assignment to a module changes what it does.
-    """
+    """Return the audit hook of a sealed process."""
+    # It holds all that it uses, so that no assignment to a module changes what it does.
     opening, changing, refused, rooms, null = _OPENING, _CHANGING, _REFUSED, _ROOMS, os.devnull
     blinded, missing, plain, data = Blinded, OSError, type, bytes
     readlink, folder, path_of, numbers = os.readlink, os.getcwd, os.fspath, (int, bool)
@@ -298,10 +290,8 @@ def _give_up_capabilities(libc: Any) -> None:
 
 
 def card_devices(there: Sequence[str], card: int | None) -> list[str]:
-    """Return those files of /dev that a job on one card opens: the card's and the driver's two.
-
-    card: the driver's number of the card; None where it does not tell it, and each card is left open.
-    """
+    """Return those files of /dev that a job on one card opens: the card's and the driver's two."""
+    # card: the driver's number of the card; None where it does not tell it, and each card is left open.
     own = re.compile(rf"/dev/nvidia(ctl|-uvm|{r'[0-9]+' if card is None else card})")
     return [path for path in there if own.fullmatch(path)]
 

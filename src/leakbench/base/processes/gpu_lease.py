@@ -30,12 +30,10 @@ def present() -> list[str]:
 
 @contextmanager
 def leased(device: str, names: Callable[[], Sequence[str]] = present, folder: Path = FOLDER) -> Iterator[str]:
-    """Yield the device to compute on, and hold its lease meanwhile.
-
-    `cuda` gets the first GPU that no other job holds, and waits for one if all are held. A caller who gives a
-    number has chosen a GPU and does not wait, but holds its lease if the GPU is free. `cpu` takes no lease.
-    Raises UserError if there is no GPU, or none of that number.
-    """
+    """Yield the device to compute on, and hold its lease meanwhile."""
+    # `cuda` gets the first GPU that no other job holds, and waits for one if all are held. A caller who gives
+    # a number has chosen a GPU and does not wait, but holds its lease if the GPU is free. `cpu` takes no
+    # lease. Raises UserError if there is no GPU, or none of that number.
     if device == "cpu":
         yield device
         return

@@ -121,11 +121,9 @@ def clear(address: Path) -> None:
 
 
 def follow(stream: socket.socket, argv: Sequence[str]) -> int:
-    """Hand the job `argv` over on `stream`, pass signals on to it and return its exit code.
-
-    The code is 128 + signal if a signal ended the job. Raises ConnectionError, after the job is ended, if the
-    process that kept it is gone.
-    """
+    """Hand the job `argv` over on `stream`, pass signals on to it and return its exit code."""
+    # The code is 128 + signal if a signal ended the job. Raises ConnectionError, after the job is ended, if
+    # the process that kept it is gone.
     order = json.dumps({"argv": list(argv), "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
     socket.send_fds(stream, [LENGTH.pack(len(order))], [0, 1, 2])
     stream.sendall(order)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS
-from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
+from leakbench.metrics.baselines import CONSTANTS, NULLS, OTHER_UPDATE, SNAPSHOT
 from leakbench.metrics.interval import FEWEST, LEVEL, of_networks, paired
 from leakbench.papers.printed import as_text
 from leakbench.papers.scorecard.quantity import (
@@ -36,11 +36,6 @@ from leakbench.papers.work import Paper, published_for
 
 # Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
 DEFAULTS = {"baseline": "", "convention": "standard"}
-# The null baselines: a successful attack is better than each of them.
-NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update",
-         "frequent-tokens", "shuffled-tokens")  # fmt: skip
-# Further baselines that need no update; a number that one of them gives as well says little.
-CONSTANTS = ("label-constant", "label-prior", "unrelated-image")
 # Columns whose values are parts of the stem of a cell or study.
 PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
 # The columns that name a cell: rows with these and a metric are the same trials in every table.
@@ -123,11 +118,9 @@ class Lines:
 
 
 def pooled(rows: Sequence[Any], kept: Sequence[Trials | None]) -> Measured:
-    """Return the mean over the trials of several records of one condition, with an interval of networks.
-
-    rows: the lines of the records, with mean, ci_low, ci_high, n, seeds and, where it is known, std.
-    kept: the trials behind each, None where they were not kept. Then each record counts by its mean.
-    """
+    """Return the mean over the trials of several records of one condition, with an interval of networks."""
+    # rows: the lines of the records, with mean, ci_low, ci_high, n, seeds and, where it is known, std.
+    # kept: the trials behind each, None where they were not kept. Then each record counts by its mean.
     means, lows, highs, sizes = (
         np.array([float(row[key]) for row in rows]) for key in ("mean", "ci_low", "ci_high", "n")
     )
@@ -272,12 +265,11 @@ class Evidence:
     def _length(
         self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
     ) -> tuple[float, Schedule | None, str, bool]:
-        """Return how far the run behind a line came.
-
-        Returns the share of the published length that ran, the schedule of the step size, words if the share
-        is less than one, and whether the work states no length and the run is not shown to have settled. A
-        run that has settled counts as whole where it is else too short or its step size falls again.
-        """
+        """Return how far the run behind a line came."""
+        # Returns the share of the published length that ran, the schedule of the step size, words if the
+        # share is less than one, and whether the work states no length and the run is not shown to have
+        # settled. A run that has settled counts as whole where it is else too short or its step size falls
+        # again.
         row = lines.row(line)
         shares, words = [1.0], []
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
@@ -329,11 +321,9 @@ class Evidence:
     def _nulls(
         self, lines: Lines, where: Mapping[str, object], metric: str, mean: float, trials: Trials | None
     ) -> tuple[bool | None, tuple[float, ...]]:
-        """Return whether a mean is better than every null baseline of its condition, and their means.
-
-        What the attack made of other updates must surely be worse, by more than a tolerance: an attack that
-        only shows its prior knowledge is as good there, up to chance.
-        """
+        """Return whether a mean is better than every null baseline of its condition, and their means."""
+        # What the attack made of other updates must surely be worse, by more than a tolerance: an attack that
+        # only shows its prior knowledge is as good there, up to chance.
         if where.get("baseline"):
             return None, ()
         dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
@@ -354,10 +344,8 @@ class Evidence:
 
 
 def better(own: Trials, other: Trials, sign: int, least: float) -> bool:
-    """Return whether `own` is surely further than `other` by more than `least`, in the direction `sign`.
-
-    Where they have too few pairs, Pitman's exact test of two means asks it of all trials of both.
-    """
+    """Return whether `own` is surely further than `other` by more than `least`, in the direction `sign`."""
+    # Where they have too few pairs, Pitman's exact test of two means asks it of all trials of both.
     both = own.values.keys() & other.values.keys()
     a, b = ({key: sign * each.values[key] for key in both} for each in (own, other))
     _, low, _, count = paired(a, b, own.clusters)

@@ -42,10 +42,7 @@ def of_records(
 
 
 def joined(scales: Sequence[Evidence]) -> Evidence:
-    """Return the evidence that several recorded scales give together: of each experiment its first record.
-
-    A statement may rest on experiments that no single scale has, as a mean over batches of all sizes does.
-    """
+    """Return the evidence that several recorded scales give together: of each experiment its first record."""
 
     def exhibit(name: str) -> Any:
         return next((each for each in scales if name in each.lines), scales[-1]).exhibit(name)

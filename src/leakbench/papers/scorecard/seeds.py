@@ -16,11 +16,10 @@ COLUMNS = [
 
 
 def by_seed(works: Sequence[Work], own: Evidence) -> pd.DataFrame:
-    """Return the verdicts of each seed on every statement that own and raised seeds (its blocks) measure.
-
-    There is one row for each statement and seed, those of the own seeds first, with columns COLUMNS: `raised`
-    is what was added (0 for the own seeds), and `seeds` are the seeds with which a row was measured.
-    """
+    """Return the verdicts of each seed on every statement that own and raised seeds (its blocks) measure."""
+    # There is one row for each statement and seed, those of the own seeds first, with columns COLUMNS:
+    # `raised` is what was added (0 for the own seeds), and `seeds` are the seeds with which a row was
+    # measured.
     alone = [replace(own, blocks=()), *sorted(own.blocks, key=lambda each: run_of(each.scale)[1] or 0)]
     cards = [Card(works, [each], each).frame().assign(raised=run_of(each.scale)[1] or 0) for each in alone]
     # A text, such as a setting, does not depend on a seed.

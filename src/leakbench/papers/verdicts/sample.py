@@ -163,10 +163,8 @@ def two_groups(values: Sequence[float], least: float) -> tuple[list[float], list
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of independent trials and its 95 % interval (median, low, high).
-
-    The ends are order statistics, so they assume no distribution. Fewer than six trials have no interval.
-    """
+    """Return the median of independent trials and its 95 % interval (median, low, high)."""
+    # The ends are order statistics, so they assume no distribution. Fewer than six trials have no interval.
     from scipy.stats import binom
 
     ordered, n = sorted(values), len(values)

@@ -38,10 +38,8 @@ class Verdict:
 
 
 def decide(statement: Statement, sample: Sample) -> Verdict:
-    """Judge one published number or claim, by the rule of docs/verdicts.md.
-
-    What was not measured does not reach this function.
-    """
+    """Judge one published number or claim, by the rule of docs/verdicts.md."""
+    # What was not measured does not reach this function.
     if reason := _undecidable(statement, sample):
         return Verdict("inconclusive", reason, weighed=False)
     judged = _number(statement, sample) if statement.relation == "=" else _claim(statement, sample)
@@ -80,12 +78,10 @@ def _falls_short(statement: Statement, sample: Sample) -> bool:
 
 
 def decide_text(measured: str, published: str) -> Verdict:
-    """Judge a fact or setting: **reproduced** when the texts are equal, else **differs**.
-
-    Where the published text is a list `key=value; ...`, each of its cells must equal the measured cell of
-    that key; a key that the source leaves out is not compared. Numbers are equal by value, words regardless
-    of case and spaces.
-    """
+    """Judge a fact or setting: **reproduced** when the texts are equal, else **differs**."""
+    # Where the published text is a list `key=value; ...`, each of its cells must equal the measured cell of
+    # that key; a key that the source leaves out is not compared. Numbers are equal by value, words regardless
+    # of case and spaces.
     ours, theirs = _cells(measured), _cells(published)
     wrong = [key for key, value in theirs.items() if not _same(value, ours.get(key, ""))]
     if not wrong:
@@ -99,11 +95,9 @@ def decide_outcome(
     successes: Sequence[bool], published: Literal["success", "failure"], length: float,
     schedule: Schedule | None = None, open_end: bool = False, networks: int = 0,
 ) -> Verdict:  # fmt: skip
-    """Judge a printed success or failure by whether each independent trial succeeded.
-
-    The attack succeeds where Wilson's 95 % interval of the share of successes lies above 1/2, and fails where
-    it lies below. Length, schedule, open end and networks are those of a sample.
-    """
+    """Judge a printed success or failure by whether each independent trial succeeded."""
+    # The attack succeeds where Wilson's 95 % interval of the share of successes lies above 1/2, and fails
+    # where it lies below. Length, schedule, open end and networks are those of a sample.
     n, hits = len(successes), sum(map(bool, successes))
     if reason := _too_few(n):
         return Verdict("inconclusive", reason, weighed=False)

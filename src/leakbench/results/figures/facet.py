@@ -15,14 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
 
+from leakbench.metrics.baselines import WORDS
 from leakbench.papers.verdicts.tolerances import possible
-from leakbench.results.figures import words
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import OUTCOMES, PRINTED, Columns, named, ordered
 from leakbench.results.figures.sheet import GREY, INK, WIDTH, Body
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
-NULLS = dict(zip(words.BASELINES, "oXPh*dDvsH<>p8", strict=True))
+NULLS = dict(zip(WORDS, itertools.cycle("oXPh*dDvsH<>p8"), strict=False))
 # The marker of a printed outcome, and on which edge of the axes it stands: failure at the low one.
 PLACES = {OUTCOMES["failure"]: ("X", 0.0), OUTCOMES["success"]: ("$✓$", 1.0)}
 # Place in the palette → what stands there instead of a pink and a yellow that are too pale on white, and of
@@ -99,7 +99,7 @@ def compared(rows: pd.DataFrame) -> list[Line2D]:
     """Return the legend's entries for the null baselines and the printed numbers among some rows."""
     grey: Any = {"color": GREY, "markeredgewidth": 0}
     white: Any = {"markerfacecolor": "white", "markeredgecolor": INK}
-    found = {name: entry(words.BASELINES[name], marker=each, **grey) for name, each in NULLS.items()}
+    found = {name: entry(WORDS[name], marker=each, **grey) for name, each in NULLS.items()}
     found[PRINTED] = entry("published", marker="*", markersize=8, **white)
     for name, (marker, _) in PLACES.items():
         found[name] = entry(f"published: {name.partition(' ')[2]}", marker=marker, markersize=7, **white)
@@ -131,10 +131,8 @@ def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None
 
 
 def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[str, Any]) -> None:
-    """Draw null baselines in grey, and what is printed in the colours of its groups.
-
-    A printed number is a star. A printed outcome has no number, and stands on an edge of the axes.
-    """
+    """Draw null baselines in grey, and what is printed in the colours of its groups."""
+    # A printed number is a star. A printed outcome has no number, and stands on an edge of the axes.
     null = rows[rows["baseline"].isin(list(NULLS))]
     scatter(axes, null, x, y, style="baseline", markers=NULLS, color=GREY, s=20, linewidth=0, zorder=2)
     star: Any = {"marker": "*", "s": 95, "edgecolor": INK, "linewidth": 0.8, "zorder": 5}

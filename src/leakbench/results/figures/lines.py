@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from leakbench.base.cellname import CELL
+from leakbench.metrics.baselines import WORDS
 from leakbench.results.figures import facet, words
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import chosen, counted, levels, named, numeric, ordered
@@ -100,7 +101,7 @@ def lines(
         places = {value: place for place, value in enumerate(levels(result, rows, x, columns))}
         rows = rows.assign(**{x: rows[x].map(places)})
     rows = rows.assign(**{x: rows[x].astype(float)})
-    measured = rows[~rows["baseline"].isin(words.BASELINES)]
+    measured = rows[~rows["baseline"].isin(WORDS)]
     palette = facet.colours(list(dict.fromkeys(measured["hue"])), inked, rising=rising)
     dashes = dict(zip(dict.fromkeys(measured["style"]), itertools.cycle(DASHES)))
     # Each dash has a marker, or each colour if there is one dash only.

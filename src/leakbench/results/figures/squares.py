@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from leakbench.metrics.baselines import WORDS
 from leakbench.papers.verdicts.tolerances import possible
-from leakbench.results.figures import words
 from leakbench.results.figures.facet import bare, faceted, grouped
 from leakbench.results.figures.result import Result
 from leakbench.results.figures.rows import OUTCOMES, SAID, chosen, counted, ordered, word
@@ -29,7 +29,7 @@ MANY = 100
 BEST = "strongest attacker"
 # Only reconstructed images have one of these metrics.
 OF_IMAGES = ("psnr", "ssim")
-NULLS = [name for name, called in words.BASELINES.items() if called.startswith("null: ")]
+NULLS = [name for name, called in WORDS.items() if called.startswith("null: ")]
 SIGNS = {OUTCOMES["success"]: "✓", OUTCOMES["failure"]: "✗"}
 # What names a square: a row of maps, one of them, and a row and a column of it.
 AT = ["block", "panel", "row", "column"]
@@ -86,7 +86,7 @@ def squares(
     if strongest:
         own = _ranked(result, own, rows, apart)
         note += "; in brackets: at least half of the trials failed"
-    called = [words.BASELINES[name].removeprefix("null: ") for name in against if name in NULLS]
+    called = [WORDS[name].removeprefix("null: ") for name in against if name in NULLS]
     if called:
         note += f"; the darker, the further above the null ({' or '.join(called)})"
     said = rows[rows["baseline"].isin(SAID)].drop_duplicates(AT)
@@ -219,7 +219,7 @@ def _ranked(result: Result, own: pd.DataFrame, rows: pd.DataFrame, apart: Sequen
     # Features have other nulls than images.
     null = null[~null["features"] | ~null["block"].isin(null.loc[~null["features"], "block"])]
     null = null.groupby([*AT[:2], "column", "baseline"], as_index=False)["mean"].first()
-    null = null.assign(row=null["baseline"].map(words.BASELINES), shade=0.0, below="", share=True)
+    null = null.assign(row=null["baseline"].map(WORDS), shade=0.0, below="", share=True)
     null["number"] = [_number(mean, True) for mean in null["mean"]]
     last = own["features"] + 2 * own["attack"].isin(list(apart))
     return pd.concat([best, own.loc[last.sort_values(kind="stable").index], null])

@@ -156,10 +156,8 @@ def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tu
 
 
 def medians(result: Result, panels: Sequence[Panel]) -> Body | None:
-    """Draw the pairs that a record keeps: for each cell, a private image and its median reconstruction.
-
-    Many pairs stand in a grid, with networks and defences down, and data sets and attacks across.
-    """
+    """Draw the pairs that a record keeps: for each cell, a private image and its median reconstruction."""
+    # Many pairs stand in a grid, with networks and defences down, and data sets and attacks across.
     if not any(panel.about.get("rule") == "median" for panel in panels):
         return None
     place = {(name, value): n for name in CELL for n, value in enumerate(result.parts(name))}

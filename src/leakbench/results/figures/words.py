@@ -46,22 +46,6 @@ AXES = {
     "threshold": "normalised threshold",
     "round": "round",
 }
-BASELINES = {
-    "random-gradient": "null: a random gradient attacked",
-    "random-noise": "null: random noise",
-    "dataset-mean": "null: the data set's mean image",
-    "typical-record": "null: medians and most frequent categories",
-    "other-update": "null: what it made of another update",
-    "unrelated-image": "null: two unrelated images",
-    "label-prior": "null: labels drawn at random",
-    "label-constant": "null: the same labels always",
-    "original": "the private images themselves",
-    "transformed": "compared with the transformed image",
-    "certified": "certified bound γ on any attacker",
-    "expected": "expected by the closed form",
-    "frequent-tokens": "null: the most frequent tokens",
-    "shuffled-tokens": "null: the update's tokens at random places",
-}
 # The fields of a threat model that a reader needs first; other fields follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")
 

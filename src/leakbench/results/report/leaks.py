@@ -76,10 +76,8 @@ class Map:
 
 
 def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Map]:
-    """Return the best leak of every victim, defence and kind of attacker in ATTACKERS.
-
-    An attacker who knows the defence may also ignore it: the adaptive column is never below the plain one.
-    """
+    """Return the best leak of every victim, defence and kind of attacker in ATTACKERS."""
+    # An attacker who knows the defence may also ignore it: the adaptive column is never below the plain one.
     own, title = _measured(table, METRICS["plain"], knows), _titles(parts)
     own = own[own["attacker"].isin(list(ATTACKERS))]
     found = []
@@ -94,10 +92,9 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
 def on_any_network(
     table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]
 ) -> tuple[dict[str, dict[str, Leak | None]], dict[str, dict[str, Leak | None]]]:
-    """Return defence -> kind of attacker (ATTACKERS and STRONGER) -> its best leak over all networks.
-
-    The first mapping has no defence and the defences that most of these attackers met, the second the others.
-    """
+    """Return defence -> kind of attacker (ATTACKERS and STRONGER) -> its best leak over all networks."""
+    # The first mapping has no defence and the defences that most of these attackers met, the second the
+    # others.
     title, kinds, found = _titles(parts), (*ATTACKERS, *STRONGER), dict[str, dict[str, Leak | None]]()
     for kind in kinds:
         for defence, part in _measured(table, METRICS[kind], knows).groupby("defence"):
@@ -110,10 +107,8 @@ def on_any_network(
 
 
 def of_images(table: pd.DataFrame) -> pd.DataFrame:
-    """Return an experiment's table without correlations of features, which cannot be ranked beside images.
-
-    Only an image has a PSNR: if the experiment measures PSNR, a cell without it reconstructs features.
-    """
+    """Return an experiment's table without correlations of features, which cannot be ranked beside images."""
+    # Only an image has a PSNR: if the experiment measures PSNR, a cell without it reconstructs features.
     if not {"metric", *CELL} <= set(table):
         return table
     cells = of_lines(table)
@@ -199,10 +194,7 @@ def _measured(table: pd.DataFrame, metric: str, knows: Mapping[str, Any]) -> pd.
 
 
 def _leak(rows: pd.DataFrame, kind: str, title: Title, where: bool = False) -> Leak | None:
-    """Return the best leak of one kind of attacker under one defence, None if no attack was tried.
-
-    Of several rows with the highest mean, it is the one with the most trials.
-    """
+    """Return the best leak of one kind of attacker under one defence, None if no attack was tried."""
     # An adaptive attacker may also ignore the defence.
     own = rows[rows["attacker"].isin(list(ATTACKERS) if kind == "adaptive" else [kind])]
     if not len(own):

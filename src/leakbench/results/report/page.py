@@ -24,10 +24,7 @@ from leakbench.results.report.templates import environment
 
 
 def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
-    """Return the whole report as one HTML page.
-
-    The page loads nothing from the network and runs one known script. Everything is escaped.
-    """
+    """Return the whole report as one HTML page."""
     rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds([section for section in sections if not section.recorded])
     seeded = by_seed(facts["seeded"]) if "seeded" in facts else []

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from leakbench.metrics.baselines import WORDS
 from leakbench.papers.verdicts.tolerances import possible
-from leakbench.results.figures.words import BASELINES, plain
+from leakbench.results.figures.words import plain
 from leakbench.results.report.numbers import count, interval, number, percent
 
 # Column of a table → its words on the page. Only some tables have the last ones.
@@ -17,7 +18,7 @@ CONDITION = {
 # Rows of a table that the page shows; the file has all.
 MANY = 20
 FIRST = ["revealed", "revealed_fraction"]
-NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()}
+NULLS = {name: words.removeprefix("null: ") for name, words in WORDS.items()}
 
 
 @dataclass(frozen=True)

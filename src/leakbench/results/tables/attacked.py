@@ -65,12 +65,10 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
 def aggregate(
     rows: pd.DataFrame, metrics: list[str], scale: str, success: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the tidy table of score rows, one line per condition and metric, and the trials behind it.
-
-    Intervals are over updates, since the samples of one update share its fate. Lines have a column `pass` if
-    a client went over its set several times, and `iterations` if attacks optimise. A metric of the
-    federation's model has a line for each `round`; rounds before the last are "snapshot".
-    """
+    """Return the tidy table of score rows, one line per condition and metric, and the trials behind it."""
+    # Intervals are over updates, since the samples of one update share its fate. Lines have a column `pass`
+    # if a client went over its set several times, and `iterations` if attacks optimise. A metric of the
+    # federation's model has a line for each `round`; rounds before the last are "snapshot".
     out = Lines(scale)
     several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
     columns = CONDITION + [name for name, wanted in several.items() if wanted]

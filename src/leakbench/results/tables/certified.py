@@ -9,10 +9,8 @@ from leakbench.results.tables.lines import BESIDE
 
 
 def check_bounds(table: pd.DataFrame) -> None:
-    """Raise UserError where the whole interval of a measured rate lies above its certified bound.
-
-    The defence then adds too little noise, its accountant is wrong, or the measure counts mere chance.
-    """
+    """Raise UserError where the whole interval of a measured rate lies above its certified bound."""
+    # The defence then adds too little noise, its accountant is wrong, or the measure counts mere chance.
     if CERTIFIED not in set(table["baseline"]):
         return
     condition = [name for name in table if name not in (*BESIDE, "baseline")]

@@ -20,13 +20,11 @@ def _named(rows: pd.DataFrame) -> Facts:
 
 
 def boundaries(studies: Studies) -> Drawn:
-    """Return the tensors of each study in the plane at its last round, and their descriptions.
-
-    The tensors are <place>/surface float32 [steps, steps], the probability of the second class from bottom
-    left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). `accuracy` is on all test points;
-    `apart` is the share of the plane that centralised training of the same network and seed classifies
-    differently, None where there is no such training.
-    """
+    """Return the tensors of each study in the plane at its last round, and their descriptions."""
+    # The tensors are <place>/surface float32 [steps, steps], the probability of the second class from bottom
+    # left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). `accuracy` is on all test
+    # points; `apart` is the share of the plane that centralised training of the same network and seed
+    # classifies differently, None where there is no such training.
     tensors: dict[str, np.ndarray] = {}
     described: list[Facts] = []
     for rows, facts in studies:

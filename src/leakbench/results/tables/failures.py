@@ -11,12 +11,10 @@ NEARNESS = ("mse", "psnr", "ssim", "pearson")
 
 
 def failed(rows: pd.DataFrame, target: str) -> np.ndarray:
-    """Return which score rows of one cell are failed trials, bool [N].
-
-    A trial failed if it gave nothing, or if the reconstructed image is no nearer to the private image than
-    the data set's mean image is. Null baselines, and attacks that reconstruct features, fail in the first way
-    alone.
-    """
+    """Return which score rows of one cell are failed trials, bool [N]."""
+    # A trial failed if it gave nothing, or if the reconstructed image is no nearer to the private image than
+    # the data set's mean image is. Null baselines, and attacks that reconstruct features, fail in the first
+    # way alone.
     lost = (rows["status"] != "ok").to_numpy()
     means = rows[rows["baseline"] == DATASET_MEAN]
     metric = next((name for name in NEARNESS if name in rows and means[name].notna().any()), None)

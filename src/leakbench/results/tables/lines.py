@@ -66,11 +66,9 @@ class Lines:
         )
 
     def trials(self) -> pd.DataFrame:
-        """Return the single trials behind the lines, with their line's condition, metric and convention.
-
-        `line` is the line's place in the table, from 0. Of the null baselines, only what the attack made of
-        another update has trials here.
-        """
+        """Return the single trials behind the lines, with their line's condition, metric and convention."""
+        # `line` is the line's place in the table, from 0. Of the null baselines, only what the attack made of
+        # another update has trials here.
         lines = pd.DataFrame(self.lines)
         lines = lines[[name for name in lines if name not in BESIDE]]
         sizes = [len(values) for _, _, values, _ in self._trials]

@@ -22,10 +22,8 @@ SIDE = 64
 def medians(
     root: Path, run: str, rows: pd.DataFrame, cells: Sequence[str], scores: Path | None = None
 ) -> dict[str, np.ndarray]:
-    """Return cell -> uint8 [2, rows, columns, channels]: the private image and its reconstruction.
-
-    A cell without its files, without pictures or whose median trial reconstructed nothing is left out.
-    """
+    """Return cell -> uint8 [2, rows, columns, channels]: the private image and its reconstruction."""
+    # A cell without its files, without pictures or whose median trial reconstructed nothing is left out.
     found = {}
     for row in rows.to_dict("records"):
         cell = named(row)

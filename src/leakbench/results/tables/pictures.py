@@ -50,11 +50,9 @@ def in_bytes(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", client: int) -> Panel:
-    """Return the pictures of a client of one cell: their description and their tensors.
-
-    The tensors are truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample [m]
-    and score [m] (r). With the target features, a guess is one channel of one reconstruction.
-    """
+    """Return the pictures of a client of one cell: their description and their tensors."""
+    # The tensors are truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample
+    # [m] and score [m] (r). With the target features, a guess is one channel of one reconstruction.
     tensors, facts = opened(files.guesses)
     secret, hidden = opened(files.truth)
     arrays, _ = opened(files.data)

@@ -30,13 +30,11 @@ def over_short_batches(images: int, batch_size: int) -> float:
 
 
 def values(rows: pd.DataFrame, facts: Facts) -> Iterator[Value]:
-    """Yield (condition, metric, convention, value) of one study: of its selected round, and as snapshots.
-
-    A client's own numbers have its number, their mean has none. `tested` is the data set whose test images
-    are measured, empty for what needs none. `gap_to_random` is an accuracy minus that with a stranger's key.
-    The published convention counts a short batch as a whole one, and of words only those that the published
-    rule counts.
-    """
+    """Yield (condition, metric, convention, value) of one study: of its selected round, and as snapshots."""
+    # A client's own numbers have its number, their mean has none. `tested` is the data set whose test images
+    # are measured, empty for what needs none. `gap_to_random` is an accuracy minus that with a stranger's
+    # key. The published convention counts a short batch as a whole one, and of words only those that the
+    # published rule counts.
     nominal = over_short_batches(facts["test_images"], facts["batch_size"])
     rows = rows.rename(columns={"test_accuracy": "accuracy"})
     by_rule, rows = rows[rows["key"] == "client"], rows[rows["key"] != "client"].copy()
