@@ -273,12 +273,9 @@ def _misfits(
             )
         if _overlap(own, private):
             yield f"{of_server} overlap the private ones (make the two ranges disjoint)"
-    loss = federation["local"].get("loss")
-    if loss and (attack["module"] not in ANY_LOSS or dataset.labels == "tokens"):
-        only = (
-            f"attacks that compute no loss, and classes (choose one of {', '.join(ANY_LOSS)}, or drop loss)"
-        )
-        yield f"{file}: local.loss: {loss} is for {only}"
+    if "loss" in federation["local"] and (attack["module"] not in ANY_LOSS or dataset.labels == "tokens"):
+        fit = ", ".join(ANY_LOSS)
+        yield f"{file}: local.loss: is for classes and for {fit} (choose one of these, or drop loss)"
     checkpoints = federation["checkpoints"]
     kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
     if checkpoints != "last" and (beyond := [each for each in checkpoints if each not in kept]):
