@@ -65,7 +65,6 @@ def local_update(
 
 def _adamw() -> Callable[[Tensors], Tensors]:
     """Return what AdamW steps along in place of gradients, name → [rounds, *shape]; it remembers them."""
-    betas, eps = (0.9, 0.999), 1e-8
     means: Tensors = {}
     squares: Tensors = {}
     steps = count(1)
@@ -73,12 +72,10 @@ def _adamw() -> Callable[[Tensors], Tensors]:
     def direction(slopes: Tensors) -> Tensors:
         step, out = next(steps), {}
         for name, slope in slopes.items():
-            for kept, value, beta in zip((means, squares), (slope, slope.square()), betas, strict=True):
+            for kept, value, beta in ((means, slope, 0.9), (squares, slope.square(), 0.999)):
                 kept[name] = value * (1 - beta) + (kept[name] * beta if name in kept else 0)
-            mean, square = (
-                kept[name] / (1 - beta**step) for kept, beta in zip((means, squares), betas, strict=True)
-            )
-            out[name] = mean / (square.sqrt() + eps)
+            mean, square = means[name] / (1 - 0.9**step), squares[name] / (1 - 0.999**step)
+            out[name] = mean / (square.sqrt() + 1e-8)
         return out
 
     return direction
