@@ -21,14 +21,6 @@ FLOATS = 25_000_000
 FAR = 4.0
 
 
-def _tried(observation: Observation, held: Tensor) -> Tensor:
-    """Return the labels that each candidate may have, [n, classes]; a sentence has its own tokens."""
-    classes = observation.network["classes"]
-    if any(isinstance(layer, nn.Embedding) for layer in observation.model().modules()):
-        return tokens(held, classes)[:, None, 1:]
-    return torch.arange(classes).expand(len(held), -1)
-
-
 def _directions(
     observation: Observation, origin: int, held: Tensor, tried: Tensor, signs: bool
 ) -> Iterator[tuple[slice, Tensor]]:
@@ -83,7 +75,10 @@ def alignment(
             "attack: alignment needs the gradient of each candidate alone, which hidden parameters and norms "
             "that go by the batch do not leave (attack it with membership)"
         )
-    tried, classes = _tried(observation, held), observation.network["classes"]
+    classes = observation.network["classes"]
+    text = any(isinstance(layer, nn.Embedding) for layer in observation.model().modules())
+    # A sentence has its own tokens for labels.
+    tried = tokens(held, classes)[:, None, 1:] if text else torch.arange(classes).expand(len(held), -1)
     count, lead = len(held), (observation.rounds, len(observation.clients))
     aligned = torch.empty(*lead, count * tried.shape[1])
     sign = 1.0 if observation.kind == "gradient" else -1.0

@@ -85,6 +85,7 @@ def imprint(
     mean, deviation = normalisation(model, pixels[0])
     for number, origin in enumerate(observation.origin.tolist()):
         order, own, blocks = layouts[origin]
+        query, cuts = (observation.sent(f"{name}.{part}", origin).double() for part in ("weight", "bias"))
         slope, offset = (
             observation.update(f"{name}.{part}", number)[:, order].double() for part in ("weight", "bias")
         )
@@ -100,9 +101,8 @@ def imprint(
                 # A mixed gradient of a bias cannot give the scale.
                 factors = _steps(0 * offset[client] if mixed else offset[client])
                 if denoised:
-                    query, cuts = (observation.sent(f"{name}.{part}", origin) for part in ("weight", "bias"))
-                    query, cuts = query[0, block].double(), -cuts[order].double()
-                    steps, factors = _levelled(slope[client][:, block], offset[client], query, cuts, kept)
+                    seen = slope[client][:, block], offset[client]
+                    steps, factors = _levelled(*seen, query[0, block], -cuts[order], kept)
                 ratio, full = divide(steps, factors)
                 sizes.append(torch.where(full, steps.abs().mean(-1), 0))
                 ratios.append(ratio.float())
@@ -122,10 +122,11 @@ def _steps(values: Tensor) -> Tensor:
 def _levelled(
     slope: Tensor, offset: Tensor, query: Tensor, cuts: Tensor, changes: int
 ) -> tuple[Tensor, Tensor]:
-    """Return what the rows of a gradient that changes at so many places add there, and the samples' factors.
+    """Return the steps [changes, inputs] of a gradient that is level between them, and their factors.
 
-    Among all choices of places the one with the least squares is taken. A factor is a step of `offset`, as
-    far as the sample then lies in its bin.
+    The rows are cut into runs, each of which is taken for its mean, so that the squared error is least. A
+    step divided by its factor is a sample. The factor is the step of `offset`, or the nearest one that puts
+    the sample into its bin.
     """
     values = torch.cat([slope, offset[:, None]], 1)
     total = torch.zeros(len(values) + 1, values.shape[1], dtype=values.dtype)

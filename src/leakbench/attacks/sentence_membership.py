@@ -1,10 +1,9 @@
-"""Span membership of text: which of the sentences that a server holds were in a batch."""
+"""Span membership of attention: which of the sentences or pictures that a server holds were in a batch."""
 
 import torch
 
 from leakbench.attacks import capable
 from leakbench.attacks.exact.attention import heard
-from leakbench.networks.layers import tokens
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -20,20 +19,20 @@ def sentence_membership(observation: Observation, rng: torch.Generator) -> Recon
     The distance of a candidate is that of its farthest token (ProjRes, Deng et al., arXiv:2604.21197, tests
     a whole record at once). Clients who take several steps move what the second block reads, so only the
     first block is asked about them. It knows no order: all tokens of the batch at their places lie in its
-    span, whichever sentence they are from. Under AdamW the distances are a ranking alone.
+    span, whichever sentence they are from. Under AdamW the distances are a ranking alone. The tokens of a
+    picture are its patches, as a ViT reads them.
 
     Raises Unfit where the observation holds no candidates, and where `exact.attention.heard` does.
     """
-    held = tokens(observation.held("sentence-membership"), observation.network["classes"])
+    held = observation.held("sentence-membership")
     lead = observation.rounds, len(observation.clients), len(held)
     distance, private = torch.zeros(lead, dtype=torch.float64), torch.ones(lead, dtype=torch.bool)
-    for one in heard(observation, "sentence-membership"):
+    for one in heard(observation, "sentence-membership", pictures=True):
         for start in range(0, len(held), AT_ONCE):
-            part = held[start : start + AT_ONCE, :-1]
-            place = one.round, one.client, slice(start, start + len(part))
-            x = one.model.embedded(part)
+            x = one.model.begins(held[start : start + AT_ONCE].double())
+            place = one.round, one.client, slice(start, start + len(x))
             for block, test in list(zip(one.model.blocks, one.tests, strict=True))[: 2 if one.still else 1]:
-                apart, inside = (each.view(part.shape) for each in test(block.reads(x).flatten(0, 1)))
+                apart, inside = (each.view(x.shape[:2]) for each in test(block.reads(x).flatten(0, 1)))
                 distance[place] = torch.maximum(distance[place], apart.amax(1))
                 private[place] &= inside.all(1)
                 x = block(x)

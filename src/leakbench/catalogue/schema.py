@@ -193,6 +193,12 @@ class Local(Described):
     optimiser: Literal["sgd", "momentum", "adamw"] = Field("sgd", exclude_if=lambda value: value == "sgd")
     """Plain gradient descent; or for a client that sends its model: SGD with momentum 0.9, or AdamW with
     torch's defaults."""
+    loss: Literal["cross-entropy", "smoothed", "weighted", "multi-label", "regression"] = Field(
+        "cross-entropy", exclude_if=lambda value: value == "cross-entropy"
+    )
+    """By what clients train. Attacks that compute it go with cross-entropy alone. `smoothed`: labels by 0.1.
+    `weighted`: class c (from 0) counts c + 1 times. `multi-label` (a binary cross-entropy) and `regression`
+    (the mean square): as many targets as classes, those of a sample's class."""
     reshuffled: bool = Field(False, exclude_if=lambda value: not value)
     """Each pass takes the samples in a new order by chance, which the server does not know. Without it every
     pass goes through them in the same order, that of the truth."""

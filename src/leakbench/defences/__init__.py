@@ -137,21 +137,24 @@ class Batch:
 def gradients_of(
     model: nn.Module, weights: Mapping[str, Tensor], images: Tensor, labels: Tensor, masks: Update,
     fixed: Mapping[str, Tensor], examples: Callable[[Batch], Update] | None = None, shared: bool = True,
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> Update:  # fmt: skip
     """Return the gradient of each client's step [n, *shape], at weights that are `shared` or its own."""
     if examples is None:
 
-        def loss(own: Mapping[str, Tensor], x: Tensor, y: Tensor, keep: Update) -> Tensor:
-            return cross_entropy(functional_call(model, {**fixed, **own, **keep}, (x,)), y)
+        def loss_of(own: Mapping[str, Tensor], x: Tensor, y: Tensor, keep: Update) -> Tensor:
+            return loss(functional_call(model, {**fixed, **own, **keep}, (x,)), y)
 
         at = dict(weights)
-        found: Update = vmap(grad(loss), in_dims=(None if shared else 0, 0, 0, 0))(at, images, labels, masks)
+        found: Update = vmap(grad(loss_of), in_dims=(None if shared else 0, 0, 0, 0))(
+            at, images, labels, masks
+        )
         return found
     each = []
     for number, (x, y) in enumerate(zip(images, labels, strict=True)):
         own = weights if shared else {name: value[number] for name, value in weights.items()}
         kept = {name: mask[number] for name, mask in masks.items()}
-        each.append(examples(Batch(model, own, x, y, kept, fixed)))
+        each.append(examples(Batch(model, own, x, y, kept, fixed, loss)))
     return {name: torch.stack([one[name] for one in each]) for name in weights}
 
 

@@ -1,11 +1,13 @@
 """Local training of many clients at once: one vmapped gradient serves all rounds from the same model."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
 from leakbench.base.tensors import Tensors
 from leakbench.defences import Batch, gradients_of
@@ -24,10 +26,11 @@ def local_update(
     A client that sends weights takes the difference after rounding, which costs the attacker samples (Fidel,
     MNIST, ReLU with dropout, k = 30: 19.5 revealed where exact steps reveal 21.2).
     """
+    loss = LOSSES[local.get("loss", "cross-entropy")]
 
     def gradient(current: Tensors, shared: bool, x: Tensor, y: Tensor, keep: Tensors) -> Tensors:
         """Return each round's gradient [rounds, *shape]; before any step the weights are `shared`."""
-        return gradients_of(model, current, x, y, keep, buffers or {}, examples, shared)
+        return gradients_of(model, current, x, y, keep, buffers or {}, examples, shared, loss)
 
     if kind == "gradient":
         return gradient(weights, True, images, labels, {name: mask[0] for name, mask in masks.items()})
@@ -50,7 +53,6 @@ def local_update(
 
 def _adamw() -> Callable[[Tensors], Tensors]:
     """Return what AdamW steps along in place of gradients, name → [rounds, *shape]; it remembers them."""
-    betas, eps = (0.9, 0.999), 1e-8
     means: Tensors = {}
     squares: Tensors = {}
     steps = count(1)
@@ -58,12 +60,10 @@ def _adamw() -> Callable[[Tensors], Tensors]:
     def direction(slopes: Tensors) -> Tensors:
         step, out = next(steps), {}
         for name, slope in slopes.items():
-            for kept, value, beta in zip((means, squares), (slope, slope.square()), betas, strict=True):
+            for kept, value, beta in ((means, slope, 0.9), (squares, slope.square(), 0.999)):
                 kept[name] = value * (1 - beta) + (kept[name] * beta if name in kept else 0)
-            mean, square = (
-                kept[name] / (1 - beta**step) for kept, beta in zip((means, squares), betas, strict=True)
-            )
-            out[name] = mean / (square.sqrt() + eps)
+            mean, square = means[name] / (1 - 0.9**step), squares[name] / (1 - 0.999**step)
+            out[name] = mean / (square.sqrt() + 1e-8)
         return out
 
     return direction
@@ -85,6 +85,23 @@ DIRECTIONS: dict[str, Callable[[], Callable[[Tensors], Tensors]]] = {
     "sgd": lambda: lambda slopes: slopes,
     "momentum": _momentum,
     "adamw": _adamw,
+}
+
+
+def _numbers(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return a number in [0, 1) for each score [n, classes], as each class has its own."""
+    k = scores.shape[1]
+    return (labels[:, None] + torch.arange(k, device=labels.device)) % k / k
+
+
+# The loss of scores [n, classes] and labels [n], by its name. Data sets have one class for each sample, so a
+# sample's attributes and numbers are those of its class.
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross-entropy": cross_entropy,
+    "smoothed": partial(cross_entropy, label_smoothing=0.1),
+    "weighted": lambda z, y: cross_entropy(z, y, weight=torch.arange(1.0, z.shape[1] + 1).to(z)),
+    "multi-label": lambda z, y: binary_cross_entropy_with_logits(z, (_numbers(z, y) >= 0.5).to(z)),
+    "regression": lambda z, y: mse_loss(z, _numbers(z, y).to(z)),
 }
 
 

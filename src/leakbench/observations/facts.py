@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
+from leakbench.observations.observation import LOSS
 from leakbench.observations.threat_model import OBSERVERS, Letter, ThreatModel
 
 Check = Callable[[Any], bool]
@@ -18,7 +19,7 @@ MOST = 100_000
 SLOWEST = 1e-30
 LOCAL = {"lr": 1.0, "batch_size": None, "epochs": 1}
 # The facts of local training that may be left out, with their defaults.
-PLAIN = {"weight_decay": 0.0, "reshuffled": False, "optimiser": "sgd"}
+PLAIN = {"weight_decay": 0.0, "reshuffled": False, "optimiser": "sgd", "loss": LOSS}
 LONGEST = 200
 # The largest number of values in an image, of values in all images that an attack may look for, and of steps
 # in a client's training.
@@ -87,6 +88,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "local.weight_decay": (f"a number from 0 to {MOST}", lambda v: _number(v) and v >= 0),
     "local.reshuffled": ("true or false", _truth),
     "local.optimiser": ("sgd, momentum, adam or adamw", lambda v: v in ("sgd", "momentum", "adam", "adamw")),
+    "local.loss": (f"a line of at most {LONGEST} letters", _text),
     "knows": ("a mapping", _mapping),
     "knows.observer": (" or ".join(OBSERVERS), lambda v: v in OBSERVERS),
     "knows.shared": (f"a line of at most {LONGEST} letters", _text),

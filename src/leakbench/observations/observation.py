@@ -174,6 +174,7 @@ class Observation:
         knows, local, hidden = self.knows, self.local, self.hidden
         known = {False: "unknown", True: "known"}
         steps = f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}"
+        steps += "" if self.plain else f", loss {local['loss']}"
         told = hidden.get("shown", []) + [f"gradients of {name}" for name in hidden.get("sent", [])]
         return {
             "threat model": knows.attacker,

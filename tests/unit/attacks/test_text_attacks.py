@@ -1,11 +1,13 @@
 """The attacks on text find every token and every sentence where they should, and say so where they cannot."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from observations import observe
+from observing import LOCAL, seen_of, sent_by
 from text_observations import VOCABULARY, observe_text
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from leakbench.attacks.token_places import token_places
 from leakbench.attacks.token_span import token_span
 from leakbench.attacks.tokens import tokens, undecayed
 from leakbench.base.errors import Unfit
+from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -206,6 +209,24 @@ def test_the_second_block_knows_the_order_of_tokens() -> None:
     assert seen.candidates is not None
     seen.candidates[-1] = (mixed / VOCABULARY)[None, :, None].numpy()
     assert sentence_membership(seen, RNG).usable[0, 0].tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(("down", "epochs"), [(True, 1), (False, 1), (True, 5), (False, 5)])
+def test_members_are_told_from_other_pictures_by_patches_that_attention_read(down: bool, epochs: int) -> None:
+    settings = {"kind": "vit", "width": 32, "rank": 16, "down": down}
+    images = torch.rand(22, 3, 16, 16, generator=RNG)
+    held = (255 * images).round().byte()
+    model = victims.build("adapted", (16, 16, 3), 10, settings)
+    network = {"module": "adapted", "parameters": settings, "shape": (16, 16, 3)}
+    how = {"kind": "model", "local": LOCAL | {"epochs": epochs}}
+    sent = sent_by(model, held[None, :2] / 255, torch.tensor([[1, 2]]), **how)
+    seen = seen_of(model, network, sent, 2, candidates=held.permute(0, 2, 3, 1).numpy(), **how)
+    distance = sentence_membership(seen, RNG).span_distance[0, 0]
+    assert distance[:2].max() < 0.1 * distance[2:].min()
+    with pytest.raises(Unfit, match="embeds tokens"):
+        token_span(seen, RNG)
+    with pytest.raises(Unfit, match=r"an update has 32, blocks\.0 (16|32)"):
+        sentence_membership(replace(seen, clients=[8]), RNG)
 
 
 def head(seen: Observation, rng: torch.Generator) -> Reconstruction:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -9,11 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from leakbench.defences import Batch
 from leakbench.federation.local import local_update
 from leakbench.networks import victims
 from leakbench.networks.layers import draw_masks
 
 ROUNDS, K, CLASSES = 3, 5, 4
+# The targets of each class.
+TABLE = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 1], [3, 0, 1, 2]]).double() / 4
 SHAPES = {"fcnn": (5, 4, 2), "cnn": (8, 7, 2)}
 
 
@@ -116,6 +120,26 @@ def test_each_epoch_takes_the_samples_in_its_own_order() -> None:
             torch.testing.assert_close(found[name][turn], value - weights[name], rtol=1e-9, atol=1e-14)
     plain = local_update(model, weights, images, labels, masks, local(0.3, 2, 2), "model")
     assert not torch.allclose(found["dense1.weight"], plain["dense1.weight"], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    {
+        "smoothed": torch.nn.CrossEntropyLoss(label_smoothing=0.1),
+        "weighted": torch.nn.CrossEntropyLoss(torch.arange(1.0, 5.0).double()),
+        "multi-label": lambda z, y: torch.nn.BCEWithLogitsLoss()(z, 1.0 * (TABLE[y] >= 0.5)),
+        "regression": lambda z, y: torch.nn.MSELoss()(z, TABLE[y]),
+    }.items(),
+)
+def test_losses_are_those_of_torch(name: str, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    model = torch.nn.Linear(3, 4).double()
+    images, labels = torch.rand(2, 5, 3, dtype=torch.float64), torch.randint(0, 4, (2, 5))
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    given = model, weights, images, labels, {}, local(0.1) | {"loss": name}, "gradient"
+    for found, number in product((local_update(*given), local_update(*given, examples=Batch.mean)), (0, 1)):
+        model.zero_grad()
+        loss(model(images[number]), labels[number]).backward()
+        assert torch.allclose(found["weight"][number], model.weight.grad, atol=1e-12)
 
 
 @pytest.mark.parametrize(

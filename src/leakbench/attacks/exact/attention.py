@@ -20,6 +20,7 @@ from leakbench.attacks.exact.membership import outside, without_decay
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
 from leakbench.base.errors import Unfit
+from leakbench.networks.victims.adapted import ViT
 from leakbench.networks.victims.published import Published
 from leakbench.observations.observation import Observation
 
@@ -31,17 +32,19 @@ ROUNDED = 8 * torch.finfo(torch.float32).eps
 class Test(NamedTuple):
     """A test of vectors against the update of one block.
 
-    found: the span; none where the update is zero.
-    through: the matrix [rank, width] that vectors go through before they are tested, if any.
+    parts: spans (none where an update is zero), each with the matrix [rank, width] that vectors go through
+    before they are tested, if any.
     """
 
-    found: Span | None
-    through: Tensor | None
+    parts: list[tuple[Span | None, Tensor | None]]
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return how far vectors [n, width] are outside the span, [n], and whether noise explains it, [n]."""
-        read = x if self.through is None else x @ self.through.T
-        return outside(self.found, read)
+        """Return how far vectors [n, width] are outside the nearest span, [n], and whether noise explains
+        that of any, [n].
+        """
+        each = [outside(found, x if through is None else x @ through.T) for found, through in self.parts]
+        apart, inside = (torch.stack(values) for values in zip(*each, strict=True))
+        return apart.amin(0), inside.any(0)
 
 
 class Heard(NamedTuple):
@@ -57,21 +60,22 @@ class Heard(NamedTuple):
     still: bool
 
 
-def heard(observation: Observation, attack: str) -> Iterator[Heard]:
+def heard(observation: Observation, attack: str, pictures: bool = False) -> Iterator[Heard]:
     """Yield every update of a transformer with the tests of its blocks; `attack` is the name that an error
-    gives.
+    gives, and `pictures` says whether it takes patches of these for tokens.
 
     Raises Unfit for another network than a transformer, and where an update has as many tokens as its layers
     (or adapters) have dimensions, because every vector then lies in the span.
     """
-    length = observation.network["shape"][1] - 1
     for number, origin in enumerate(observation.origin.tolist()):
         model, seen = observation.model(origin), observation
-        embedding_of(model, attack)
+        if not (pictures and isinstance(model, ViT)):
+            embedding_of(model, attack)
         if isinstance(model, Published):
             seen = replace(observation, updates=model.renamed(observation.updates))
             model = model.twin()
         model = model.double()
+        length = model.begins(torch.zeros(1, *observation.pixels).double()).shape[1]  # type: ignore[operator]
         for client, batch in enumerate(observation.clients):
             sent = partial(_sent, seen, model, number, client, batch * length)
             once = observation.kind == "gradient" or len(local_steps(observation, batch)) == 1
@@ -79,7 +83,7 @@ def heard(observation: Observation, attack: str) -> Iterator[Heard]:
             if once_by_adam(observation):
                 sends.append(partial(_unscaled, seen, model, number, client))
             tests = [
-                _test(block, f"blocks.{n}", sends, batch * length, once, f"attack: {attack}")
+                _test(block, f"blocks.{n}", sends, batch * length, once, f"attack: {attack}", pictures)
                 for n, block in enumerate(model.blocks[:2])  # type: ignore[index]
             ]
             plain = observation.local.get("optimiser", "sgd") == "sgd"
@@ -120,7 +124,7 @@ def embedding_of(model: nn.Module, attack: str) -> nn.Embedding:
 
 def _test(
     block: nn.Module, name: str, sends: list[Callable[[str], Tensor | None]], tokens: int, once: bool,
-    where: str,
+    where: str, pictures: bool,
 ) -> Test:  # fmt: skip
     """Return the test of a block that read this number of `tokens`; an error begins with `where`.
 
@@ -129,7 +133,7 @@ def _test(
     weights = block.state_dict()
     # In one step from a B of zero A does not move: what A sends then is a defence's noise.
     moves = [layer for layer in LAYERS if not once or weights.get(f"{layer}.up", torch.ones(1)).any()]
-    spans: list[tuple[float, Test]] = []
+    spans: list[tuple[float, tuple[Span | None, Tensor | None]]] = []
     most = 0
     kinds = ("weight", LAYERS), ("down", moves), ("up", ("value",))
     for sent, (last, layers) in product(sends, kinds):
@@ -148,10 +152,11 @@ def _test(
             error = 0.0 if once or moved is None else float(moved.norm() / through.norm())
         # What no token read lies outside the span by this share. Noise moves the span itself.
         share = (1 - tokens / rows.shape[1]) ** 0.5
-        spans.append((max(error, found.noise) / share if found else torch.inf, Test(found, through)))
+        spans.append((max(error, found.noise) / share if found else torch.inf, (found, through)))
     if not spans and most:
         raise Unfit(f"{where} needs fewer tokens than dimensions (an update has {tokens}, {name} {most})")
     if not spans:
         raise Unfit(f"{where} needs the update of a query, key or value, or of an adapter on the value")
-    # The way and the matrix of an adapter that tell more are read.
-    return min(spans, key=itemgetter(0))[1]
+    # The way and the matrix of an adapter that tell more are read. Patches are alike, so their spans have
+    # faint directions, and of each picture another matrix may tell more.
+    return Test([part for _, part in sorted(spans, key=itemgetter(0))][: None if pictures else 1])

@@ -139,9 +139,13 @@ class Transformer(nn.Module):
         x, weight = self.read(x)
         return linear(x, weight).transpose(1, 2)
 
+    def begins(self, x: Tensor) -> Tensor:
+        """Return what the first block reads of sentences, [n, length - 1, width]."""
+        return self.embedded(tokens(x, self.embedding.num_embeddings)[:, :-1])
+
     def read(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return what the head reads at each place of sentences, and its weights [vocabulary, width]."""
-        x = self.embedded(tokens(x, self.embedding.num_embeddings)[:, :-1])
+        x = self.begins(x)
         for block in self.blocks:
             x = block(x)
         return x if self.like == "bert" else self.norm(x), (self.head or self.embedding).weight
