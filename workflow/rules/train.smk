@@ -40,9 +40,7 @@ rule train_generator:
         digest=lambda w: flow.digests([flow.auxiliary("/".join(w))]),
         digests=lambda w: flow.digests(flow.private("/".join(w))),
         victim=lambda w: flow.served("/".join(w)),
-        code=lambda w: flow.stamp(
-            flow.code_for("train", "generator/" + "/".join(w))
-        ),
+        code=lambda w: flow.stamp(flow.code_for("train", "generator/" + "/".join(w))),
     output:
         generator=f"{R}/generators/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.safetensors",
         record=f"{R}/records/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
