@@ -36,26 +36,42 @@ class Distance(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Weights of parameters in every distance: (group) → (observed gradients) → parameter → [trials]."""
+    """Weights of parameters in every distance of an objective.
+
+    of: (group) → a function from observed gradients, parameter → [trials, *shape], to weights, parameter →
+    [trials].
+    """
 
     of: Callable[[Group], Callable[[Tensors], Tensors]]
 
 
 class Prior(NamedTuple):
-    """A term, times `weight`, for how unlikely images are, whatever their gradients: (group) → `Valued`."""
+    """A term for how unlikely images are, whatever their gradients are.
+
+    weight: the weight of the prior in the objective, at least 0.
+    of: (group) → a `Valued` function of the group's images.
+    """
 
     weight: float
     of: Callable[[Group], Valued]
 
 
 class Entries(NamedTuple):
-    """The entries that distances compare: (observed gradients) → 1 there and 0 elsewhere, in their shapes."""
+    """The entries of the gradients that every distance of an objective compares; it ignores all others.
+
+    of: a function from observed gradients, parameter → [trials, *shape], to the same shapes with 1 where an
+    entry is compared and 0 elsewhere.
+    """
 
     of: Callable[[Tensors], Tensors]
 
 
 class Penalty(NamedTuple):
-    """A penalty on how distances change: from a function of distances and slopes to one with it added."""
+    """A penalty on how the distances change with the dummies.
+
+    of: a function from one that gives the distances of dummies and their derivatives to one that gives both
+    with the penalty added.
+    """
 
     of: Callable[[Evaluate], Evaluate]
 

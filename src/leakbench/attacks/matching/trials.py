@@ -66,6 +66,13 @@ class Group:
     def names(self) -> list[str]:
         return [name for name, _ in self.model.named_parameters()]
 
+    @cached_property
+    def _as_pixels(self) -> bool:
+        """Whether the unknowns are known to be pixels, because the victim normalises nothing."""
+        if self.device != "cpu":
+            return False
+        return not self.mean.any() and bool((self.deviation == 1).all())
+
     @property
     def trials(self) -> int:
         return len(self.rounds) * self.restarts
@@ -139,7 +146,9 @@ class Group:
         return torch.cat(found)
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
-        """Draw the first images [trials, batch, …] on the processor, and logits of unknown labels."""
+        """Draw the first images [trials, batch, …], and logits of labels if they are unknown."""
+        # On the processor and trial by trial, so that a trial's start depends neither on the device nor on how
+        # many trials follow.
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
         if self.labels is None:
@@ -152,6 +161,8 @@ class Group:
 
     def to_pixels(self, unknowns: Tensor) -> Tensor:
         """Return images in [0, 1] of unknowns in the victim's normalised space."""
+        if self._as_pixels:
+            return unknowns.view_as(unknowns)
         return unknowns * self.deviation + self.mean
 
     def shown(self, unknowns: Tensor) -> Tensor:
@@ -160,7 +171,10 @@ class Group:
 
     def clip(self, unknowns: Tensors) -> None:
         """Keep pixels within [0, 1], in place."""
-        unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
+        if self._as_pixels:
+            unknowns["images"].clamp_(0, 1)
+        else:
+            unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
 
 
 def groups(

@@ -98,6 +98,8 @@ def apart_in_words(found: Tensors, expected: Tensors) -> str:
 
 def misfit_of(model: nn.Module, compare: Callable[[], tuple[str, Tensors]]) -> str:
     """Return in words where derivatives differ from autograd's, or "" if they agree."""
+    # An engine that is wrong elsewhere is right where a derivative is zero. The comparison is then made again
+    # on weights moved by noise, as other rounds and a client's steps move them.
     misfit, expected = compare()
     norms = [float(value.norm()) for value in expected.values()]
     if misfit or min(norms) > ROUNDING * max(norms):

@@ -54,7 +54,11 @@ class Evolution:
         self._running: dict[bytes, CMA] = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Ask each trial for its members, tell it their losses; return the lowest losses so far."""
+        """Ask each trial for its members, tell it their losses, and return the lowest losses [trials] so far.
+
+        `evaluate` takes unknowns [trials, population, …]. A trial without any finite loss returns NaN and
+        does not move.
+        """
         ((name, value),) = unknowns.items()
         if not self.state:
             self.state = {

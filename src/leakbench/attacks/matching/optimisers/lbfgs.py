@@ -34,8 +34,9 @@ def _times(matrix: Tensor, vector: Tensor) -> Tensor:
 class LBFGS:
     """Limited-memory BFGS with a fixed step, trial by trial the same as torch's without line search.
 
-    A trial whose gradient or move has become negligible pauses for the rest of its step. The state holds the
-    last `memory` moves and gradient changes of each trial, in a ring, and the products of both.
+    One step of the outer loop makes up to `inner` evaluations. As in torch, a trial whose gradient or move
+    has become negligible pauses for the rest of its step. The state holds the last `memory` moves and
+    gradient changes of each trial, in a ring, and the products of every move with the changes since.
     """
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:

@@ -37,8 +37,9 @@ class RMSprop:
     ) -> None:
         """Take a step, which torch does not fuse, in one pass instead of five.
 
-        AdamW makes this step of the momentum with no mean of its own, by its weight decay, at a learning rate
-        of −1.
+        square ← 0.99 square + 0.01 gradient², momentum ← decay · momentum + gradient / (√square + 1e-8):
+        AdamW makes this step if it has no mean of its own, moves the momentum, takes the decay by its weight
+        decay, at a learning rate of −1 and after a billion steps, when no bias is left to correct.
         """
         torch._fused_adamw_(
             momenta, given, given, squares, [], [given[0].new_tensor(1e9)] * len(momenta), amsgrad=False,

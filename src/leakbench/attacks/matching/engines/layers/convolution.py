@@ -82,7 +82,7 @@ def _all(value: Tensor, trials: int) -> Tensor:
 
 
 def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    weight = _all(conv.weight, trials)
+    weight = narrow.once(conv, "weight", trials, lambda: _all(conv.weight, trials))
     bias = None if conv.bias is None else _all(conv.bias, trials)
     return _convolved(conv, x, weight, bias, trials), (x, weight)
 
@@ -91,8 +91,12 @@ def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> T
     x, weight = kept
     trials = weight.shape[0] // conv.out_channels
     if trials > 1 and narrow.turns(conv, read, slope.shape):
-        return narrow.transposed(conv, slope, narrow.turned(conv, weight, trials), read, trials)
+        return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
     return _transposed(conv, slope, x, weight, trials)
+
+
+def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
+    return narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
 
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
@@ -134,8 +138,7 @@ def _back(
     if rate is None:
         return _transposed(conv, slope, x, moving, trials)
     if narrow.turns(conv, read, slope.shape, NARROWEST):
-        turned = (narrow.turned(conv, each, trials) for each in (weight, moving))
-        both = narrow.reading_both(*turned)
+        both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
         return narrow.transposed(conv, narrow.paired(rate, slope, trials), both, read, trials)
     if conv.out_channels < NARROW:
         both = narrow.making_both(weight, moving, trials)

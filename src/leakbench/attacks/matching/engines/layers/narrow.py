@@ -9,8 +9,10 @@ in their places (the sub-pixel convolution of Shi et al. 2016, in the other dire
 this is twice as fast.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,18 @@ from torch.nn.functional import conv2d
 
 # How many float32 numbers fit in a register of 512 bits, and in half of one.
 NARROW, NARROWEST = 16, 8
+_MADE: WeakKeyDictionary[nn.Conv2d, dict[str, tuple[Tensor, Any, Tensor]]] = WeakKeyDictionary()
+
+
+def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) -> Tensor:
+    """Return what `make` makes of a convolution's weights, kept for the next call if the layer is narrow."""
+    if max(conv.in_channels, conv.out_channels) > NARROW:
+        # Large weights, kept for all trials, would take too much memory.
+        return make()
+    known, key = _MADE.setdefault(conv, {}), (trials, conv.weight._version)
+    if name not in known or known[name][0] is not conv.weight or known[name][1] != key:
+        known[name] = conv.weight, key, make()
+    return known[name][2]
 
 
 def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
