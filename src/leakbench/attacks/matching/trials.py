@@ -147,7 +147,7 @@ class Group:
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Draw the first images [trials, batch, …], and logits of labels if they are unknown."""
-        # On the processor and trial by trial, so that a trial's start depends neither on the device nor on how
+        # On the processor and trial by trial, so that a start depends neither on the device nor on how
         # many trials follow.
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
