@@ -25,7 +25,11 @@ SLACK = 2 * EPSILON_ERROR
 
 
 def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
-    """Return in how many local steps that an attacker sees a private sample takes part at most."""
+    """Return in how many local steps that an attacker sees a private sample takes part at most.
+
+    A local epoch is one step of a sample. All rounds of a fixed local set hold it, else one round of each
+    pass.
+    """
     epochs = federation["local"]["epochs"] if federation["update"] == "model" else 1
     fixed = federation["local_set"] == "fixed"
     again = federation["passes"] if federation["passes"] > 1 else federation["rounds"] if fixed else 1
@@ -35,8 +39,11 @@ def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
 def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
     """Return what DP-SGD certifies of a sample: ε by two accountants, and what `gamma` needs.
 
-    `epsilon` is by privacy random variables (Gopi et al., arXiv:2106.02848), `epsilon_rdp` by Rényi
-    divergences, which bound it. `curve` has pairs [ε, δ], each of which holds, if the rate is below 1.
+    `epsilon` is the ε of the accountant of privacy random variables (Gopi et al., arXiv:2106.02848).
+    `epsilon_rdp` is that of the accountant of Rényi divergences (Mironov, 2017), which bounds the former.
+    `curve` has pairs [ε, δ], each of which holds, if the rate is below 1; otherwise it is empty.
+
+    Raises UserError if the second accountant's ε is below the first's by more than SLACK.
     """
     # Opacus takes seconds to import.
     from opacus.accountants import PRVAccountant, RDPAccountant
@@ -60,8 +67,9 @@ def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
 def of_normal_noise(noise: float, steps: int, delta: float) -> Facts:
     """Return what normal noise on a bounded vector, sent `steps` times, certifies, as `certificate` does.
 
-    `noise` is its deviation in units of the sensitivity; ε is exact (Balle and Wang, arXiv:1805.06530,
-    theorem 8).
+    noise: the noise's deviation, in units of the most that the vector can change (its sensitivity).
+
+    ε at `delta` is exact (Balle and Wang, arXiv:1805.06530, theorem 8).
     """
     epsilon = epsilon_of(math.sqrt(steps) / noise, delta)
     given = {"noise_multiplier": noise, "sample_rate": 1.0, "steps": steps, "delta": delta}
@@ -94,7 +102,11 @@ def _curve(accountant: Any, steps: int, epsilon: float) -> list[list[float]]:
 
 
 def gamma(certified: Mapping[str, Any], blind: float) -> float:
-    """Return γ: the least of the mean of Φ(Φ⁻¹(κ) + √t / noise) over steps t and of e^ε κ + δ."""
+    """Return γ, the largest probability with which any attacker is right.
+
+    It is the smaller of two bounds: the mean over the number of steps t in which the sample took part of
+    Φ(Φ⁻¹(κ) + √t / noise), and the least e^ε κ + δ over the accountant's curve.
+    """
     from scipy.special import ndtr, ndtri
     from scipy.stats import binom
 

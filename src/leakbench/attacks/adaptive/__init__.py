@@ -12,7 +12,12 @@ from leakbench.observations.observation import Observation
 
 
 def adaptation(observation: Observation, adaptive: bool = True) -> Adaptation:
-    """Return how to adapt to the known defence, or to the victim if that defends itself."""
+    """Return how to adapt to the defence that is known, by the function of its name in its file.
+
+    A victim that defends itself has a file of its own name, used where no defence has one. An attacker who
+    does not adapt uses the file's function `unadapted`, which only a defence has that every attack must take
+    into account. By default nothing is done.
+    """
     names = (observation.knows.defence or "none", observation.network.get("module", "none"))
     name = next((each for each in names if find_spec(dotted("adaptive", each)) is not None), None)
     if name is None:
@@ -22,7 +27,11 @@ def adaptation(observation: Observation, adaptive: bool = True) -> Adaptation:
 
 
 def adapted(observation: Observation, adaptive: bool = True) -> Observation:
-    """Return the observation with the adaptation, and rounds of one local set pooled into one."""
+    """Return the observation as an attacker takes it: with the adaptation to the defence, and rounds pooled.
+
+    Rounds are pooled into one, the best estimate from all of them, if all start from one model and the server
+    knows that clients hold the same samples in every round.
+    """
     observation = replace(observation, adaptation=adaptation(observation, adaptive))
     pooled, again = observation.adaptation.pooled, observation.knows.local_set_repeats
     if pooled is None or not again or len(set(observation.origin.tolist())) != 1:

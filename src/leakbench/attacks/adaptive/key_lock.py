@@ -31,7 +31,11 @@ def unadapted() -> Adaptation:
 def taken(
     observation: Observation, client: int, rounds: Tensor, rng: torch.Generator, *, seek: bool
 ) -> Nuisance:
-    """Return how the attack treats a client's lock, for trials of its updates of `rounds` [trials]."""
+    """Return how the attack treats a client's lock, for trials of its updates of `rounds` [trials].
+
+    What the client shares is known; the rest is drawn as the client drew its own. Raises Unfit for a chain of
+    locks, and for a lock that does not fit the observation's facts.
+    """
     layer, length, activation = _told(observation)
     conv, channels = _before(observation, layer)
 
@@ -121,7 +125,12 @@ def _slope(activation: str, found: Tensor) -> Tensor:
 
 
 def read_key(weight: Tensor, bias: Tensor) -> Tensor:
-    """Return the key behind a lock layer's gradients [n, key length]; one half where all of them are zero."""
+    """Return the key behind a lock layer's gradients, [n, key length].
+
+    A dense layer's weight gradient divided by its bias gradient is its input (Fidel, section II-A), the same
+    for every channel; the channel with the largest bias gradient has lost least to rounding. The key is one
+    half where all gradients are zero.
+    """
     best = bias.abs().argmax(1)
     rows = torch.arange(len(best))
     return torch.nan_to_num(weight[rows, best] / bias[rows, best, None], 0.5, 0.5, 0.5)

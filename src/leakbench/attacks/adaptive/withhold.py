@@ -10,7 +10,11 @@ from leakbench.observations.adaptation import Adaptation, Mechanism, by_paramete
 
 
 def arrived(observed: Tensor) -> Tensor:
-    """Return which coordinates were sent: all but zeros outside slices (a neuron, a filter) of zeros."""
+    """Return which coordinates were sent, bool [trials, *shape].
+
+    A zero counts as withheld, unless a whole slice is zero (a neuron, a filter, or all that is read of a
+    black pixel), which chance would not withhold.
+    """
     there = observed != 0
     dims = range(1, observed.dim())
     if len(dims) == 1:

@@ -20,8 +20,15 @@ def unscaled(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradient g of the first step of Adam or AdamW, and the error of each entry.
 
-    The step is −lr · g / (|g| + ε). It is said to send signs alone, but single precision resolves how far
-    each ratio is from 1, which is ε / |g|: sharper the smaller g and the weight are.
+    The step is −lr · g / (|g| + ε) at each weight. It is said to send signs alone, but single precision
+    resolves how far each ratio is from 1, which is ε / |g|. That is sharper the smaller g and the weight are:
+    of a weight of zero, such as the B of a new adapter, a g of 1e-3 is known to a hundredth.
+
+    update: new minus old weights, any shape.
+    weight: the weights that were sent, of the same shape.
+    lr: the client's learning rate.
+    decay: AdamW's weight decay.
+    epsilon: Adam's ε.
     """
     moved = -update.double() / lr - decay * weight.double()
     ratio = moved.abs()
@@ -54,7 +61,11 @@ def stepped_back(observation: Observation) -> Observation:
 def gradients(
     moved: Tensors, sent: Tensors, lr: float, decay: float = 0.0, epsilon: float = EPSILON
 ) -> Tensors:
-    """Return the gradients behind one step of Adam, name → float32, as `unscaled` does."""
+    """Return the gradients behind one step of Adam, name → float32; the arguments are those of `unscaled`.
+
+    A gradient beyond what rounding resolves has a sign and no size. So that it does not outweigh the others,
+    all are cut off at what is resolved of half of the weights.
+    """
     found = {n: unscaled(v, sent[n].expand_as(v), lr, decay, epsilon)[0] for n, v in moved.items()}
     most = epsilon / torch.cat([_rounding(sent[n], lr).flatten() for n in moved]).median()
     return {name: value.clamp(-most, most).float() for name, value in found.items()}
@@ -65,7 +76,10 @@ def _rounding(weight: Tensor, lr: float) -> Tensor:
 
 
 def by_error(update: Tensor, weight: Tensor, observation: Observation) -> Tensor:
-    """Return the gradient behind a step of Adam [rows, inputs], each row in units of its error."""
+    """Return the gradient behind a step of Adam [rows, inputs], each row in units of its error.
+
+    Rows of small gradients are known best, and the length of a row says nothing about the span of all rows.
+    """
     local = observation.local
     found, error = unscaled(update, weight, local["lr"], local.get("weight_decay", 0.0))
     return found / error.square().mean(1, keepdim=True).sqrt()

@@ -43,7 +43,11 @@ def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, 
 
 
 def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
-    """Return the column that all others leave, as [1, rank], or none, [0, rank]."""
+    """Return the column that all others leave, as [1, rank], or none, [0, rank].
+
+    The last sample is orthogonal to all other columns, which determines it up to its scale. J changes only at
+    scales at which a neuron opens or closes, so one scale between each two of them is tried.
+    """
     ray = null(columns) * seen.values @ seen.right
     tried = []
     for way in (ray, -ray):
@@ -57,6 +61,10 @@ def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
 
 
 def of_any_loss(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Tensor:
-    """Return whether samples that follow from all columns have their own columns, bool [rank]."""
+    """Return whether samples that follow from all columns are proven, bool [rank].
+
+    All columns together say how much of each sample the gradient holds: with a mixture among the samples,
+    another one would not have its own column.
+    """
     own, proven = columns_of(layer, seen, samples)
     return proven & (torch.cosine_similarity(own, columns).abs() > 1 - LEAST)

@@ -25,7 +25,11 @@ FAINT = 0.2
 
 
 class Alone(NamedTuple):
-    """Whether the neurons that each sample closes determine its column, bool [n], and its error [n]."""
+    """Whether the neurons that each sample closes determine its column, and how well.
+
+    proven: bool [n], whether exactly one direction is zero in all of them, and not by chance.
+    error: [n], by how much the direction, of length one, may be off.
+    """
 
     proven: Tensor
     error: Tensor
@@ -34,11 +38,17 @@ class Alone(NamedTuple):
 def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Alone:
     """Return whether columns are the only directions that are zero in the neurons that their samples close.
 
-    Let A be the unit rows of k closed neurons, parallel ones once. With a second direction that is zero in
-    all of them, the second smallest singular value of A would be at most √k times `Span.zero`. Each equation
-    beyond the rank - 1 needed ones holds by chance with a probability of at most √(2 rank / π) · zero; all
-    together may do so with at most CHANCE. The residual |A q| of a column q estimates the noise, and with it
-    how far q is off.
+    With a second column that is zero in them, every mixture of both would be. Let A be the unit rows of k
+    closed neurons. If a direction q is zero in all of them, A q has a length of at most √k times `Span.zero`,
+    so the second smallest singular value of A must be larger.
+
+    The k neurons, of which parallel ones count once, are equations for the rank - 1 unknowns of a direction.
+    Each spare equation holds by chance with a probability of at most √(2 rank / π) · zero, where rows are
+    spread evenly; all together may do so with at most CHANCE.
+
+    The true column c and the given q are both near the direction for which |A q| is least: within |A c| and
+    |A q|, each divided by the second singular value. The residual |A q| estimates the noise of the rows, and
+    with it |A c|.
     """
     rows, alive = unit_rows(seen.left)
     rank = rows.shape[1]
@@ -57,14 +67,24 @@ def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Al
 
 
 def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the columns [n, rank] of nearly known samples, and whether each is a column, bool [n]."""
+    """Return the columns [n, rank] of nearly known samples, and whether each is a column, bool [n].
+
+    A nearly known sample tells which neurons are closed for it, to which it adds nothing. So its column is as
+    exact as the gradient. A direction is a column if it is zero in all of these neurons, and if there are
+    more of them than any direction could be zero in. If the network behind the layer is known, but not the
+    loss, its derivative gives the column.
+    """
     if layer.any_loss:
         return any_loss.columns_of(layer, seen, samples)
     return _of_closed(seen, _closed(layer, samples))
 
 
 def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
-    """Return the column that all others determine, as [1, rank], or none, [0, rank]."""
+    """Return the column that all others determine, as [1, rank], or none, [0, rank].
+
+    The last sample is orthogonal to all other columns, which determines it up to its scale. Pixels must lie
+    in their range, which bounds the scale. Few neurons are closed for a part of the possible scales only.
+    """
     if layer.any_loss:
         return any_loss.last_column(layer, seen, columns)
     ray = null(columns) * seen.values @ seen.right

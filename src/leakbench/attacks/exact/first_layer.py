@@ -105,7 +105,12 @@ def first_read(observation: Observation, model: nn.Module, count: int) -> tuple[
 
 
 def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, int, FirstLayer]]:
-    """Yield round, client and first layer of every update. Raises Unfit where the layer is not as needed."""
+    """Yield round, client and first layer of every update.
+
+    Batch norm of the pixels themselves is allowed, because no sample then changes what another one adds.
+    Raises Unfit for updates of several local steps, for batch norm behind the layer that uses the batch, and
+    for a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
+    """
     observation = stepped_back(observation)
     for number, origin in enumerate(observation.origin.tolist()):
         model = observation.model(origin).double()

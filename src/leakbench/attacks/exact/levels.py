@@ -12,7 +12,12 @@ TRIED = 48
 
 
 def of_levels(samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and deviation [channels, 1, 1] that turn normalised samples into 8-bit levels."""
+    """Return mean and deviation [channels, 1, 1] that turn normalised samples into pixels.
+
+    8-bit pixels lie on 256 levels, so normalised ones lie on a lattice whose step gives the deviation. Which
+    level is black is not known: the darkest value is taken to be as far from black as the brightest from
+    white, which is exact if a channel has both. Without a lattice they are black and white themselves.
+    """
     found = [_of_channel(each) for each in samples.transpose(0, 1).flatten(1).double()]
     mean, deviation = torch.tensor(found, dtype=torch.float64).T[:, :, None, None]
     return mean, deviation
@@ -36,7 +41,11 @@ def _of_channel(values: Tensor) -> tuple[float, float]:
 
 
 def brightest(samples: Tensor) -> Tensor:
-    """Return the level of the brightest value of samples known up to a factor, [n]; 0 where there is none."""
+    """Return the level of the brightest value of samples that are known up to a factor, [n].
+
+    8-bit pixels are whole multiples of one level, and those of a photograph have no common divisor: it is the
+    smallest level that makes all values whole; 0 where there is none, or one below FEWEST.
+    """
     found = torch.zeros(len(samples), dtype=samples.dtype)
     first = samples[:, torch.linspace(0, samples.shape[1] - 1, TRIED).long()]
     open_ = torch.ones(len(samples), dtype=torch.bool)

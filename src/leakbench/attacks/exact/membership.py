@@ -36,7 +36,13 @@ Read = Callable[[Tensor], Tensor]
 
 
 class Seen(NamedTuple):
-    """The span of one update (none where it is zero), what its layer reads, and the update without decay."""
+    """The span of one update.
+
+    read: what the layer reads of pixels.
+    of_pixels: whether it reads the (normalised) pixels themselves.
+    found: the span, none where the update of the layer is zero.
+    update: float64 [neurons, inputs], the update of the layer without weight decay.
+    """
 
     round: int
     client: int
@@ -47,7 +53,14 @@ class Seen(NamedTuple):
 
 
 def spans(observation: Observation, attack: str) -> Iterator[Seen]:
-    """Yield the span of every update, those of one round in turn. Raises Unfit where features are hidden."""
+    """Yield the span of every update, those of one round one after another.
+
+    A first dense layer behind other layers reads features, which are those of the model that was sent.
+
+    Raises Unfit where features move during several local steps or depend on the batch, on dropout or on
+    hidden parameters, where a layer has no more neurons and inputs than an update has samples, and where
+    clients take several steps of Adam.
+    """
     adam = once_by_adam(observation)
     if by_adam(observation) and not adam:
         raise Unfit(f"attack: {attack} needs plain gradient descent, or one step of Adam alone, which scales "
@@ -96,7 +109,11 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 def _sent(
     observation: Observation, name: str, number: int, read: Read, of_pixels: bool
 ) -> tuple[str, Read, bool]:
-    """Return which matrix of the first dense layer was sent, what it reads, and whether that is pixels."""
+    """Return which matrix of the first dense layer was sent, what it reads, and whether that is pixels.
+
+    An adapter B A on a frozen layer has two: A reads what the layer reads, and B what A makes of it. In one
+    step from a B of zero A does not move, or by decay and noise alone.
+    """
     weight, down, up = (f"{name}.{part}" for part in ("weight", "down", "up"))
     origin = int(observation.origin[number])
     if weight in observation.updates:
@@ -112,7 +129,12 @@ def _sent(
 
 
 def without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
-    """Return an update without the multiple of the sent weights that weight decay put in."""
+    """Return an update without the multiple of the sent weights that weight decay put in.
+
+    The multiple depends on clients' steps and momentum, which may be unknown, so it is estimated: the part of
+    the update that lies in neither span of its leading singular vectors is the multiple alone. Each better
+    estimate also makes the singular vectors better.
+    """
     for _ in range(DECAY_ROUNDS):
         seen = span(update, batch, clear=1.0)
         if seen is None:
@@ -131,7 +153,9 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
 def outside(seen: Span | None, samples: Tensor) -> tuple[Tensor, Tensor]:
     """Return the share of each sample outside the span, [n], and which lie in it, bool [n].
 
-    A member is a combination c of the update's rows, so noise E puts at most ‖E‖ · ‖c‖ of it outside.
+    The share is 1 without a span or without length. A member is a combination c of the update's rows, so
+    noise E puts at most ‖E‖ · ‖c‖ of it outside (to first order). A sample lies in the span if that explains
+    its share.
     """
     length = samples.norm(dim=1)
     if seen is None:
@@ -144,7 +168,12 @@ def outside(seen: Span | None, samples: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def certified(observation: Observation, found: Reconstruction) -> Reconstruction:
-    """Give images that were reconstructed their distance from the span of the update, where it has one."""
+    """Give images that an attack reconstructed from an update their distance from the span of the update.
+
+    It shows without the truth how near an image may be to the batch. A reconstruction stays as it is if it
+    does not consist of images, has a distance already or fewer rounds than the observation, or if the first
+    dense layer does not read pixels.
+    """
     if found.target != "images" or found.span_distance is not None or len(found.images) != observation.rounds:
         return found
     distance = torch.full(found.usable.shape, torch.nan, dtype=torch.float64)

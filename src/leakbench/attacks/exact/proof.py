@@ -27,9 +27,12 @@ TIMES = 3
 def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return labels [n], whether each is proven [n] and what each adds to the layer's offset [n, neurons].
 
-    What a sample of the batch adds, with its label, lies in the span of the gradient's columns; what another
-    one adds hardly ever does. Where few neurons follow, two classes add the same up to a factor, so the
-    gradient must also hold the sample a whole number of times (`_weight`), beyond the noise of the update.
+    The gradient is a sum of products of a sample and what it adds to the offset, so what a sample of the
+    batch adds, with its label, lies in the span of the gradient's columns. What any other sample adds hardly
+    ever does, because the span has as few dimensions as the batch has samples. Where few neurons follow, what
+    a sample adds depends on little more than the neurons that it opens, and of two classes both add the same
+    up to a factor. So the gradient must also hold the sample, with the label, once, twice or three times
+    (`_weight`). A sample is not proven if the noise of the update is too large beside what it adds.
     """
     classes = layer.scores
     # A sample that is in the batch twice takes a dimension from the span. Where none is missing, the mean of
@@ -76,11 +79,12 @@ def read_twice(
 def of_all(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Tensor:
     """Return whether samples that follow from all columns are proven, bool [rank].
 
-    The gradient is the product of columns and samples, so columns of the batch give samples of the batch,
-    whatever the network. Every column must be the only direction that is zero where its sample closes
-    neurons, and the possible error of all columns together (`columns.alone`) must leave the sample in its
-    range. Columns q give samples p S R, with p their inverse; to first order p is off by the sum of (p · δq)
-    p.
+    The gradient is the product of columns and samples, so columns of the batch, up to their lengths, give
+    samples of the batch, whatever the network behind the layer. A sample is proven if every column is the
+    only direction that is zero in all neurons that its sample closes, and the possible error of all columns
+    together (`columns.alone`) leaves the sample in its range and moves it by a share of MOST at most. Columns
+    q of which one is a mixture give samples p S R, with p the inverse of the columns and S R the gradient in
+    the basis of its span; to first order p is off by the sum of (p · δq) p.
     """
     found = alone(layer, seen, samples, columns)
     if not found.proven.all():

@@ -17,10 +17,13 @@ from leakbench.observations.reconstruction import Reconstruction
 
 
 class Solved(NamedTuple):
-    """The proven samples [n, inputs] that follow from all columns, and their labels (-1: not known).
+    """The samples that follow from all columns, and how well all of it fits together.
 
-    `agreement` is the share of pairs of a neuron and a sample in which the column is not zero exactly if the
-    sample opens the ReLU (the published self-certificate); 0 before all columns are known.
+    samples: [n, inputs], the proven samples.
+    labels: [n], their labels (-1: not known).
+    agreement: the share of all pairs of a neuron and a sample in which the column is not zero exactly if the
+    sample opens the ReLU (the published self-certificate); 0 before all columns are known. Behind dropout,
+    zeros of open neurons agree too.
     """
 
     samples: Tensor
@@ -51,7 +54,11 @@ def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> Solved:
 def reconstruction(
     observation: Observation, solve: Callable[[FirstLayer, Span], Solved], attack: str
 ) -> Reconstruction:
-    """Return what `solve` finds in every update, at most as many samples as the batch has."""
+    """Return what `solve` finds in every update, at most as many samples as the batch has.
+
+    An update whose noise leaves no span gives nothing. Where pixels are normalised by their own batch, mean
+    and deviation are read off the samples (`exact.levels`).
+    """
     lead = (observation.rounds, len(observation.clients), max(observation.clients))
     mean, deviation = (value.double() for value in normalisation(observation.model(), observation.pixels[0]))
     images, agreement = torch.zeros(*lead, *observation.pixels), torch.zeros(lead[:2])

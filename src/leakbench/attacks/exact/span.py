@@ -44,7 +44,10 @@ class Span(NamedTuple):
 
 
 def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
-    """Return the span of the samples behind a gradient; none if noise leaves none."""
+    """Return the span of the samples behind a gradient; none if noise leaves none.
+
+    Raises Unfit for numbers whose products are not finite.
+    """
     if not min(slope.shape) > batch or not slope.any():
         return None
     width = min(batch + MORE, *slope.shape)

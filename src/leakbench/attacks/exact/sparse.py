@@ -32,7 +32,12 @@ QUARTER = 4
 
 
 class Rows(NamedTuple):
-    """The rows of an orthonormal basis, of length one, and how many rows are parallel to each."""
+    """The rows of an orthonormal basis, at length one, without dead ones. Parallel rows are one row.
+
+    unit: [n, rank], the rows.
+    times: [n], how many rows of the basis are parallel to each. Rows that one sample alone opens have its
+    direction.
+    """
 
     unit: Tensor
     times: Tensor
@@ -63,8 +68,10 @@ def directions(
     """Yield (number of zeros, direction [rank]) of columns, in the order in which they are found.
 
     A direction q is a column where rows @ q has many zeros. `fixed-point` minimises the sum of log((row · q)²
-    + width²) over the sphere while the width falls. `drawn` takes directions orthogonal to rank - 1 drawn
-    rows, as SPEAR is published; where there are few columns, `fixed-point` begins with one batch of them.
+    + width²) over the sphere while the width falls (`_settled`); at width zero the sum counts the entries
+    that are not zero. `drawn` takes directions orthogonal to rank - 1 randomly drawn rows, as SPEAR is
+    published; it needs few draws where most entries are zero. Where there are few columns, `fixed-point`
+    begins with a batch of draws.
     """
     rank, count = rows.unit.shape[1], int(rows.times.sum())
     least = rank - 1 + share * _fewer(rank) * (count - rank + 1)
@@ -86,7 +93,11 @@ def directions(
 
 
 def _fewer(rank: int) -> float:
-    """Return how many zeros a column of few samples has, as a share of those of one of many samples."""
+    """Return how many zeros a column of few samples has, as a share of those that one of many samples has.
+
+    Neurons that no sample opens are not counted. If every sample closes half of the neurons, a column is zero
+    in half of the rows of many samples, in a third of the rows of two, and in no row of one.
+    """
     return 2 * (2 ** (rank - 1) - 1) / (2**rank - 1)
 
 
@@ -115,8 +126,10 @@ def _drawn(rows: Rows, zero: float, least: float, rng: torch.Generator) -> Tenso
 def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Tensor:
     """Return where STARTS starts end, [STARTS, rank].
 
-    In a basis in which the rows have covariance one, a Newton step on the sphere is the gradient minus a
-    multiple of the direction (Hyvärinen, IEEE Transactions on Neural Networks 10, 1999).
+    In a basis in which the rows have covariance one, the Hessian of the objective is nearly a multiple of the
+    identity, so that a Newton step on the sphere is the gradient minus that multiple of the direction
+    (Hyvärinen, Fast and robust fixed-point algorithms for independent component analysis, IEEE Transactions
+    on Neural Networks 10, 1999). All starts take the step in two products of matrices.
     """
     rank = rows.shape[1]
     ridge = 1e-12 * torch.eye(rank, dtype=rows.dtype)

@@ -85,10 +85,12 @@ def infer(method: str, layer: LastLayer) -> Tensor:
 
 
 def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
-    """Return labels [trials, batch] whose counts lie as near to `ideal` [trials, classes] as `start` permits.
+    """Return labels [trials, batch] whose counts lie as near to `ideal` as `start` permits.
 
-    One label at a time goes to the class that falls short most, or leaves the one that exceeds most, until
-    there are `batch` labels: with a rounded `start` of the same sum, the method of largest remainders.
+    One label at a time is added to the class whose count falls short of the ideal most, or removed from the
+    class whose count exceeds it most, until there are `batch` labels. If both have the same sum and `start`
+    is rounded, this is the method of largest remainders. ideal: [trials, classes], any real numbers; start:
+    int64 [trials, classes].
     """
     counts = start.clone()
     while bool((gap := batch - counts.sum(1)).any()):

@@ -22,7 +22,11 @@ def total_variation(*, weight: Annotated[float, Field(ge=0)], squared: bool = Fa
 
 
 def variation(images: Tensor, squared: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the mean absolute difference of neighbours, down plus across, and its derivative."""
+    """Return the mean absolute difference of neighbours, down plus across, and its derivative.
+
+    The derivative, zero where neighbours are equal, is written out: autograd takes three times as many
+    passes.
+    """
     total, slope = images.new_zeros(len(images)), torch.zeros_like(images)
     for axis in (-2, -1):
         size = images.shape[axis] - 1

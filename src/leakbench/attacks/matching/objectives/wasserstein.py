@@ -33,9 +33,10 @@ def _directions(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 def sliced_wasserstein(found: Tensors, observed: Tensors) -> Tensor:
     """Return the root of the summed squared sliced 2-Wasserstein distances of all layers, [trials].
 
-    A layer's gradient is a cloud of points, one for each output. On each random direction sorted projections
-    are compared, scaled so that two single points are as far apart as they are (Rabin et al. 2012; Bonneel et
-    al. 2015).
+    A layer's gradient is a cloud of points, one for each output, with the weights of its inputs as
+    coordinates. On each random direction the distance is that of the sorted projections, which ignores which
+    output a point belongs to. It is scaled so that clouds of one point each are as far apart as their
+    vectors, on average over directions (Rabin et al. 2012; Bonneel et al. 2015).
     """
     total: list[Tensor] = []
     for name, value in found.items():
