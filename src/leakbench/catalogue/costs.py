@@ -80,9 +80,9 @@ DIVIDED, IMAGINED, NEURONS = 2000, 240, 64
 # An exact attack: the span of one update, and as much for each million weights.
 SPANNED = 8000
 # Text: for each token of an update, with the whole vocabulary at each place (TESTED); for each million
-# weights, for each token of a candidate (HELD), and for each pair of tokens of an update when sentences are
-# grown (GROWN). Timed with 1, 4 and 8 sentences of 16 tokens.
-TESTED, HELD, GROWN = 250, 5, 4
+# weights, for each token of a candidate (HELD), for each pair of tokens of an update when sentences are grown
+# (GROWN), and for each token when they are fitted (FITTED). Timed with 1 to 32 sentences of 16 tokens.
+TESTED, HELD, GROWN, FITTED = 250, 5, 4, 1000
 # SPEAR, for each million weights: proofs grow with the square of the batch (PROOF), searches with its cube
 # (SEARCH), and with SETTLED for each thousand neurons, of at most ROWS that samples open differently.
 PROOF, SEARCH, SETTLED, ROWS = 0.2, 0.07, 100_000, 1000
@@ -280,6 +280,8 @@ def _exact(attack: Spec, capture: Spec, weights: float, batch: float, held: floa
     # The width of a first layer that has nearly all of the weights.
     width = weights * 1e6 / math.prod(shape)
     match module:
+        case "encoder-sentences":
+            return (TESTED + weights * FITTED) * shape[1] * batch
         case "token-span" | "sentences" | "sentence-membership":
             candidates = HELD * (held if module == "sentence-membership" else 0.0) * shape[1]
             grown = GROWN * (shape[1] * batch) ** 2 if module == "sentences" else 0.0

@@ -98,7 +98,8 @@ def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     assert own <= {cell.defence for cell in apart}
     assert names["defences"] - {cell.defence for cell in cells} == seen | own
     others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator", "sme", "fedleak", "dlf"}
-    others |= {"tokens", "token-span", "token-places", "sentences", "sentence-membership"}
+    others |= {"tokens", "token-span", "token-places", "sentences", "encoder-sentences"}
+    others |= {"sentence-membership"}
     # GGL searches by gradients there.
     others |= {"learned-inverter", "ggl"}
     assert "ggl-adam" in {cell.attack for cell in cells}

@@ -51,6 +51,7 @@ class Heard(NamedTuple):
     """One update of a transformer: the network that was sent, in float64, and the tests of two blocks.
 
     still: whether the client took one step, so that the second block reads what the sent model gives.
+    sent: name of a parameter → its update without weight decay, float64, or None if it is not sent.
     """
 
     round: int
@@ -58,6 +59,7 @@ class Heard(NamedTuple):
     model: Any
     tests: list[Test]
     still: bool
+    sent: Callable[[str], Tensor | None]
 
 
 def heard(observation: Observation, attack: str, pictures: bool = False) -> Iterator[Heard]:
@@ -87,7 +89,7 @@ def heard(observation: Observation, attack: str, pictures: bool = False) -> Iter
                 for n, block in enumerate(model.blocks[:2])  # type: ignore[index]
             ]
             plain = observation.local.get("optimiser", "sgd") == "sgd"
-            yield Heard(number, client, model, tests, once and plain)
+            yield Heard(number, client, model, tests, once and plain, sent)
 
 
 def _sent(
