@@ -13,9 +13,9 @@ from leakbench.observations.reconstruction import Reconstruction
 STEPS, RATE = 600, 0.05
 # The logit by which a fixed token outweighs the others at its place.
 FIXED = 30.0
-# As many tokens are fixed at once. An update that leaves more tokens at places than MOST is not read: noise
-# hides its first span, and each token takes its steps.
-AT_ONCE, MOST = 32, 4096
+# As many tokens are fixed at once, and altogether. An update that leaves more tokens at places than MOST is
+# not read: noise hides its first span, and each fixed token has a share of all that are left.
+AT_ONCE, TRIED, MOST = 32, 4096, 16384
 
 
 @capable(rounds_at_once=1)
@@ -66,7 +66,7 @@ def _ordered(one: Heard, tokens: Tensor, places: Tensor, sizes: Tensor, count: i
     """
     rows, sums = one.sent("embedding.weight"), one.sent("position.weight")
     if rows is None or sums is None:
-        return sizes[places].argsort(stable=True)
+        return sizes[places].argsort(stable=True)[:TRIED]
     known, at = tokens.unique(return_inverse=True)
     share = torch.linalg.lstsq(rows[known].T, sums[: len(sizes)].T).solution
     return share[at, places].argsort(descending=True)[: count * len(sizes)]

@@ -159,6 +159,7 @@ def _test(
         raise Unfit(f"{where} needs fewer tokens than dimensions (an update has {tokens}, {name} {most})")
     if not spans:
         raise Unfit(f"{where} needs the update of a query, key or value, or of an adapter on the value")
-    # The way and the matrix of an adapter that tell more are read. Patches are alike, so their spans have
-    # faint directions, and of each picture another matrix may tell more.
+    # The way and the matrix of an adapter that tell more are read: after steps of AdamW the others are nearer
+    # to strangers (AUC 0.80 to 0.95 by all, 1.00 by this one, of four sentences at rank 64). Patches are
+    # alike, so their spans have faint directions, and of each picture another matrix may tell more.
     return Test([part for _, part in sorted(spans, key=itemgetter(0))][: None if pictures else 1])
