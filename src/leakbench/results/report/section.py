@@ -57,7 +57,7 @@ def picture(data: bytes) -> dict[str, str | int] | None:
     small.thumbnail((WIDE, small.height))
     # An AVIF has half the bytes of a WebP that looks the same. With one thread, every machine writes the same
     # bytes. Halved colours would smear small text.
-    written = _written(small, "avif", quality=26, speed=8, max_threads=1, subsampling="4:4:4")
+    written = _written(small, "avif", quality=24, speed=8, max_threads=1, subsampling="4:4:4")
     return {"address": written, "width": small.width, "height": small.height, "foot": foot}
 
 
