@@ -16,7 +16,7 @@ from leakbench.attacks.exact.first_layer import first_layers
 from leakbench.attacks.exact.sharp import sharp
 from leakbench.attacks.exact.span import span
 from leakbench.audit.client import Truth, client, view
-from leakbench.audit.findings import HALF_A_LEVEL, NOTHING, RECOGNISABLE, Found, pixels_of, score, timed
+from leakbench.audit.findings import HALF_A_LEVEL, NOTHING, RECOGNISABLE, Attempt, pixels_of, score, timed
 from leakbench.audit.predictions import readable, uncountable
 from leakbench.base.alarm import within
 from leakbench.base.code import home
@@ -43,7 +43,7 @@ Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Attack:
+class AuditAttack:
     """What attacks.yaml says of an attack, with its entry of the catalogue."""
 
     title: str
@@ -55,26 +55,26 @@ class Attack:
 
 
 @cache
-def catalogue() -> dict[str, Attack]:
+def catalogue() -> dict[str, AuditAttack]:
     found = {}
     for name, about in read_yaml(Path(__file__).with_name("attacks.yaml")).items():
         # The other attacks are not read, because the budget of an audit runs already.
         entry = merge(read_yaml(home() / "attacks" / f"{name}.yaml"), about.pop("changes", {}))
         entry = {key: value for key, value in entry.items() if key not in ("variants", "grid")}
         about["entry"] = validate("attacks", name, name, entry).model_dump(mode="json")
-        found[name] = Attack(**about | {"source": str(source(about["source"]))})
+        found[name] = AuditAttack(**about | {"source": str(source(about["source"]))})
     return found
 
 
 def attack(
     name: str, observation: Observation, truth: Truth | None, limit: float, most: float = 0.0,
     longest: int = LONGEST, often: float = inf,
-) -> Found:  # fmt: skip
+) -> Attempt:  # fmt: skip
     """Run one attack for at most `limit` seconds."""
     # A search may take `most` seconds if `limit` is too short for FEWEST iterations. It has at most `longest`
     # iterations and `often` trials. Without the records only what an attack proves counts; no search runs.
-    about, records = catalogue()[name], observation.clients[0]
-    found = Found(name, about.title, about.stage, about.attacker, about.source, records, [NOTHING] * records)
+    about, count = catalogue()[name], observation.clients[0]
+    found = Attempt(name, about.title, about.stage, about.attacker, about.source, count, [NOTHING] * count)
     if about.stage == "exact":
         timed(found, limit, lambda: _exact(found, about, observation, truth))
     elif truth is None:
@@ -90,7 +90,7 @@ def attack(
 
 
 @torch.no_grad()
-def _exact(found: Found, about: Attack, observation: Observation, truth: Truth | None) -> None:
+def _exact(found: Attempt, about: AuditAttack, observation: Observation, truth: Truth | None) -> None:
     # Without the bias's update records are known up to their scale, so that nothing proves them.
     observation = readable(observation, needs_bias=about.proves)
     made = run(about.entry, observation)
@@ -134,7 +134,7 @@ def run(entry: Entry, observation: Observation) -> Reconstruction:
 
 
 def _matching(
-    found: Found, entry: Entry, observation: Observation, truth: Truth, limit: float, most: float,
+    found: Attempt, entry: Entry, observation: Observation, truth: Truth, limit: float, most: float,
     longest: int, often: float,
 ) -> None:  # fmt: skip
     """Run one search, beside the same search on noise, until the verdict is clear."""
@@ -183,7 +183,7 @@ def _searched(
     return attacks.composed(entry)(both, torch.Generator().manual_seed(seed))
 
 
-def _judge(found: Found, both: Reconstruction, truth: Truth) -> float:
+def _judge(found: Attempt, both: Reconstruction, truth: Truth) -> float:
     """Keep a search if it is nearer than those before, and return how much nearer than noise it is."""
     own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
     assert own.labels is not None

@@ -17,7 +17,7 @@ from leakbench.audit.attacks import FEWEST, LONGEST, attack, catalogue, easy
 from leakbench.audit.child import Json, Tell, bounded, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
 from leakbench.audit.detectors import Part, alarms
-from leakbench.audit.findings import LEVELS, Found, affected, in_all, merged, pictures
+from leakbench.audit.findings import LEVELS, Attempt, affected, in_all, merged, pictures
 from leakbench.audit.handed import hand_over, taken
 from leakbench.audit.inference import Inference, inferences, of_tokens
 from leakbench.audit.network import reads, untrained
@@ -166,7 +166,7 @@ def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, 
         _beside(audit, tell, "the same search where the answer is known", same, same.why_not or line)
 
 
-def _beside(audit: Audit, tell: Tell, title: str, found: Found, line: str) -> None:
+def _beside(audit: Audit, tell: Tell, title: str, found: Attempt, line: str) -> None:
     audit.besides.append(Inference(title, "", found.source, line, found.trials > 0, found.seconds))
     tell(f"besides: {title}: {line}")
 

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from leakbench.attacks.matching.received import noise_images
 from leakbench.audit.attacks import attack
 from leakbench.audit.client import Client, view
-from leakbench.audit.findings import NOTHING, READ, RECOGNISABLE, Found, combined, in_all, reached
+from leakbench.audit.findings import NOTHING, READ, RECOGNISABLE, Attempt, combined, in_all, reached
 from leakbench.audit.network import finite, one_line, reason
 from leakbench.audit.predictions import short
 from leakbench.audit.replay import Round
@@ -104,7 +104,7 @@ class Again:
 
 
 def remedies(
-    own: Client, played: Round, found: list[Found], budget: float, defence: Change | None = None
+    own: Client, played: Round, found: list[Attempt], budget: float, defence: Change | None = None
 ) -> list[Remedy]:
     """Return what the same attacks find after each change of the client's training, the best change first."""
     # Exact attacks run again. A search runs again, beside noise, if it found more of a record than they. It
@@ -135,7 +135,7 @@ def remedies(
     return sorted(out, key=Remedy.rank)
 
 
-def _again(played: Round, found: list[Found], seconds: float) -> Again:
+def _again(played: Round, found: list[Attempt], seconds: float) -> Again:
     """Return which attacks run after each change, within `seconds`, and what they find without a change."""
     exacts = [each for each in found if each.stage == "exact" and not each.why_not]
     names = [each.attack for each in exacts]

@@ -12,8 +12,8 @@ from leakbench.catalogue.cell import Arguments, Cell
 from leakbench.catalogue.cell import Spec as Values
 from leakbench.catalogue.entry import FOR_PEOPLE, Salt
 from leakbench.catalogue.experiment import Drawing, Exhibit, all_scored
-from leakbench.catalogue.regime import Regime, Rule
-from leakbench.catalogue.schema import Attack, Auxiliary, Dataset, Federation, Generator, Server, Victim
+from leakbench.catalogue.regime import Regime, RuleEntry
+from leakbench.catalogue.schema import AttackEntry, Auxiliary, Dataset, Federation, Generator, Server, Victim
 from leakbench.catalogue.signature import declared_metrics
 
 
@@ -151,8 +151,8 @@ class StudySpec(Job):
     training: TrainedModels
     victim: Named
     defence: Named
-    aggregation: Rule | None = None
-    encryption: Rule | None = None
+    aggregation: RuleEntry | None = None
+    encryption: RuleEntry | None = None
 
     @model_validator(mode="after")
     def _named(self) -> "StudySpec":
@@ -301,7 +301,7 @@ class ScorecardSpec(Spec):
     left_out: dict[Name, dict[str, str]]
 
 
-class Adapted(Strict):
+class PlannedAdaptation(Strict):
     """The file in adaptive/ that holds what an attacker does against a defence."""
 
     module: str
@@ -315,7 +315,7 @@ class Known(Strict):
     parameters: Arguments = Field({}, exclude_if=lambda _: False)
 
 
-class PlannedAttack(Attack):
+class PlannedAttack(AttackEntry):
     """An attack's entry, without its words for people, and with the one generator of its data set."""
 
     summary: str = ""
@@ -335,5 +335,5 @@ class AttackSpec(Spec):
     # `too_large` says how large they may be.
     null_rounds: Annotated[int, Field(ge=1)]
     seed: Annotated[int, Field(ge=0)]
-    adaptation: Adapted | None = None
+    adaptation: PlannedAdaptation | None = None
     defence: Known | None = None

@@ -312,7 +312,7 @@ class Server(Part):
     federation. Without it the server holds none."""
 
 
-class Defence(Part):
+class DefenceEntry(Part):
     """What a client or the aggregation does to protect the private images.
 
     Most defences act on the client: on the model that it trains or on the update that it sends. Others act in
@@ -329,7 +329,7 @@ Section = Annotated[
 ]
 
 
-class Attack(Part):
+class AttackEntry(Part):
     """An attack that reconstructs private images from what the server saw.
 
     A gradient-matching attack is composed of parts. The sections `objective`, `unknowns`, `optimiser` and
@@ -367,6 +367,6 @@ class Attack(Part):
 
 KINDS: dict[str, type[BaseModel]] = {
     "datasets": Dataset, "victims": Victim, "generators": Generator, "trainings": Regime,
-    "federations": Federation, "servers": Server, "defences": Defence, "attacks": Attack,
+    "federations": Federation, "servers": Server, "defences": DefenceEntry, "attacks": AttackEntry,
     "experiments": Experiment, "scales": Scale,
 }  # fmt: skip

@@ -18,7 +18,7 @@ from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.marks import sentences
 from leakbench.papers.reference import TEXT, Kept, fuller
 from leakbench.papers.reference import tables as recorded_tables
-from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.evidence import ScaleEvidence, Table
 from leakbench.papers.scorecard.recorded import of_records
 from leakbench.papers.scorecard.scorecard import Card, to_csv
 from leakbench.papers.work import Work, read_papers
@@ -64,7 +64,7 @@ def figure(
         kept = fullest(frame, facts, recorded_tables(known.pop(table.stem, ())), shown)
         found = (fuller(frame.head(0), recorded_tables(each), "", pictured=False) for each in known.values())
         others = [each for each in found if each]
-        lines = Lines(table.stem, frame, read_table(trials)[0] if len(frame) else None)
+        lines = Table(table.stem, frame, read_table(trials)[0] if len(frame) else None)
         attacks = shown["parts"].get("attack", [])
         of_attacks = {each["name"]: each["parameters"] for each in attacks}
         _statements(works, lines, facts, kept, of_attacks, card)
@@ -115,12 +115,12 @@ def _without_picture(out: Path, facts: Facts) -> str:
 
 
 def _statements(
-    works: Sequence[Work], lines: Lines, facts: Facts, kept: Kept | None, attacks: Mapping[str, Any],
+    works: Sequence[Work], lines: Table, facts: Facts, kept: Kept | None, attacks: Mapping[str, Any],
     card: Path,
 ) -> None:  # fmt: skip
     """Write the verdicts that rest on this experiment alone, and on the record that is drawn in its place."""
     name = lines.name
-    run = Evidence(
+    run = ScaleEvidence(
         scale=facts["scale"], lines={name: lines} if len(lines.frame) else {}, known=None, attacks=attacks,
         absent={name: facts["absent_cells"]}, shares={name: facts.get("shares", {})},
         falls={name: facts.get("falls", {})},

@@ -114,7 +114,7 @@ def of_records(records: Records) -> dict[str, str]:
 
     core = [work for work in records.works if work.paper.core]
     drawn = [
-        items.Drawn(
+        items.DrawnItem(
             work=work, item=each.item, name=name, kinds=[part.drawing for part in each.figure],
             shows={key: shown for key, shown in _shown(name, each).items() if key in records.names},
         )

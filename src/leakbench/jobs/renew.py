@@ -33,7 +33,7 @@ from leakbench.metrics import METRICS
 from leakbench.papers.reference import DRAWN, EXHIBIT, kept_digests, read_record
 from leakbench.results.report.leaks import strongest
 from leakbench.results.tables.attacked import CONDITION
-from leakbench.results.tables.lines import BESIDE, Found
+from leakbench.results.tables.lines import BESIDE, Tabled
 from leakbench.results.tables.median import medians
 from leakbench.results.tables.trained import STUDY
 
@@ -166,7 +166,7 @@ def _order(lines: pd.DataFrame) -> np.ndarray:
     return np.asarray(keys.reset_index(drop=True).sort_values(list(map(str, keys)), kind="stable").index)
 
 
-def _exhibit(table: Path, made: Facts, found: Found) -> tuple[dict[str, np.ndarray], Facts] | None:
+def _exhibit(table: Path, made: Facts, found: Tabled) -> tuple[dict[str, np.ndarray], Facts] | None:
     """Return the tensors and facts of a recorded exhibit with the new panels, None where there is none."""
     if EXHIBIT not in made["files"]:
         return None

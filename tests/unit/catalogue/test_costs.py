@@ -72,7 +72,7 @@ def test_operations_and_parameters_are_those_that_torch_counts(trained: dict[str
         assert 0.9 * own < weights < max(1.4 * own, own + 0.6), entry
 
 
-def spec_of(flow: Workflow, row: dict[str, str]) -> costs.Work:
+def spec_of(flow: Workflow, row: dict[str, str]) -> costs.Effort:
     """Return the modelled work of a measured run: a job of the catalogue, shorter."""
     kind, _, stem = row["name"].partition("/")
     spec = copy.deepcopy(flow.plan.specs[row["name"]])
@@ -109,7 +109,7 @@ def test_a_capture_trains_a_batch_for_each_client_and_calls_torch_for_each_of_th
     """Of as many images in all, four clients take twice as many calls as two, and no more operations."""
     local = {"lr": 0.1, "batch_size": None, "epochs": 3}
 
-    def work(clients: list[int]) -> costs.Work:
+    def work(clients: list[int]) -> costs.Effort:
         federation = {"clients": clients, "rounds": 5, "checkpoints": "last", "local": local}
         victim = {"module": "lenet-dlg", "parameters": {}}
         return costs.of_capture(
@@ -124,7 +124,7 @@ def test_a_capture_trains_a_batch_for_each_client_and_calls_torch_for_each_of_th
     assert two.convolutions == pytest.approx(passes * costs.sizes("lenet-dlg")[""].operations)
 
 
-def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Work:
+def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Effort:
     """Return the work of 100 iterations on 2 updates of 5 epochs on 20 images, of which one is noise."""
     local = {"lr": 0.1, "batch_size": batch_size, "epochs": 5}
     federation = {"clients": [20], "rounds": 1, "checkpoints": "last", "update": "model", "local": local}
@@ -207,7 +207,7 @@ def test_an_inverter_s_fit_is_counted_as_torch_counts_it(flow: Workflow) -> None
 
 
 def test_a_machine_twice_as_fast_takes_half_as_long() -> None:
-    work = costs.Work(convolutions=120_000, products=40_000, calls=50)
+    work = costs.Effort(convolutions=120_000, products=40_000, calls=50)
     assert work.seconds() == 2 * work.seconds(costs.REFERENCE.times(2))
     assert work.plus(work) == work.times(2)
 

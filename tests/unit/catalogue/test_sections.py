@@ -15,16 +15,16 @@ from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
 from leakbench.catalogue import sections, signature
 from leakbench.catalogue.load import load_kind, odd
-from leakbench.catalogue.schema import Attack
+from leakbench.catalogue.schema import AttackEntry
 from leakbench.catalogue.sections import named, varied
 from leakbench.catalogue.signature import constant, declared_metrics, parameters_model
 
 TERMS = yaml.safe_load(Path(__file__).with_name("signatures.yaml").read_text())["terms"]
 
 
-def loaded(root: Path, name: str) -> Attack:
+def loaded(root: Path, name: str) -> AttackEntry:
     entry = load_kind(root / "config", "attacks")[name]
-    assert isinstance(entry, Attack)
+    assert isinstance(entry, AttackEntry)
     return entry
 
 

@@ -13,7 +13,7 @@ from leakbench.base.progress import track
 from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
 from leakbench.base.tensors import Tensors
-from leakbench.networks.layers import Drawn
+from leakbench.networks.layers import RandomLayer
 
 OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": partial(torch.optim.SGD, fused=True),
@@ -51,7 +51,7 @@ def fit(
         unpack(optimiser, model, groups.pop("optimiser", {}))
         begin, before = facts["epoch"], facts["mean"]
         kept = {int(group.removeprefix("kept-")): state for group, state in groups.items()}
-    drawn = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
+    drawn = [layer for layer in model.modules() if isinstance(layer, RandomLayer) and layer.active]
     inputs, targets = inputs[: training["images"]], targets[: training["images"]]
     progress = track(range(begin, epochs), label, every=save_every)
     model.train()

@@ -8,7 +8,7 @@ from torch import nn
 
 from leakbench.base.errors import UserError
 from leakbench.defences import Defence
-from leakbench.federation.training.federated import Client, Prepare, at_work
+from leakbench.federation.training.federated import Prepare, Trainee, at_work
 from leakbench.federation.training.server import Fit
 from leakbench.networks.tasks import task_of
 
@@ -26,7 +26,7 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
     return float(accountant.get_epsilon(privacy["delta"]))
 
 
-def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
+def made_private(client: Trainee, privacy: Mapping[str, Any], size: int) -> None:
     """Let a client's model keep each image's gradient, and its optimiser clip and blur them, in place."""
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
@@ -57,7 +57,7 @@ def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
 
 
 def train_privately(
-    client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
+    client: Trainee, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
     defence: Defence,
 ) -> Fit:  # fmt: skip
     """Train as `train_locally` does, on Poisson samples and with noise (Abadi et al. 2016)."""

@@ -52,7 +52,7 @@ Line = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Group:
+class Tally:
     """The results of one work, or all rows of another class."""
 
     key: str  # the name of the work, or "class-" and the name of the class
@@ -88,7 +88,7 @@ def columns() -> list[Facts]:
     ]  # fmt: skip
 
 
-def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str] = ()) -> list[Group]:
+def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str] = ()) -> list[Tally]:
     """Group results by work, the core works first, then all other rows by class."""
     found: dict[str, list[Line]] = {}
     for line in rows:
@@ -100,11 +100,11 @@ def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str
     return [_group(k, names.get(k, k), found[k]) for k in (*own, *(key for key in apart if key in found))]
 
 
-def _group(key: str, name: str, rows: list[Line]) -> Group:
+def _group(key: str, name: str, rows: list[Line]) -> Tally:
     words = Counter(line["word"] for line in rows)
     reasons = Counter(line["reason"] for line in rows if line["word"] == "not-run")
     telling = sum(line["kind"] == next(iter(KINDS)) for line in rows)
-    return Group(key, name, {verdict: words[verdict] for verdict in VERDICTS}, telling, reasons.most_common())
+    return Tally(key, name, {verdict: words[verdict] for verdict in VERDICTS}, telling, reasons.most_common())
 
 
 def _line(row: dict[Any, Any]) -> Line:

@@ -15,7 +15,7 @@ Cell = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Statement:
+class Seeded:
     """A headline, or a row whose verdict changes."""
 
     id: str  # the row of the scorecard
@@ -30,7 +30,7 @@ class Seeds:
 
     scale: str
     raised: list[int]  # the numbers that were added to every seed, 0 first
-    statements: list[Statement]  # headlines, then other rows whose verdict changes
+    statements: list[Seeded]  # headlines, then other rows whose verdict changes
     decided: int  # the number of rows that have a decided verdict with every seed
     turned: int  # the number of these rows that have more than one verdict
 
@@ -64,5 +64,5 @@ def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
         if len(cells) == len(raised) and all(cell["word"] in DECIDED for cell in cells.values())
     ]
     order = sorted((key for key in found if texts[key] or changed[key]), key=lambda key: not texts[key])
-    lines = [Statement(key, texts[key] or key, changed[key], found[key]) for key in order]
+    lines = [Seeded(key, texts[key] or key, changed[key], found[key]) for key in order]
     return Seeds(scale, raised, lines, len(decided), sum(changed[key] for key in decided))

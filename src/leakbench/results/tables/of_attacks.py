@@ -13,7 +13,7 @@ from leakbench.catalogue.cell import Cell
 from leakbench.metrics.baselines import CERTIFIED
 from leakbench.results.tables.attacked import COLUMNS, aggregate
 from leakbench.results.tables.failures import failed
-from leakbench.results.tables.lines import BESIDE, Found, no_lines
+from leakbench.results.tables.lines import BESIDE, Tabled, no_lines
 from leakbench.results.tables.pictures import Files, Panel, panel_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def check_bounds(table: pd.DataFrame) -> None:
         )
 
 
-def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Files]) -> Found:
+def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Files]) -> Tabled:
     """Return the table of the experiment that `spec` describes, its trials, pictures and facts."""
     experiment = spec.experiment
     client, shown = experiment.client, experiment.exhibit
@@ -95,4 +95,4 @@ def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Fil
         "absent_cells": reasons,
     }
     # What defences certify: σ, sampling, steps and ε.
-    return Found(*found, tensors, kept | ({"certificates": certificates} if certificates else {}))
+    return Tabled(*found, tensors, kept | ({"certificates": certificates} if certificates else {}))
