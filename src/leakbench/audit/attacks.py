@@ -39,7 +39,7 @@ TURNS = ((None, 1.0), (1e-2, 1.0), (1e-3, 0.3), (None, 0.3), (1e-2, 0.3), (1e-3,
 # The largest number of local steps that are simulated one by one.
 SIMULATED = 8
 # An entry of the catalogue.
-Entry = dict[str, Any]
+Setup = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class AuditAttack:
     attacker: str
     source: str
     proves: bool
-    entry: Entry
+    entry: Setup
 
 
 @cache
@@ -128,13 +128,13 @@ def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
     return sharp(layer, seen, samples, labels, HALF_A_LEVEL / float(deviation.max()))
 
 
-def run(entry: Entry, observation: Observation) -> Reconstruction:
+def run(entry: Setup, observation: Observation) -> Reconstruction:
     labelled = replace(observation, labelling=entry["labels"])
     return attacks.run(entry, labelled, torch.Generator().manual_seed(0))
 
 
 def _matching(
-    found: Attempt, entry: Entry, observation: Observation, truth: Truth, limit: float, most: float,
+    found: Attempt, entry: Setup, observation: Observation, truth: Truth, limit: float, most: float,
     longest: int, often: float,
 ) -> None:  # fmt: skip
     """Run one search, beside the same search on noise, until the verdict is clear."""
@@ -174,7 +174,7 @@ def _matching(
 
 
 def _searched(
-    entry: Entry, observation: Observation, iterations: int, seed: int, noise: int
+    entry: Setup, observation: Observation, iterations: int, seed: int, noise: int
 ) -> Reconstruction:
     """Return what a search makes of an observation, and of noise from the seed `noise` in its place."""
     entry = entry | {"parameters": entry["parameters"] | {"iterations": iterations}}
@@ -195,7 +195,7 @@ def _judge(found: Attempt, both: Reconstruction, truth: Truth) -> float:
     return float(scored.r.mean() - of_noise.r.mean())
 
 
-def _turned(entry: Entry, turn: int) -> Entry:
+def _turned(entry: Setup, turn: int) -> Setup:
     """Return an attack's entry with the weight of the total variation and the step that a trial takes."""
     weight, factor = TURNS[turn % len(TURNS)]
     objective = dict(entry["objective"])
@@ -225,7 +225,7 @@ def easy(truth: Truth) -> tuple[Observation, Truth]:
         return view(client((network, nn.CrossEntropyLoss(), batch), 1, 1).play())
 
 
-def _fitted(entry: Entry, observation: Observation) -> Entry:
+def _fitted(entry: Setup, observation: Observation) -> Setup:
     """Return an attack's entry as it fits this observation."""
     # Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
     # not simulated. AGIC's weights count the zeros of ReLUs if a convolution sends no gradient in which they
@@ -243,7 +243,7 @@ def _fitted(entry: Entry, observation: Observation) -> Entry:
     return entry | {"objective": objective, "parameters": parameters} | labels
 
 
-def _cost(entry: Entry, observation: Observation) -> tuple[float, float, Reconstruction]:
+def _cost(entry: Setup, observation: Observation) -> tuple[float, float, Reconstruction]:
     """Return the seconds that a search takes to begin, those of an iteration, and what the longest of the
     runs that told them made."""
     spent = []

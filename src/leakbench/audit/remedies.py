@@ -186,10 +186,10 @@ def _measure(each: Remedy, after: Round, again: Again, seconds: float) -> None:
     each.read, each.seen = reached(levels, READ), reached(levels, RECOGNISABLE)
 
 
-Plan = tuple[str, Callable[[], Round], str]
+Proposal = tuple[str, Callable[[], Round], str]
 
 
-def _of_clients(own: Client) -> Iterator[Plan]:
+def _of_clients(own: Client) -> Iterator[Proposal]:
     """Yield changes of what the client trains: words, the function that plays the round, and no bound."""
     for times in BATCHES:
         yield f"batch × {times}", lambda n=times: _larger(own, n).play(), ""  # type: ignore[misc]
@@ -201,7 +201,7 @@ def _of_clients(own: Client) -> Iterator[Plan]:
         yield "group norm for batch norm", lambda: _with(own, grouped(own.model)).play(), ""
 
 
-def _of_updates(own: Client, played: Round, defence: Change | None) -> Iterator[Plan]:
+def _of_updates(own: Client, played: Round, defence: Change | None) -> Iterator[Proposal]:
     """Yield changes of what the client sends: words, the function that plays the round, and the bound."""
     # Noise of standard deviation z on an update whose norm is clipped to 1 is a Gaussian mechanism with mu =
     # 1/z. With any attack, an attacker who chooses one of K equally likely records is right with a

@@ -13,7 +13,7 @@ from leakbench.catalogue.regime import Entry
 
 Seconds = Annotated[float, Field(gt=0)]
 # A key, which is text in JSON, and JSON is YAML.
-Trials = Annotated[int, Field(ge=5, strict=False)]
+TrialCount = Annotated[int, Field(ge=5, strict=False)]
 
 
 class Cells(Described):
@@ -129,7 +129,7 @@ class Budget(Described):
     length: float = Field(ge=0.5, le=1)
     """Share of the published length that everything runs for: iterations of attacks, epochs of victims and
     generators, rounds of training studies. It is at least half, because a verdict requires that."""
-    trials: Annotated[dict[Trials, Seconds], Field(min_length=1)]
+    trials: Annotated[dict[TrialCount, Seconds], Field(min_length=1)]
     """Number of trials → core-seconds that a cell with this number of them may take. A cell gets the largest
     number that it can pay for, and never more than are published. A cell that can pay for none is left out.
     Verdicts ask for 5."""

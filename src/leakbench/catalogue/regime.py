@@ -55,7 +55,7 @@ def _fitting(options: dict[str, bool | float], others: ValidationInfo) -> dict[s
 
 
 # The options of a training, in a model that has an `optimiser` above them.
-Options = Annotated[dict[str, bool | float], AfterValidator(_fitting)]
+OptimiserOptions = Annotated[dict[str, bool | float], AfterValidator(_fitting)]
 
 
 class Decay(Described):
@@ -111,7 +111,7 @@ class Regime(Titled):
     optimiser: Literal["sgd", "adam", "adadelta"]
     """The optimiser. A client keeps its state (such as momentum) from round to round."""
     lr: float = Field(gt=0, description="The learning rate.")
-    options: Options = {}
+    options: OptimiserOptions = {}
     """Further keyword arguments of torch's optimiser, such as `momentum: 0.9`."""
     decay: Decay | None = None
     """How the learning rate falls. Without it the rate is constant."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_va
 from leakbench.base.yamls import Described, Name, Positive, Shape
 from leakbench.catalogue.cell import Arguments
 from leakbench.catalogue.experiment import Experiment, Scale
-from leakbench.catalogue.regime import Entry, Options, Regime, Titled
+from leakbench.catalogue.regime import Entry, OptimiserOptions, Regime, Titled
 from leakbench.catalogue.sections import FORMS, named
 
 
@@ -34,7 +34,7 @@ class Training(Described):
 
     optimiser: Literal["sgd", "adam", "adadelta"] = Field(description="The optimiser.")
     lr: float = Field(gt=0, description="The learning rate.")
-    options: Options = {}
+    options: OptimiserOptions = {}
     """Further keyword arguments of torch's optimiser, such as `momentum: 0.9`."""
     batch_size: Positive = Field(description="Images in each step.")
     epochs: int = Field(ge=0)

@@ -11,7 +11,7 @@ DECIDED = (HOLDS, "direction", "differs")
 
 
 # The result of a statement with one seed: word, measured, its 95 % interval, n and seeds, as texts.
-Cell = dict[str, str]
+SeedCell = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Seeded:
     id: str  # the row of the scorecard
     text: str  # the headline, or the id if there is none
     changes: bool  # whether the verdict is not the same with all seeds
-    cells: dict[int, Cell]  # number that was added to every seed -> the result with these seeds
+    cells: dict[int, SeedCell]  # number that was added to every seed -> the result with these seeds
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def held(found: list[Seeds]) -> dict[str, str]:
 
 def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
     raised = sorted({int(value) for value in rows["raised"]})
-    found: dict[str, dict[int, Cell]] = {}
+    found: dict[str, dict[int, SeedCell]] = {}
     for row in rows.to_dict("records"):
         found.setdefault(str(row["id"]), {})[int(row["raised"])] = {
             "word": str(row["verdict"]), "measured": number(row["measured"]), "n": count(row["n"]),

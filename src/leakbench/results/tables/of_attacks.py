@@ -14,7 +14,7 @@ from leakbench.metrics.baselines import CERTIFIED
 from leakbench.results.tables.attacked import COLUMNS, aggregate
 from leakbench.results.tables.failures import failed
 from leakbench.results.tables.lines import BESIDE, Tabled, no_lines
-from leakbench.results.tables.pictures import Files, Panel, panel_of
+from leakbench.results.tables.pictures import Files, Pane, panel_of
 
 if TYPE_CHECKING:
     from leakbench.catalogue.jobs import TableSpec
@@ -62,7 +62,7 @@ def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Fil
     frames, knows, classes = [], {}, {}
     falls: Facts = {}
     certificates: Facts = {}
-    drawn: list[Panel] = []
+    drawn: list[Pane] = []
     files = dict(zip(spec.cells, pictured, strict=True)) if shown else {}
     for cell, rows, facts in _scored(spec.parsed, scores):
         stem = cell.stem

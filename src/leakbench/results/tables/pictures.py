@@ -16,7 +16,7 @@ from leakbench.metrics.scoring.hidden import aim_at
 if TYPE_CHECKING:
     from leakbench.catalogue.experiment import Exhibit
 
-Panel = tuple[Facts, dict[str, np.ndarray]]
+Pane = tuple[Facts, dict[str, np.ndarray]]
 TENSORS = ("truth", "guess", "usable", "sample", "score")
 
 
@@ -48,7 +48,7 @@ def in_bytes(name: str, array: np.ndarray) -> np.ndarray:
     return np.rint(255 * array).astype(np.uint8) if shown else array
 
 
-def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", client: int) -> Panel:
+def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", client: int) -> Pane:
     """Return the pictures of a client of one cell: their description and their tensors."""
     # The tensors are truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample
     # [m] and score [m] (r). With the target features, a guess is one channel of one reconstruction.
