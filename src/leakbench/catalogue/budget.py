@@ -160,6 +160,7 @@ class _Purse:
 def paid(
     scale: str, budget: Budget, asks: Sequence[Ask], specs: Mapping[str, Spec],
     papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str], beside: Collection[str],
+    first: Collection[str] = (),
 ) -> Sizes:  # fmt: skip
     """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order)."""
     # An experiment of one's own, which has no paper, comes last. It takes nothing from the others, as those
@@ -196,7 +197,7 @@ def paid(
     def rank(group: list[_Fitted]) -> tuple[bool, bool, bool, float, str]:
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
         late = budget.common_first and group[0].ask.job.dataset in rare
-        other = group[0].ask.experiment not in budget.first
+        other = group[0].ask.experiment not in first
         return not group[0].paper, other, late, more(group)[1] / gets, group[0].ask.name
 
     ranks = {id(group): rank(group) for group in left}

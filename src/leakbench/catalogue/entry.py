@@ -124,7 +124,8 @@ class Sized:
             return "another experiment was asked for by --config only"
         if experiment not in self._left_out:
             # Few patterns are about one experiment, and an experiment has hundreds of cells.
-            self._left_out[experiment] = [
+            own = find(self.config, "experiments", experiment, "").left_out.get(self.name, {})
+            self._left_out[experiment] = [(f"{experiment}/{glob}", why) for glob, why in own.items()] + [
                 (glob, why)
                 for glob, why in self.scale.left_out.items()
                 if fnmatch.fnmatchcase(experiment, glob.partition("/")[0])
@@ -155,11 +156,6 @@ def sized(config: Path, name: str) -> Sized:
         for pattern, (of, part) in ((each, found) for each in caps for found in _parts(kind, each)):
             if not fnmatch.filter(load_kind(config, of), part):
                 raise UserError(f"{file}: caps.{kind}: '{pattern}' matches no {of[:-1]} (drop or mend it)")
-    for name in scale.budget.first if scale.budget else ():
-        find(config, "experiments", name, f"{file}: budget.first")
-    for pattern, why in scale.left_out.items():
-        if not why.strip():
-            raise UserError(f"{file}: left_out: '{pattern}' has no reason (say why, in words for tables)")
     salt = config / "salt.yaml"
     return Sized(config, scale, file, validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md"))
 

@@ -85,6 +85,12 @@ class Experiment(Described):
     own_minutes: bool = False
     """The experiment is paid from minutes of its own, which the scale's budget sets (`own_minutes`), and so
     takes nothing from the others."""
+    first: Annotated[list[Name], Distinct] = []
+    """Scales whose budget pays for it before all others. Without them a work whose trials are all dear would
+    have no evidence."""
+    left_out: dict[Name, dict[str, str]] = {}
+    """What scales do not run of it: scale → pattern → reason, as in `left_out` of a scale, where the pattern
+    stands behind the experiment's name."""
     metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = None
     """The columns of the table, by names of src/leakbench/metrics/. A metric that asks a classifier which
     person a face shows trains that classifier on the cell's own data set."""
@@ -143,9 +149,6 @@ class Budget(Described):
     may take the whole total."""
     common_first: bool = True
     """Cells on data that everybody can fetch come before cells on other data."""
-    first: Annotated[list[Name], Distinct] = []
-    """Experiments that are paid before all others. Without them a work whose trials are all dear would have
-    no evidence."""
     own_minutes: Annotated[float, Field(gt=0)] | None = None
     """Core-minutes beside the total for each experiment that says `own_minutes: true`. Without them it is
     paid from the total."""

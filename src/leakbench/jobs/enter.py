@@ -232,7 +232,7 @@ def _copied(root: Path, name: str, files: dict[str, str], kind: str = "defence",
     (copy / "data").symlink_to((root / "data").resolve())
     for place, text in files.items():
         write_text(copy / place, text)
-    experiment = read_yaml(root / AGREED) | {"seeds": list(range(networks))}
+    experiment = read_yaml(root / AGREED) | {"seeds": list(range(networks)), "left_out": {}}
     for cell in experiment["cells"]:
         cell |= {"attack": [name]} if kind == "attack" else {"defence": ["none", name]}
     # JSON is valid YAML.
@@ -249,8 +249,7 @@ def _paying(scale: Mapping[str, Any], minutes: int = MINUTES) -> Mapping[str, An
         trials, total = budget["trials"], max(budget["total"], minutes)
         fewest = min(trials, key=int)
         trials = trials | {fewest: max(trials[fewest], 60 * minutes)}
-        # The copy has none of the experiments that `first` names.
-        scale["budget"] = budget | {"trials": trials, "total": total, "first": []}
+        scale["budget"] = budget | {"trials": trials, "total": total}
     return scale
 
 

@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from leakbench.attacks.inverter import Inverter
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import Cell
-from leakbench.catalogue.entry import sized
 from leakbench.catalogue.signature import part_names
 from leakbench.catalogue.workflow import Workflow
 from leakbench.jobs.plan import measured
@@ -231,11 +230,11 @@ def test_the_network_of_fedavg_is_counted_at_each_width(width: int, hidden: int,
 
 
 def test_the_standard_scale_states_the_price_of_each_simulation_that_it_leaves_out(flow: Workflow) -> None:
-    specs, prices = flow.plan.specs, sized(ROOT / "config", "standard").scale.left_out
+    specs, prices = flow.plan.specs, flow.plan.definitions["leakbench-fedavg"].left_out["standard"]
     stems = [name.partition("/")[2] for name in flow.plan.needed("leakbench-fedavg") if "attack/" in name]
     priced = set()
     for glob, reason in prices.items():
-        for stem in fnmatch.filter(stems, glob.removeprefix("leakbench-fedavg/")):
+        for stem in fnmatch.filter(stems, glob):
             capture = specs[f"capture/{Cell.parse(stem).capture}"]
             minutes = math.ceil(costs.of_attack(specs[f"attack/{stem}"], capture).seconds() / 60)
             # Ten images in pairs are five steps.
