@@ -82,7 +82,6 @@ class Sized:
     only: frozenset[str] = frozenset()  # the experiments that run; empty if all run
     # A cache, because many cells name the same few entries.
     _entries: dict[tuple[str, str, str, int | None], Spec] = field(default_factory=dict, compare=False)
-    _left_out: dict[str, list[tuple[str, str]]] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -119,19 +118,13 @@ class Sized:
 
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or <experiment>/<stem> of a cell or study, or ""."""
-        experiment = name.partition("/")[0]
+        experiment, _, job = name.partition("/")
         if self.only and experiment not in self.only:
             return "another experiment was asked for by --config only"
-        if experiment not in self._left_out:
-            # Few patterns are about one experiment, and an experiment has hundreds of cells.
-            own = find(self.config, "experiments", experiment, "").left_out.get(self.name, {})
-            self._left_out[experiment] = [(f"{experiment}/{glob}", why) for glob, why in own.items()] + [
-                (glob, why)
-                for glob, why in self.scale.left_out.items()
-                if fnmatch.fnmatchcase(experiment, glob.partition("/")[0])
-            ]
-        told = (why for glob, why in self._left_out[experiment] if fnmatch.fnmatchcase(name, glob))
-        return next(told, self.sizes.left_out.get(name, ""))
+        own = find(self.config, "experiments", experiment, "").left_out.get(self.name, {}) if job else {}
+        told = [why for glob, why in own.items() if fnmatch.fnmatchcase(job, glob)]
+        told += [why for glob, why in self.scale.left_out.items() if fnmatch.fnmatchcase(name, glob)]
+        return next(iter(told), self.sizes.left_out.get(name, ""))
 
 
 def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:

@@ -86,11 +86,9 @@ class Experiment(Described):
     """The experiment is paid from minutes of its own, which the scale's budget sets (`own_minutes`), and so
     takes nothing from the others."""
     first: Annotated[list[Name], Distinct] = []
-    """Scales whose budget pays for it before all others. Without them a work whose trials are all dear would
-    have no evidence."""
+    """Scales that pay for it before all others, so that a work whose trials are all dear has evidence."""
     left_out: dict[Name, dict[str, str]] = {}
-    """What scales do not run of it: scale → pattern → reason, as in `left_out` of a scale, where the pattern
-    stands behind the experiment's name."""
+    """What a scale does not run of it: scale → pattern → reason. A scale's `left_out` says what they are."""
     metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = None
     """The columns of the table, by names of src/leakbench/metrics/. A metric that asks a classifier which
     person a face shows trains that classifier on the cell's own data set."""

@@ -143,9 +143,7 @@ def _bought(at: Sized, budget: Budget) -> Sizes:
     papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
-    beside = [name for name, experiment in experiments.items() if experiment.own_minutes]
-    first = [name for name, experiment in experiments.items() if at.name in experiment.first]
-    sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare, beside, first)
+    sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare, experiments)
     if asks and len(sizes.left_out) == len(asks):
         # The last limit that a cell met is the one to raise: that cell met all others.
         key = max(sizes.short, key=LIMITS.index)
