@@ -114,9 +114,7 @@ class GeneratorSpec(Job):
 
 
 class TrainedModels(Regime):
-    """A training regime for one data set."""
-
-    # Its rules (aggregation, encryption) stand beside it in the spec, and `check_spec` checks them together.
+    """A training regime for one data set. Its rules stand beside it in the spec (`spec._check_rules`)."""
 
     summary: str = ""
     beside: list[Name]  # type: ignore[assignment]

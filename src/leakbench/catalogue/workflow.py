@@ -245,13 +245,8 @@ class Workflow:
         of = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
         return [] if victim == ANY_VICTIM else [of]
 
-    def guesses(self, capture: str) -> list[str]:
-        return self._attacked("guesses", capture, "safetensors")
-
-    def attack_records(self, capture: str) -> list[str]:
-        return self._attacked("records/attack", capture, "json")
-
-    def _attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
+    def attacked(self, capture: str, kind: str, suffix: str) -> list[str]:
+        """Return the files of a kind that the attacks on a capture write."""
         attacks = sorted(self.plan.specs[f"score/{capture}"]["attacks"])
         paths = (replace(Cell.parse(capture), attack=attack).path(kind) for attack in attacks)
         return [f"{self.results}/{path}.{suffix}" for path in paths]

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
 from leakbench.base.errors import UserError
-from leakbench.defences import Defence
+from leakbench.defences import Defence, mixes
 from leakbench.federation.training.federated import Prepare, Trainee, at_work
 from leakbench.federation.training.server import Fit
 from leakbench.networks.tasks import task_of
@@ -33,9 +32,8 @@ def made_private(client: Trainee, privacy: Mapping[str, Any], size: int) -> None
     from opacus.validators import ModuleValidator
 
     for name, layer in client.model.named_modules():
-        problems = ModuleValidator.validate(layer, strict=False) if not list(layer.children()) else []
-        unsuited = isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.RNNBase)
-        if problems or unsuited:
+        # Opacus knows further layers, and neither plain recurrent ones nor batch norm under another name.
+        if mixes(layer) or (not [*layer.children()] and ModuleValidator.validate(layer, strict=False)):
             raise UserError(
                 f"privacy: layer '{name}' ({type(layer).__name__}) has no gradient of each image by itself "
                 "(choose a network without it, such as one with group norm)"
