@@ -46,10 +46,7 @@ def figure(
 
     Raises UserError, which names the notebook and the error of its failing cell.
     """
-    import papermill
-    from papermill.exceptions import PapermillExecutionError
-
-    from leakbench.results.figures.in_process import NAME
+    from leakbench.results.figures.in_process import run
 
     with listing(out) as picture, listing(executed) as ran, TemporaryDirectory() as beside:
         png = picture.with_suffix(".png")
@@ -76,19 +73,10 @@ def figure(
         lists = {"marks": [marks], "paper": paper or (), "scorecard": [card], "recorded": drawn}
         single = {name: str(path.resolve()) for name, path in files.items()}
         several = {name: [str(path.resolve()) for path in paths] for name, paths in lists.items()}
-        # papermill chooses its reader by the suffix, and the temporary file has none.
-        copy = ran.with_suffix(".ipynb")
         try:
-            papermill.execute_notebook(
-                str(notebook), str(copy), single | several, engine_name=NAME, kernel_name="python3",
-                progress_bar=False, request_save_on_cell_execute=False,
-            )  # fmt: skip
-        except PapermillExecutionError as problem:
-            what = " ".join(f"{problem.ename}: {problem.evalue}".split())
-            raise UserError(
-                f"{notebook}: cell {problem.exec_count}: {what} (mend the notebook or what it draws)"
-            ) from problem
-        else:
+            if failed := run(notebook, ran, single | several):
+                what = " ".join(failed.split())
+                raise UserError(f"{notebook}: {what} (mend the notebook or what it draws)")
             if not png.is_file():
                 raise UserError(f"{notebook}: wrote no figure (it must save to `out`)")
             if not png.stat().st_size:
@@ -97,10 +85,8 @@ def figure(
                 said = f"the record of the {kept.scale} scale, {kept.said()}"
                 print(f"{out}: drawn from {said}")
             os.replace(png, picture)
-            os.replace(copy, ran)
         finally:
             png.unlink(missing_ok=True)
-            copy.unlink(missing_ok=True)
 
 
 def _without_picture(out: Path, facts: Facts) -> str:
