@@ -24,13 +24,12 @@ from leakbench.catalogue.signature import constant, module_file
 
 
 class Effort(NamedTuple):
-    """The work of a job: millions of operations in narrow convolutions, products and wide convolutions, and
-    thousands of calls of torch."""
+    """The work of a job: millions of operations in convolutions and products, thousands of calls of torch."""
 
-    convolutions: float = 0.0
+    convolutions: float = 0.0  # narrow ones
     products: float = 0.0
     calls: float = 0.0
-    wide: float = 0.0
+    wide: float = 0.0  # convolutions of 64 channels and more
 
     def times(self, factor: float) -> "Effort":
         return Effort(*(factor * each for each in self))
