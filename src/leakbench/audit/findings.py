@@ -103,10 +103,8 @@ class Score:
     """What a reconstruction is worth for each record."""
 
     levels: list[int]
-    # The Pearson correlation.
-    r: np.ndarray
-    # The mean squared error, infinite where there is no reconstruction.
-    error: np.ndarray
+    r: np.ndarray  # the Pearson correlation
+    error: np.ndarray  # the mean squared error, infinite where there is no reconstruction
     images: Tensor
 
 

@@ -184,8 +184,7 @@ class _Rows(NamedTuple):
     # [outputs, inputs], one below the other; and [records, places, inputs], what they read.
     rows: Tensor
     read: Tensor
-    # The smaller side of the narrowest.
-    rank: int
+    rank: int  # the smaller side of the narrowest
 
 
 def _matrices(played: Round, tokens: Tensor) -> Iterator[_Rows]:

@@ -99,8 +99,7 @@ class Again:
     search: str
     iterations: int
     levels: list[int]
-    # Why the search cannot run again, empty if it can.
-    missing: str = ""
+    missing: str = ""  # why the search cannot run again, empty if it can
 
 
 def remedies(

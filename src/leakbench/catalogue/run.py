@@ -164,8 +164,7 @@ Specs = Mapping[str, Mapping[str, Any]]
 class _Stray(NamedTuple):
     path: str
     spec: Path
-    # The digests of its code and of today's; empty for a result of another spec.
-    code: tuple[str, ...]
+    code: tuple[str, ...]  # the digests of its code and of today's; empty for a result of another spec
 
 
 def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:

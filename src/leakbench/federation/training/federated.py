@@ -125,6 +125,7 @@ def train_locally(
             total.zero_()
             right.zero_()
             for batch in order.split(training["batch_size"]):
+                # Batch norm cannot normalise a single image.
                 if len(batch) == 1 and count > 1:
                     continue
                 loss, correct = step(batch)

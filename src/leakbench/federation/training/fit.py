@@ -56,6 +56,7 @@ def fit(
     progress = track(range(begin, epochs), label, every=save_every)
     model.train()
     for epoch, due in progress:
+        # Each epoch has a stream of its own, so that resuming needs no state of a generator.
         rng = torch.Generator().manual_seed(stream("epoch", seed, epoch))
         order = torch.randperm(len(inputs), generator=rng)
         masks = [layer.draw((len(inputs),), rng) for layer in drawn]

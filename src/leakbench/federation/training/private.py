@@ -20,6 +20,7 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
     """Return ε of (ε, δ)-differential privacy of a client's images, by Rényi divergences (Mironov 2017)."""
     from opacus.accountants import RDPAccountant
 
+    # It holds against anyone who sees the models, of Poisson samples. Reported losses have no noise.
     accountant = RDPAccountant()
     accountant.history = [(privacy["noise"], min(1.0, size / count), steps_of(count, size) * epochs)]
     return float(accountant.get_epsilon(privacy["delta"]))
@@ -74,6 +75,7 @@ def train_privately(
                     right += int(correct)
                     seen += len(batch)
                     continue
+                # An empty sample is a step of noise alone.
                 optimiser.zero_grad()
                 for parameter in model.parameters():
                     parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))  # type: ignore[attr-defined]

@@ -58,6 +58,7 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
     plain = victims.build(entry["module"], shape, image["classes"], entry["parameters"])
     origin = defence.model(plain, _rng("lock", image["name"], spec["seed"]))
     secret = defence.secret(origin)
+    # All start from the same weights and secret parameters, such as lock layers. Keys are each one's own.
     alike = {name: value for name, value in origin.named_parameters() if name in secret}
     models = []
     for holder in [*map(str, range(training["clients"])), "stranger"]:

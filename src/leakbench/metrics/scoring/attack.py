@@ -100,6 +100,7 @@ def token_rows(
     placed = tensors["span_distance"].shape[-1] > len(counts)
     counts = counts[:, :length] if placed else counts.sum(1, keepdims=True)
 
+    # Nothing reads a sentence's last token. An attack that answers for places has pairs as members.
     def members(held: np.ndarray) -> np.ndarray:
         read = numbers(hidden.pictures[held][:, 0, None, None, :-1, 0], hidden.vocabulary).reshape(-1, length)
         at = read.T if placed else [read]
