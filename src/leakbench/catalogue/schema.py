@@ -12,7 +12,7 @@ from leakbench.base.yamls import Described, Name, Positive, Shape
 from leakbench.catalogue.cell import Arguments
 from leakbench.catalogue.experiment import Experiment, Scale
 from leakbench.catalogue.regime import Entry, OptimiserOptions, Regime, Titled
-from leakbench.catalogue.sections import FORMS, named
+from leakbench.catalogue.sections import FORMS, as_parts
 
 
 class Slice(Described):
@@ -325,7 +325,7 @@ class DefenceEntry(Part):
 
 # Part → keyword arguments. A file may write it in three forms.
 Section = Annotated[
-    dict[Name, Arguments], Field(default_factory=dict), BeforeValidator(named), WithJsonSchema(FORMS)
+    dict[Name, Arguments], Field(default_factory=dict), BeforeValidator(as_parts), WithJsonSchema(FORMS)
 ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import read_table
-from leakbench.base.cellname import named
+from leakbench.base.cellname import cell_name
 from leakbench.base.pixels import pixels
 from leakbench.catalogue.cell import Cell
 from leakbench.results.tables.pictures import opened
@@ -26,7 +26,7 @@ def medians(
     # A cell without its files, without pictures or whose median trial reconstructed nothing is left out.
     found = {}
     for row in rows.to_dict("records"):
-        cell = named(row)
+        cell = cell_name(row)
         stems = [stem for stem in cells if Cell.parse(stem).name == cell]
         results = root / "results" / run
         picture = _median(root, results, scores or results / "scores", row, stems)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from leakbench.base.artefacts import Facts, read_facts, read_table
-from leakbench.base.cellname import named
 from leakbench.base.errors import UserError
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.baselines import CERTIFIED
@@ -48,7 +47,7 @@ def check_bounds(table: pd.DataFrame) -> None:
     own = table[table["baseline"] == ""].merge(bound, on=condition, suffixes=("", "_certified"))
     for row in own[own["ci_low"] > own["mean_certified"]].to_dict("records"):
         raise UserError(
-            f"{named(row)}: {row['metric']}: measured {row['mean']:.4g}, interval {row['ci_low']:.4g} to "
+            f"{cell_name(row)}: {row['metric']}: measured {row['mean']:.4g}, interval {row['ci_low']:.4g} to "
             f"{row['ci_high']:.4g} (n = {row['n']}), and the defence certifies at most "
             f"{row['mean_certified']:.4g} (one of the two is wrong: check the defence and its accountant)"
         )
