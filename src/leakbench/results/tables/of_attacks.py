@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from leakbench.base.artefacts import Facts, read_facts, read_table
+from leakbench.base.cellname import cell_name
 from leakbench.base.errors import UserError
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.baselines import CERTIFIED
