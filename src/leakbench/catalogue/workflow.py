@@ -245,7 +245,7 @@ class Workflow:
         of = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
         return [] if victim == ANY_VICTIM else [of]
 
-    def attacked(self, capture: str, kind: str, suffix: str) -> list[str]:
+    def attacked(self, kind: str, suffix: str, capture: str) -> list[str]:
         """Return the files of a kind that the attacks on a capture write."""
         attacks = sorted(self.plan.specs[f"score/{capture}"]["attacks"])
         paths = (replace(Cell.parse(capture), attack=attack).path(kind) for attack in attacks)
