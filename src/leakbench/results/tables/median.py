@@ -58,8 +58,8 @@ def _median(
     if trial["match"] < 0 or not (guesses.is_file() and truth.is_file() and data.is_file()):
         return None
     images, about = opened(guesses)
-    secret, hidden = opened(truth)
-    private = opened(data)[0][f"{hidden['split']}/images"]
+    secret, drawn = opened(truth)
+    private = opened(data)[0][f"{drawn['split']}/images"]
     if about["target"] != "images" or private.dtype != np.uint8 or private.shape[-1] not in (1, 3):
         return None
     turn, client = int(trial["round"]), int(trial["client"])

@@ -11,7 +11,7 @@ from leakbench.base.cellname import CELL
 from leakbench.base.pixels import pixels
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
-from leakbench.metrics.scoring.hidden import aim_at
+from leakbench.metrics.scoring.truths import aim_at
 
 if TYPE_CHECKING:
     from leakbench.catalogue.experiment import Exhibit
@@ -53,12 +53,12 @@ def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", c
     # The tensors are truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample
     # [m] and score [m] (r). With the target features, a guess is one channel of one reconstruction.
     tensors, facts = opened(files.guesses)
-    secret, hidden = opened(files.truth)
+    secret, about = opened(files.truth)
     arrays, _ = opened(files.data)
     count, rule = shown.reconstructions, shown.rule
     index = secret[f"images/{client}"]
     rounds = min(shown.rounds, len(index), len(tensors["images"]))
-    chosen = np.array(arrays[f"{hidden['split']}/images"])[index[:rounds]]
+    chosen = np.array(arrays[f"{about['split']}/images"])[index[:rounds]]
     truth = pixels(chosen)
     aim = np.stack([aim_at(facts["target"], images, files.victim) for images in chosen])
     guess = np.array(tensors["images"][:rounds, client])
