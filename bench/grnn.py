@@ -22,7 +22,7 @@ from leakbench.attacks.matching.objectives.total_variation import total_variatio
 from leakbench.attacks.matching.optimisers.rmsprop import rmsprop
 from leakbench.attacks.matching.terms import Term
 from leakbench.attacks.matching.unknowns.generator import generator
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 
@@ -65,7 +65,7 @@ def batched(trials: int, iterations: int, workers: int) -> Tensor:
         clients=[1],
         kind="gradient",
         labelling="joint",
-        work=Work(workers=workers),
+        work=Crew(workers=workers),
     )
     objective: list[Term] = [squares(), norm(), total_variation(weight=TV, squared=True)]
     optimiser = rmsprop(lr=LR, momentum=MOMENTUM)

@@ -24,7 +24,7 @@ from bench.ceiling import Ceiling, flop_of
 from bench.measure import Row, Side, compare
 from leakbench import attacks
 from leakbench.base.artefacts import open_tensors, read_tensors, write_tensors
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 
@@ -107,7 +107,7 @@ def attacked(
         updates={n: tensors[f"observed/{n}"].numpy()[:, None] for n, _ in model.named_parameters()},
         origin=np.zeros(count, np.int64), clients=[1], kind="gradient", labelling="oracle",
         labels=[tensors["labels"].numpy()],
-        work=Work(workers=workers if device == "cpu" else 1, device=device),
+        work=Crew(workers=workers if device == "cpu" else 1, device=device),
     )  # fmt: skip
     # The attack draws its own first images from a fresh generator, with the distribution of `start` in
     # `setting`.

@@ -1,5 +1,6 @@
 """The house does not grow without a reason (tests/house.py)."""
 
+import ast
 from pathlib import Path
 
 import house
@@ -16,6 +17,12 @@ def test_nothing_grows_without_a_reason() -> None:
     assert not grown, (
         f"{grown}: make it smaller, or raise `now` in tests/house.yaml and write a reason beside it"
     )
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    trees = [ast.parse(path.read_text()) for path in house.python(house.PACKAGE)]
+    names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_docstrings_comments_and_blank_lines_are_no_code() -> None:

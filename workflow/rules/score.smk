@@ -1,7 +1,7 @@
 rule score:
     input:
-        guesses=lambda w: flow.guesses("/".join(w)),
-        attack_records=lambda w: flow.attack_records("/".join(w)),
+        guesses=lambda w: flow.attacked("guesses", "safetensors", "/".join(w)),
+        attack_records=lambda w: flow.attacked("records/attack", "json", "/".join(w)),
         truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         data=ancient("data/{dataset}.safetensors"),
         digest="data/digests/{dataset}.sha256",

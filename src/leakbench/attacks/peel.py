@@ -17,6 +17,8 @@ from leakbench.base.errors import Unfit
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
+# The loss behind the first dense layer is not computed, so that it may be any.
+ANY_LOSS = True
 # Since 2 the errors of samples that were subtracted are carried into later rounds. Since 3 the errors of the
 # neurons that hold a sample are added as squares. Since 4 the proof of a sample allows for the largest of
 # these errors, because what the client rounded behind the layer is one error for all neurons.

@@ -16,7 +16,7 @@ from leakbench.attacks.exact.first_layer import first_layers
 from leakbench.attacks.exact.sharp import sharp
 from leakbench.attacks.exact.span import span
 from leakbench.audit.client import Truth, client, view
-from leakbench.audit.findings import HALF_A_LEVEL, NOTHING, RECOGNISABLE, Found, pixels_of, score, timed
+from leakbench.audit.findings import HALF_A_LEVEL, NOTHING, RECOGNISABLE, Attempt, pixels_of, score, timed
 from leakbench.audit.predictions import readable, uncountable
 from leakbench.base.alarm import within
 from leakbench.base.code import home
@@ -39,11 +39,11 @@ TURNS = ((None, 1.0), (1e-2, 1.0), (1e-3, 0.3), (None, 0.3), (1e-2, 0.3), (1e-3,
 # The largest number of local steps that are simulated one by one.
 SIMULATED = 8
 # An entry of the catalogue.
-Entry = dict[str, Any]
+Setup = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Attack:
+class AuditAttack:
     """What attacks.yaml says of an attack, with its entry of the catalogue."""
 
     title: str
@@ -51,30 +51,30 @@ class Attack:
     attacker: str
     source: str
     proves: bool
-    entry: Entry
+    entry: Setup
 
 
 @cache
-def catalogue() -> dict[str, Attack]:
+def catalogue() -> dict[str, AuditAttack]:
     found = {}
     for name, about in read_yaml(Path(__file__).with_name("attacks.yaml")).items():
         # The other attacks are not read, because the budget of an audit runs already.
         entry = merge(read_yaml(home() / "attacks" / f"{name}.yaml"), about.pop("changes", {}))
         entry = {key: value for key, value in entry.items() if key not in ("variants", "grid")}
         about["entry"] = validate("attacks", name, name, entry).model_dump(mode="json")
-        found[name] = Attack(**about | {"source": str(source(about["source"]))})
+        found[name] = AuditAttack(**about | {"source": str(source(about["source"]))})
     return found
 
 
 def attack(
     name: str, observation: Observation, truth: Truth | None, limit: float, most: float = 0.0,
     longest: int = LONGEST, often: float = inf,
-) -> Found:  # fmt: skip
+) -> Attempt:  # fmt: skip
     """Run one attack for at most `limit` seconds."""
     # A search may take `most` seconds if `limit` is too short for FEWEST iterations. It has at most `longest`
     # iterations and `often` trials. Without the records only what an attack proves counts; no search runs.
-    about, records = catalogue()[name], observation.clients[0]
-    found = Found(name, about.title, about.stage, about.attacker, about.source, records, [NOTHING] * records)
+    about, count = catalogue()[name], observation.clients[0]
+    found = Attempt(name, about.title, about.stage, about.attacker, about.source, count, [NOTHING] * count)
     if about.stage == "exact":
         timed(found, limit, lambda: _exact(found, about, observation, truth))
     elif truth is None:
@@ -90,7 +90,7 @@ def attack(
 
 
 @torch.no_grad()
-def _exact(found: Found, about: Attack, observation: Observation, truth: Truth | None) -> None:
+def _exact(found: Attempt, about: AuditAttack, observation: Observation, truth: Truth | None) -> None:
     # Without the bias's update records are known up to their scale, so that nothing proves them.
     observation = readable(observation, needs_bias=about.proves)
     made = run(about.entry, observation)
@@ -128,13 +128,13 @@ def _sure(observation: Observation, images: Tensor, labels: Tensor) -> Tensor:
     return sharp(layer, seen, samples, labels, HALF_A_LEVEL / float(deviation.max()))
 
 
-def run(entry: Entry, observation: Observation) -> Reconstruction:
+def run(entry: Setup, observation: Observation) -> Reconstruction:
     labelled = replace(observation, labelling=entry["labels"])
     return attacks.run(entry, labelled, torch.Generator().manual_seed(0))
 
 
 def _matching(
-    found: Found, entry: Entry, observation: Observation, truth: Truth, limit: float, most: float,
+    found: Attempt, entry: Setup, observation: Observation, truth: Truth, limit: float, most: float,
     longest: int, often: float,
 ) -> None:  # fmt: skip
     """Run one search, beside the same search on noise, until the verdict is clear."""
@@ -174,7 +174,7 @@ def _matching(
 
 
 def _searched(
-    entry: Entry, observation: Observation, iterations: int, seed: int, noise: int
+    entry: Setup, observation: Observation, iterations: int, seed: int, noise: int
 ) -> Reconstruction:
     """Return what a search makes of an observation, and of noise from the seed `noise` in its place."""
     entry = entry | {"parameters": entry["parameters"] | {"iterations": iterations}}
@@ -183,7 +183,7 @@ def _searched(
     return attacks.composed(entry)(both, torch.Generator().manual_seed(seed))
 
 
-def _judge(found: Found, both: Reconstruction, truth: Truth) -> float:
+def _judge(found: Attempt, both: Reconstruction, truth: Truth) -> float:
     """Keep a search if it is nearer than those before, and return how much nearer than noise it is."""
     own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
     assert own.labels is not None
@@ -195,7 +195,7 @@ def _judge(found: Found, both: Reconstruction, truth: Truth) -> float:
     return float(scored.r.mean() - of_noise.r.mean())
 
 
-def _turned(entry: Entry, turn: int) -> Entry:
+def _turned(entry: Setup, turn: int) -> Setup:
     """Return an attack's entry with the weight of the total variation and the step that a trial takes."""
     weight, factor = TURNS[turn % len(TURNS)]
     objective = dict(entry["objective"])
@@ -225,7 +225,7 @@ def easy(truth: Truth) -> tuple[Observation, Truth]:
         return view(client((network, nn.CrossEntropyLoss(), batch), 1, 1).play())
 
 
-def _fitted(entry: Entry, observation: Observation) -> Entry:
+def _fitted(entry: Setup, observation: Observation) -> Setup:
     """Return an attack's entry as it fits this observation."""
     # Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
     # not simulated. AGIC's weights count the zeros of ReLUs if a convolution sends no gradient in which they
@@ -243,7 +243,7 @@ def _fitted(entry: Entry, observation: Observation) -> Entry:
     return entry | {"objective": objective, "parameters": parameters} | labels
 
 
-def _cost(entry: Entry, observation: Observation) -> tuple[float, float, Reconstruction]:
+def _cost(entry: Setup, observation: Observation) -> tuple[float, float, Reconstruction]:
     """Return the seconds that a search takes to begin, those of an iteration, and what the longest of the
     runs that told them made."""
     spent = []

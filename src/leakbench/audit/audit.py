@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from leakbench.audit.attacks import FEWEST, LONGEST, attack, catalogue, easy
 from leakbench.audit.child import Json, Tell, bounded, loaded, say, seconds_of
 from leakbench.audit.client import Client, Loss, Truth, client, facts, view
-from leakbench.audit.detectors import Part, alarms
-from leakbench.audit.findings import LEVELS, Found, affected, in_all, merged, pictures
+from leakbench.audit.detectors import Watched, alarms
+from leakbench.audit.findings import LEVELS, Attempt, affected, in_all, merged, pictures
 from leakbench.audit.handed import hand_over, taken
 from leakbench.audit.inference import Inference, inferences, of_tokens
 from leakbench.audit.network import reads, untrained
@@ -104,7 +104,7 @@ def of_round(
 
 
 def _attacked(
-    audit: Audit, parts: Sequence[Part], budget: float, tell: Tell, keep: Keep, clients: int = 1,
+    audit: Audit, parts: Sequence[Watched], budget: float, tell: Tell, keep: Keep, clients: int = 1,
     repeats: bool = False,
 ) -> None:  # fmt: skip
     """Run the stages of an audit on the updates of clients, and write what they find into `audit`."""
@@ -166,7 +166,7 @@ def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, 
         _beside(audit, tell, "the same search where the answer is known", same, same.why_not or line)
 
 
-def _beside(audit: Audit, tell: Tell, title: str, found: Found, line: str) -> None:
+def _beside(audit: Audit, tell: Tell, title: str, found: Attempt, line: str) -> None:
     audit.besides.append(Inference(title, "", found.source, line, found.trials > 0, found.seconds))
     tell(f"besides: {title}: {line}")
 
@@ -299,7 +299,7 @@ def of_recorded(path: Path, options: Options, tell: Tell, keep: Keep = lambda _:
     begun, clients = time.perf_counter(), len(observation.clients)
     each = [one(observation, *at) for at in product(range(observation.rounds), range(clients))]
     share = options.budget * EXACT_SHARE / len(each)
-    parts: list[Part] = [(_of_any_loss(part, share), None) for part in each]
+    parts: list[Watched] = [(_of_any_loss(part, share), None) for part in each]
     again = observation.knows.local_set_repeats
     network = {"network": options.model} if options.model and observation.own is not None else {}
     records = sum(observation.clients) * (1 if again else observation.rounds)

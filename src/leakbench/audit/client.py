@@ -162,8 +162,7 @@ class Truth:
 
     # [n, channels, rows, columns] from 0 to 1; a record of k numbers has k channels of one row and column.
     images: Tensor
-    # [n], all UNKNOWN if the targets are no classes.
-    labels: Tensor
+    labels: Tensor  # [n], all UNKNOWN if the targets are no classes
     others: Tensor | None = None
 
 

@@ -16,7 +16,7 @@ from leakbench.observations.observation import Observation
 from leakbench.results.report.numbers import number
 
 # What a server sent to a client and what came back, with the client's records where they are known.
-Part = tuple[Observation, Truth | None]
+Watched = tuple[Observation, Truth | None]
 # The share of the budget that one detector may take.
 SHARE = 0.1
 
@@ -38,7 +38,7 @@ class Alarm:
         return self.why_not if self.far is None else f"{found}, {number(self.far, 3)} of its alarm"
 
 
-def alarms(parts: Sequence[Part], budget: float, clients: int = 1) -> list[Alarm]:
+def alarms(parts: Sequence[Watched], budget: float, clients: int = 1) -> list[Alarm]:
     """Run every detector on each model that was sent; a round has as many parts as `clients`, in order."""
     # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
     # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
@@ -69,7 +69,7 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
     return alarm
 
 
-def _seen(parts: Sequence[Part], clients: int) -> Iterator[Received]:
+def _seen(parts: Sequence[Watched], clients: int) -> Iterator[Received]:
     memories: list[list[Mapping[str, float]]] = [[] for _ in range(clients)]
     for place, (observation, truth) in enumerate(parts):
         memory = memories[place % clients]

@@ -39,7 +39,7 @@ def in_all(records: int) -> str:
 
 
 @dataclass
-class Found:
+class Attempt:
     """What one attack found of one update; the first fields are those of attacks.yaml."""
 
     attack: str
@@ -103,10 +103,8 @@ class Score:
     """What a reconstruction is worth for each record."""
 
     levels: list[int]
-    # The Pearson correlation.
-    r: np.ndarray
-    # The mean squared error, infinite where there is no reconstruction.
-    error: np.ndarray
+    r: np.ndarray  # the Pearson correlation
+    error: np.ndarray  # the mean squared error, infinite where there is no reconstruction
     images: Tensor
 
 
@@ -155,7 +153,7 @@ def _matched(cost: np.ndarray, guess: np.ndarray, private: np.ndarray) -> np.nda
     return index
 
 
-def merged(found: list[Found], clients: int = 0) -> Found:
+def merged(found: list[Attempt], clients: int = 0) -> Attempt:
     """Merge what one attack found of several updates, of this many clients if each repeats its records."""
     found = _pooled(found, clients) if clients else found
     if len(found) == 1:
@@ -169,7 +167,7 @@ def merged(found: list[Found], clients: int = 0) -> Found:
     )  # fmt: skip
 
 
-def _pooled(found: list[Found], clients: int) -> list[Found]:
+def _pooled(found: list[Attempt], clients: int) -> list[Attempt]:
     """Return for each client what one attack proved of its records, which are the same in every round."""
     # A record that several rounds prove counts once. The results are those of each client in each round,
     # rounds first, with the proven records as `images`.
@@ -188,7 +186,7 @@ def _pooled(found: list[Found], clients: int) -> list[Found]:
     return out
 
 
-def combined(found: list[Found], letters: str) -> list[int]:
+def combined(found: list[Attempt], letters: str) -> list[int]:
     """Return the best level of each record over the attacks of the attackers with these letters."""
     own = [each.levels for each in found if each.attacker in letters]
     return [max(levels) for levels in zip(*own, strict=True)]
@@ -198,7 +196,7 @@ def combined(found: list[Found], letters: str) -> list[int]:
 BRIGHT, BATCH = 0.1, 10
 
 
-def affected(found: list[Found], truth: Truth, alone: list[bool]) -> list[Json]:
+def affected(found: list[Attempt], truth: Truth, alone: list[bool]) -> list[Json]:
     """Return the private records, the most exposed first, each with its level and what is special of it."""
     # `alone` says of each record whether a neuron is open for it alone; it is empty if nobody knows.
     records, rows = len(truth.images), truth.images.flatten(1)
@@ -224,14 +222,14 @@ def affected(found: list[Found], truth: Truth, alone: list[bool]) -> list[Json]:
 EDGE = 96
 
 
-def pictures(found: list[Found], truth: Truth) -> list[Json]:
+def pictures(found: list[Attempt], truth: Truth) -> list[Json]:
     """Return pictures of the worst, median and best record of the attack that came furthest, as PNGs."""
     # Records that are no images have no pictures.
     channels, rows, columns = truth.images.shape[1:]
     made = [each for each in found if each.images is not None]
     if not made or rows * columns == 1 or channels not in (1, 3):
         return []
-    best = max(made, key=Found.nearness)
+    best = max(made, key=Attempt.nearness)
     assert best.images is not None
     order = sorted(range(len(best.levels)), key=lambda i: (best.levels[i], best.quality[i]))
     # Of one or two records, each is shown once.

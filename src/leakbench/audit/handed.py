@@ -64,7 +64,7 @@ class Traced(nn.Module):
         return found[name]
 
 
-class _Tracer(fx.Tracer):
+class _LibraryTracer(fx.Tracer):
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return _of_libraries(module)
 
@@ -112,7 +112,7 @@ def _traced(model: nn.Module, inputs: Tensor) -> nn.Module:
         return model
     calls: dict[bool, list[tuple[Any, ...]]] = {}
     for training in (True, False):
-        nodes = _Tracer().trace(deepcopy(model).train(training)).nodes
+        nodes = _LibraryTracer().trace(deepcopy(model).train(training)).nodes
         calls[training] = [
             (node.name, node.op, node.target if isinstance(node.target, str) else _NAMES[id(node.target)],
              _plain(node.args), _plain(node.kwargs))

@@ -17,7 +17,7 @@ from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.tokens import undecayed
 from leakbench.audit.attacks import run
 from leakbench.audit.client import UNKNOWN, Truth
-from leakbench.audit.findings import NOTHING, RECOGNISABLE, Found, timed
+from leakbench.audit.findings import NOTHING, RECOGNISABLE, Attempt, timed
 from leakbench.audit.predictions import readable, short, uncountable
 from leakbench.audit.replay import Round
 from leakbench.base.errors import Unfit
@@ -130,11 +130,11 @@ def _adapter(observation: Observation, images: Tensor) -> tuple[str, Span, Read]
 
 def of_tokens(
     played: Round, embedding: str, limit: float, others: Tensor | None
-) -> tuple[Found, list[Inference]]:
+) -> tuple[Attempt, list[Inference]]:
     """Attack a round whose records are tokens int64 [n, places]; `others` are records of other clients."""
     records = len(played.inputs)
     seen = _ran(TOKENS, "A", str(source("dager")), lambda: _rows(played, embedding), limit)
-    found = Found(
+    found = Attempt(
         "sentence-membership", "Membership of sentences", "exact", "D", str(source("projres")), records,
         [NOTHING] * records,
     )  # fmt: skip
@@ -184,8 +184,7 @@ class _Rows(NamedTuple):
     # [outputs, inputs], one below the other; and [records, places, inputs], what they read.
     rows: Tensor
     read: Tensor
-    # The smaller side of the narrowest.
-    rank: int
+    rank: int  # the smaller side of the narrowest
 
 
 def _matrices(played: Round, tokens: Tensor) -> Iterator[_Rows]:
@@ -227,7 +226,7 @@ def _matrices(played: Round, tokens: Tensor) -> Iterator[_Rows]:
         yield _Rows(list(names), torch.cat(updates).double(), inputs[0], rank)
 
 
-def _members(found: Found, played: Round, embedding: str, others: Tensor | None) -> None:
+def _members(found: Attempt, played: Round, embedding: str, others: Tensor | None) -> None:
     """Find out which records are recognised as members, and how many of others are taken for members."""
     others = _others_of(others)
     records, most = len(played.inputs), played.inputs.numel()

@@ -231,7 +231,7 @@ class Hard(nn.Module):
 class Partial(nn.Sequential):
     """A network of which some parameters are not trained, or that computes below float32 or twice."""
 
-    # The engine that takes a network apart into layers (`matching.chain`) takes each layer for one that is
+    # The engine that takes a network apart into layers (`engines.chain`) takes each layer for one that is
     # trained whole. This network cannot be traced, so that an engine is chosen that asks for each parameter.
 
     def forward(self, x: Tensor) -> Tensor:

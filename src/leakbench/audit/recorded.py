@@ -50,8 +50,7 @@ class Options:
     repeats: bool = False
     # The file of weights that a client sent back, if the target is the one that it was sent.
     returned: str | None = None
-    # In gigabytes, of the process and all that it starts.
-    memory: float = 4.0
+    memory: float = 4.0  # in gigabytes, of the process and all that it starts
     # The file that gets the client, if it is data alone, or that has it.
     handed: str = ""
 

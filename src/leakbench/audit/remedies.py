@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from leakbench.attacks.matching.received import noise_images
 from leakbench.audit.attacks import attack
 from leakbench.audit.client import Client, view
-from leakbench.audit.findings import NOTHING, READ, RECOGNISABLE, Found, combined, in_all, reached
+from leakbench.audit.findings import NOTHING, READ, RECOGNISABLE, Attempt, combined, in_all, reached
 from leakbench.audit.network import finite, one_line, reason
 from leakbench.audit.predictions import short
 from leakbench.audit.replay import Round
@@ -99,12 +99,11 @@ class Again:
     search: str
     iterations: int
     levels: list[int]
-    # Why the search cannot run again, empty if it can.
-    missing: str = ""
+    missing: str = ""  # why the search cannot run again, empty if it can
 
 
 def remedies(
-    own: Client, played: Round, found: list[Found], budget: float, defence: Change | None = None
+    own: Client, played: Round, found: list[Attempt], budget: float, defence: Change | None = None
 ) -> list[Remedy]:
     """Return what the same attacks find after each change of the client's training, the best change first."""
     # Exact attacks run again. A search runs again, beside noise, if it found more of a record than they. It
@@ -135,7 +134,7 @@ def remedies(
     return sorted(out, key=Remedy.rank)
 
 
-def _again(played: Round, found: list[Found], seconds: float) -> Again:
+def _again(played: Round, found: list[Attempt], seconds: float) -> Again:
     """Return which attacks run after each change, within `seconds`, and what they find without a change."""
     exacts = [each for each in found if each.stage == "exact" and not each.why_not]
     names = [each.attack for each in exacts]
@@ -186,10 +185,10 @@ def _measure(each: Remedy, after: Round, again: Again, seconds: float) -> None:
     each.read, each.seen = reached(levels, READ), reached(levels, RECOGNISABLE)
 
 
-Plan = tuple[str, Callable[[], Round], str]
+Proposal = tuple[str, Callable[[], Round], str]
 
 
-def _of_clients(own: Client) -> Iterator[Plan]:
+def _of_clients(own: Client) -> Iterator[Proposal]:
     """Yield changes of what the client trains: words, the function that plays the round, and no bound."""
     for times in BATCHES:
         yield f"batch × {times}", lambda n=times: _larger(own, n).play(), ""  # type: ignore[misc]
@@ -201,7 +200,7 @@ def _of_clients(own: Client) -> Iterator[Plan]:
         yield "group norm for batch norm", lambda: _with(own, grouped(own.model)).play(), ""
 
 
-def _of_updates(own: Client, played: Round, defence: Change | None) -> Iterator[Plan]:
+def _of_updates(own: Client, played: Round, defence: Change | None) -> Iterator[Proposal]:
     """Yield changes of what the client sends: words, the function that plays the round, and the bound."""
     # Noise of standard deviation z on an update whose norm is clipped to 1 is a Gaussian mechanism with mu =
     # 1/z. With any attack, an attacker who chooses one of K equally likely records is right with a

@@ -34,10 +34,8 @@ class Round:
     update: Tensors
     kind: str
     lr: float
-    # How often each record was used.
-    steps: int = 1
-    # None: all records in each step.
-    batch_size: int | None = None
+    steps: int = 1  # how often each record was used
+    batch_size: int | None = None  # None: all records in each step
     # Its name and its settings.
     optimiser: str = "SGD"
     # Whether the update is one of the mean cross-entropy of what the model returns, and whether the optimiser
@@ -48,8 +46,7 @@ class Round:
     # Kind → what the replay found beside plain training, in words. How many steps it computed, of how many.
     differs: dict[str, str] = field(default_factory=dict)
     replayed: tuple[int, int] = (0, 0)
-    # In which precisions below float32 layers compute.
-    precision: str = ""
+    precision: str = ""  # in which precisions below float32 layers compute
     # The places of the outputs that the loss reads, empty if they are not known.
     heads: tuple[int, ...] = ()
 

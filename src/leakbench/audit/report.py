@@ -7,7 +7,7 @@ from pathlib import Path
 from leakbench import __version__
 from leakbench.audit.child import Json
 from leakbench.audit.detectors import Alarm
-from leakbench.audit.findings import LABELLED, LEVELS, NOTHING, READ, RECOGNISABLE, Found, combined, in_all
+from leakbench.audit.findings import LABELLED, LEVELS, NOTHING, READ, RECOGNISABLE, Attempt, combined, in_all
 from leakbench.audit.inference import TOKENS, Inference
 from leakbench.audit.page import page, write
 from leakbench.audit.predictions import Look
@@ -38,7 +38,7 @@ class Audit:
     about: Json
     look: Look = field(default_factory=Look)
     alarms: list[Alarm] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
+    found: list[Attempt] = field(default_factory=list)
     besides: list[Inference] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
     declared: dict[str, float] = field(default_factory=dict)

@@ -47,8 +47,7 @@ class Pass:
     chance: Tensor
     training: list[bool]
     autocast: tuple[bool, torch.dtype]
-    # Parameters and buffers.
-    state: Tensors
+    state: Tensors  # parameters and buffers
     outputs: list[Tensor] = field(default_factory=list)
     slopes: dict[int, Tensor] = field(default_factory=dict)
     # The slopes without what reaches the loss through other outputs, such as the scores of features.
@@ -67,10 +66,8 @@ class Step:
     # Cause → its factor in the gradient, or in the move of the weights. None if they hold something else.
     gradient: dict[str, float] | None
     move: dict[str, float] | None
-    # The share of the gradient that is something else.
-    rest: float
-    # The norm of the gradient.
-    norm: float
+    rest: float  # the share of the gradient that is something else
+    norm: float  # of the gradient
     # The tensors that decay, in the gradient and in the move. Tensor → its rate, as a share of the largest.
     decays: tuple[set[str], set[str]]
     rates: dict[str, float]

@@ -20,9 +20,7 @@ LEAST = 1e-3
 
 
 class OutOfTime(BaseException):
-    """A share of the budget is spent."""
-
-    # The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
+    """A share of the budget is spent. It is no Exception, because libraries and torch catch those."""
 
 
 def _whole(frame: FrameType | None) -> int:

@@ -175,9 +175,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> Facts:
 class _Header(NamedTuple):
     """What the header of a safetensors file says; `offset` is where the data begin."""
 
-    # layout: name → (dtype, shape, first byte, last byte + 1), by the offset.
-
     facts: Facts
+    # By the offset: name → (dtype, shape, first byte, last byte + 1).
     layout: dict[str, tuple[str, tuple[int, ...], int, int]]
     offset: int
 

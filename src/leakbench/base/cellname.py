@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 CELL = ("dataset", "victim", "federation", "defence", "attack")
 
 
-def named(row: Mapping[Any, Any]) -> str:
+def cell_name(row: Mapping[Any, Any]) -> str:
     """Return the cell of a table's line, in the form of the cell's path."""
     return "/".join(str(row[name]) for name in CELL)
 

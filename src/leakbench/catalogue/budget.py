@@ -15,7 +15,7 @@ from leakbench.catalogue import costs
 from leakbench.catalogue.cell import Cell, Spec, Study
 from leakbench.catalogue.costs import EXPERIMENT, JOB
 from leakbench.catalogue.entry import Sizes, with_values
-from leakbench.catalogue.experiment import Budget
+from leakbench.catalogue.experiment import Budget, Experiment
 from leakbench.catalogue.load import find, load_kind
 from leakbench.catalogue.schema import Training
 from leakbench.papers.work import Paper, published_for
@@ -159,11 +159,13 @@ class _Purse:
 
 def paid(
     scale: str, budget: Budget, asks: Sequence[Ask], specs: Mapping[str, Spec],
-    papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str], beside: Collection[str],
+    papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str],
+    experiments: Mapping[str, Experiment],
 ) -> Sizes:  # fmt: skip
-    """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order)."""
-    # An experiment of one's own, which has no paper, comes last. It takes nothing from the others, as those
-    # `beside` them do, which have minutes of their own.
+    """Return what a budget pays for, of all jobs that experiments ask for (docs/scaling.md has the order).
+
+    An experiment of one's own, which has no paper, comes last and takes nothing from the others.
+    """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
     asked: dict[tuple[str, str], list[Ask]] = {}
@@ -181,7 +183,8 @@ def paid(
     # An experiment that is left out whole still has its table and its page.
     own_values: dict[str, int] = {}
     own_minutes = dict.fromkeys({ask.experiment for ask in asks} - papers.keys(), math.inf)
-    own_minutes |= dict.fromkeys(beside, budget.own_minutes) if budget.own_minutes else {}
+    if minutes := budget.own_minutes:
+        own_minutes |= {name: minutes for name, each in experiments.items() if each.own_minutes}
     spent = EXPERIMENT * len(({ask.experiment for ask in asks} | papers.keys()) - own_minutes.keys())
     made: dict[str, float] = {}
     by_experiment: dict[str, float] = {}
@@ -196,7 +199,7 @@ def paid(
     def rank(group: list[_Fitted]) -> tuple[bool, bool, bool, float, str]:
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
         late = budget.common_first and group[0].ask.job.dataset in rare
-        other = group[0].ask.experiment not in budget.first
+        other = scale not in experiments[group[0].ask.experiment].first
         return not group[0].paper, other, late, more(group)[1] / gets, group[0].ask.name
 
     ranks = {id(group): rank(group) for group in left}

@@ -14,9 +14,7 @@ PICTURED = ("guesses", "truth", "victims", "data")
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One attack on one capture. Every image, round and client of it is a row of the cell's results."""
-
-    # All fields but `seed` are names of entries of the catalogue.
+    """One attack on one capture, by names of entries. Each of its images and rounds is a row of results."""
 
     dataset: str
     victim: str
@@ -64,9 +62,7 @@ class Cell:
 
 @dataclass(frozen=True, order=True)
 class Study:
-    """The accuracy of a model that is trained in one way under one defence."""
-
-    # Every client and round is a row of its results.
+    """The accuracy of a model trained in one way under one defence. Each client and round is a row of it."""
 
     dataset: str
     victim: str

@@ -23,29 +23,28 @@ from leakbench.catalogue.cell import Cell, Spec
 from leakbench.catalogue.signature import constant, module_file
 
 
-class Work(NamedTuple):
-    """The work of a job: millions of operations in narrow convolutions, products and wide convolutions, and
-    thousands of calls of torch."""
+class Effort(NamedTuple):
+    """The work of a job: millions of operations in convolutions and products, thousands of calls of torch."""
 
-    convolutions: float = 0.0
+    convolutions: float = 0.0  # narrow ones
     products: float = 0.0
     calls: float = 0.0
-    wide: float = 0.0
+    wide: float = 0.0  # convolutions of 64 channels and more
 
-    def times(self, factor: float) -> "Work":
-        return Work(*(factor * each for each in self))
+    def times(self, factor: float) -> "Effort":
+        return Effort(*(factor * each for each in self))
 
-    def plus(self, other: "Work") -> "Work":
-        return Work(*map(operator.add, self, other))
+    def plus(self, other: "Effort") -> "Effort":
+        return Effort(*map(operator.add, self, other))
 
-    def seconds(self, speed: "Work | None" = None) -> float:
+    def seconds(self, speed: "Effort | None" = None) -> float:
         """Return the core-seconds that the work takes if a core does `speed` (or REFERENCE) in a second."""
         return sum(map(operator.truediv, self, speed or REFERENCE))
 
 
 # What one core of an Intel Xeon with AVX-512 does in a second. Wide convolutions are booked like narrow ones,
 # for a scale's choice of cells follows from these numbers.
-REFERENCE = Work(convolutions=60_000, products=80_000, calls=100, wide=60_000)
+REFERENCE = Effort(convolutions=60_000, products=80_000, calls=100, wide=60_000)
 # Networks that take at least this number of millions of operations for an image of 32×32 have convolutions of
 # 64 channels and more, which are faster than those of a LeNet.
 WIDE = 500
@@ -171,11 +170,11 @@ def network(victim: Spec, shape: list[int]) -> Network:
 
 def _passes(
     victim: Spec, shape: list[int], images: float, passes: float, calls: float, moved: float = 0
-) -> Work:
+) -> Effort:
     own = network(victim, shape)
     kind = "products" if own.dense else "wide" if own.operations >= WIDE else "convolutions"
     passed = images * passes * (own.operations + (0 if own.dense else moved))
-    return Work(calls=own.layers * calls, **{kind: passed})
+    return Effort(calls=own.layers * calls, **{kind: passed})
 
 
 def starts(federation: Spec) -> int:
@@ -189,11 +188,11 @@ def images_of(spec: Spec, there: Mapping[str, int]) -> int:
     return sum(there.get(name, IMAGES) for name in (spec["dataset"]["name"], *beside))
 
 
-def of_training(spec: Spec, there: int = IMAGES) -> Work:
+def of_training(spec: Spec, there: int = IMAGES) -> Effort:
     part = "generator" if "generator" in spec else "victim"
     training, auxiliary = spec[part]["training"], spec[part].get("auxiliary")
     if training is None:
-        return Work()
+        return Effort()
     there = auxiliary["stop"] - auxiliary["start"] if auxiliary else there
     images = training["epochs"] * min(training["images"] or there, there)
     return _passes(
@@ -201,14 +200,14 @@ def of_training(spec: Spec, there: int = IMAGES) -> Work:
     )
 
 
-def of_study(spec: Spec, there: int = IMAGES) -> Work:
+def of_study(spec: Spec, there: int = IMAGES) -> Effort:
     training, (rows, columns, channels) = spec["training"], spec["dataset"]["shape"]
     shape = [training["size"] or rows, training["size"] or columns, channels]
     images = training["rounds"] * training["local_epochs"] * min(training["images"] or there, there)
     return _passes(spec["victim"], shape, images, STEP, STEPPED * images / training["batch_size"])
 
 
-def of_capture(spec: Spec) -> Work:
+def of_capture(spec: Spec) -> Effort:
     federation = spec["federation"]
     rounds = federation["rounds"] + federation.get("begins", 0)
     updates = starts(federation) * rounds * federation["local"]["epochs"]
@@ -228,7 +227,7 @@ def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
     return played * (seen or len(federation["clients"])), played * sum(federation["clients"])
 
 
-def of_attack(spec: Spec, capture: Spec) -> Work:
+def of_attack(spec: Spec, capture: Spec) -> Effort:
     attack, victim, shape = spec["attack"], capture["victim"], capture["dataset"]["shape"]
     federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
     updates, images = trials(spec, capture)
@@ -236,18 +235,18 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
         # A pair is a candidate under a class (a sentence has one): its gradient, times each update.
         labels = 1 if victim["module"] in READERS else capture["dataset"]["classes"]
         pairs = labels * (federation.get("candidates", 0) + images)
-        return Work(0, pairs * weights * 2 * (STEP + updates), pairs * STEPPED / 100)
+        return Effort(0, pairs * weights * 2 * (STEP + updates), pairs * STEPPED / 100)
     if attack["module"] == "labels":
         asked = {"zlg": NOISE, "rlu": EACH * capture["dataset"]["classes"]}.get(attack["labels"], 0)
         several = federation["update"] == "model" and federation["local"]["epochs"] > 1
         probed = updates * asked if several else 0
-        return _passes(victim, shape, probed, 1, 0).plus(Work(calls=updates * LABELLED))
+        return _passes(victim, shape, probed, 1, 0).plus(Effort(calls=updates * LABELLED))
     if attack["module"] == "learned-inverter":
         return _of_inverter(victim, shape, images / updates, starts(federation), chosen)
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
         exact = _exact(attack, capture, weights, images / updates, federation.get("candidates", 0) + images)
-        return Work(updates * neurons * IMAGINED, updates * (weights * DIVIDED + exact), updates * STEPPED)
+        return Effort(updates * neurons * IMAGINED, updates * (weights * DIVIDED + exact), updates * STEPPED)
     steps, batches = chosen["iterations"] * chosen["restarts"], 1
     if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
         # Each epoch is a pass over the samples, in mini-batches or in one batch.
@@ -268,7 +267,7 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     made += FILTERED if alike and chosen["updates"] == "reshuffled" else 0
     # Trials with weights of their own go through the network one after another, and so do mini-batches.
     alone = updates if chained or any(name.startswith("surrogate") for name in attack["unknowns"]) else 1
-    besides = Work(images * times * made * shape[0] * shape[1] / 1024, updates * times * weights * GRADIENT)
+    besides = Effort(images * times * made * shape[0] * shape[1] / 1024, updates * times * weights * GRADIENT)
     calls = MATCHED * (steps * alone * batches + updates)
     return _passes(victim, shape, images * times, passes, calls).plus(besides)
 
@@ -299,21 +298,21 @@ def _exact(attack: Spec, capture: Spec, weights: float, batch: float, held: floa
     return found
 
 
-def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:
+def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Effort:
     """Return the work of fitting an inverter to updates of `batch` samples for each of `models` models."""
     # Updates are counted as drawn anew in each epoch unless the defence works on gradients of single samples.
     hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
     inputs = network(victim, shape).weights * 1e6
     inputs = min(inputs, chosen["bins"] or inputs)
     weights = (inputs + hidden + batch * math.prod(shape)) * hidden / 1e6
-    fit = Work(products=pairs * epochs * weights * (2 * STEP + ADAM / chosen["batch"]))
+    fit = Effort(products=pairs * epochs * weights * (2 * STEP + ADAM / chosen["batch"]))
     calls = constant("defences", (chosen["defence"] or {"module": "none"})["module"], "COST", 0)
     drawn = 1 if calls else epochs
-    played = _passes(victim, shape, pairs * drawn * batch, ALONE, 0).plus(Work(calls=pairs * calls))
+    played = _passes(victim, shape, pairs * drawn * batch, ALONE, 0).plus(Effort(calls=pairs * calls))
     return fit.plus(played).times(models)
 
 
-def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = IMAGES) -> Work:
+def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = IMAGES) -> Effort:
     """Return the work of a job by the kind of its spec. An attack needs the spec of its capture."""
     match kind:
         case "attack" if capture:
@@ -325,7 +324,7 @@ def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = IMAGES
     return of_training(spec, there)
 
 
-def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:
+def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Effort]:
     """Return the work of each training, capture and attack. `there`: data set → images of its train split."""
     found = {}
     for name, spec in specs.items():

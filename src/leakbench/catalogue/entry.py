@@ -82,7 +82,6 @@ class Sized:
     only: frozenset[str] = frozenset()  # the experiments that run; empty if all run
     # A cache, because many cells name the same few entries.
     _entries: dict[tuple[str, str, str, int | None], Spec] = field(default_factory=dict, compare=False)
-    _left_out: dict[str, list[tuple[str, str]]] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -119,18 +118,13 @@ class Sized:
 
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or <experiment>/<stem> of a cell or study, or ""."""
-        experiment = name.partition("/")[0]
+        experiment, _, job = name.partition("/")
         if self.only and experiment not in self.only:
             return "another experiment was asked for by --config only"
-        if experiment not in self._left_out:
-            # Few patterns are about one experiment, and an experiment has hundreds of cells.
-            self._left_out[experiment] = [
-                (glob, why)
-                for glob, why in self.scale.left_out.items()
-                if fnmatch.fnmatchcase(experiment, glob.partition("/")[0])
-            ]
-        told = (why for glob, why in self._left_out[experiment] if fnmatch.fnmatchcase(name, glob))
-        return next(told, self.sizes.left_out.get(name, ""))
+        own = find(self.config, "experiments", experiment, "").left_out.get(self.name, {}) if job else {}
+        told = [why for glob, why in own.items() if fnmatch.fnmatchcase(job, glob)]
+        told += [why for glob, why in self.scale.left_out.items() if fnmatch.fnmatchcase(name, glob)]
+        return next(iter(told), self.sizes.left_out.get(name, ""))
 
 
 def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
@@ -155,11 +149,6 @@ def sized(config: Path, name: str) -> Sized:
         for pattern, (of, part) in ((each, found) for each in caps for found in _parts(kind, each)):
             if not fnmatch.filter(load_kind(config, of), part):
                 raise UserError(f"{file}: caps.{kind}: '{pattern}' matches no {of[:-1]} (drop or mend it)")
-    for name in scale.budget.first if scale.budget else ():
-        find(config, "experiments", name, f"{file}: budget.first")
-    for pattern, why in scale.left_out.items():
-        if not why.strip():
-            raise UserError(f"{file}: left_out: '{pattern}' has no reason (say why, in words for tables)")
     salt = config / "salt.yaml"
     return Sized(config, scale, file, validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md"))
 

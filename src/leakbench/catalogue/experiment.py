@@ -13,7 +13,7 @@ from leakbench.catalogue.regime import Entry
 
 Seconds = Annotated[float, Field(gt=0)]
 # A key, which is text in JSON, and JSON is YAML.
-Trials = Annotated[int, Field(ge=5, strict=False)]
+TrialCount = Annotated[int, Field(ge=5, strict=False)]
 
 
 class Cells(Described):
@@ -85,6 +85,10 @@ class Experiment(Described):
     own_minutes: bool = False
     """The experiment is paid from minutes of its own, which the scale's budget sets (`own_minutes`), and so
     takes nothing from the others."""
+    first: Annotated[list[Name], Distinct] = []
+    """Scales that pay for it before all others, so that a work whose trials are all dear has evidence."""
+    left_out: dict[Name, dict[str, str]] = {}
+    """What a scale does not run of it: scale → pattern → reason. A scale's `left_out` says what they are."""
     metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = None
     """The columns of the table, by names of src/leakbench/metrics/. A metric that asks a classifier which
     person a face shows trains that classifier on the cell's own data set."""
@@ -129,7 +133,7 @@ class Budget(Described):
     length: float = Field(ge=0.5, le=1)
     """Share of the published length that everything runs for: iterations of attacks, epochs of victims and
     generators, rounds of training studies. It is at least half, because a verdict requires that."""
-    trials: Annotated[dict[Trials, Seconds], Field(min_length=1)]
+    trials: Annotated[dict[TrialCount, Seconds], Field(min_length=1)]
     """Number of trials → core-seconds that a cell with this number of them may take. A cell gets the largest
     number that it can pay for, and never more than are published. A cell that can pay for none is left out.
     Verdicts ask for 5."""
@@ -143,9 +147,6 @@ class Budget(Described):
     may take the whole total."""
     common_first: bool = True
     """Cells on data that everybody can fetch come before cells on other data."""
-    first: Annotated[list[Name], Distinct] = []
-    """Experiments that are paid before all others. Without them a work whose trials are all dear would have
-    no evidence."""
     own_minutes: Annotated[float, Field(gt=0)] | None = None
     """Core-minutes beside the total for each experiment that says `own_minutes: true`. Without them it is
     paid from the total."""

@@ -16,8 +16,6 @@ from leakbench.papers.verdicts.schedule import FALLS_AT
 
 # The keys of a training that its spec has only with a value.
 OPTIONAL = (*RULES, "hold_out", "fusion", "privacy", "poisoned", "faults")
-# Attacks that read a first dense layer without computing the loss behind it.
-ANY_LOSS = ("fidel", "membership", "peel", "spear")
 # Task → the kind of labels that its data sets have.
 LABELS = {"classification": "classes", "recognition": "words"}
 
@@ -273,9 +271,11 @@ def _misfits(
             )
         if _overlap(own, private):
             yield f"{of_server} overlap the private ones (make the two ranges disjoint)"
-    if "loss" in federation["local"] and (attack["module"] not in ANY_LOSS or dataset.labels == "tokens"):
-        fit = ", ".join(ANY_LOSS)
-        yield f"{file}: local.loss: is for classes and for {fit} (choose one of these, or drop loss)"
+    if "loss" in federation["local"]:
+        fit = [name for name in part_names("attacks") if constant("attacks", name, "ANY_LOSS", False)]
+        if attack["module"] not in fit or dataset.labels == "tokens":
+            of = ", ".join(fit)
+            yield f"{file}: local.loss: is for classes and for {of} (choose one of these, or drop loss)"
     checkpoints = federation["checkpoints"]
     kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
     if checkpoints != "last" and (beyond := [each for each in checkpoints if each not in kept]):

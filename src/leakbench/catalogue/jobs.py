@@ -8,12 +8,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, SkipValidation, model_validator
 
 from leakbench.base.yamls import NAME, Distinct, Name, Positive, Seed, Shape, Strict, suggest
-from leakbench.catalogue.cell import Arguments, Cell
-from leakbench.catalogue.cell import Spec as Values
+from leakbench.catalogue.cell import Arguments, Cell, Spec
 from leakbench.catalogue.entry import FOR_PEOPLE, Salt
 from leakbench.catalogue.experiment import Drawing, Exhibit, all_scored
-from leakbench.catalogue.regime import Regime, Rule
-from leakbench.catalogue.schema import Attack, Auxiliary, Dataset, Federation, Generator, Server, Victim
+from leakbench.catalogue.regime import Regime, RuleEntry
+from leakbench.catalogue.schema import AttackEntry, Auxiliary, Dataset, Federation, Generator, Server, Victim
 from leakbench.catalogue.signature import declared_metrics
 
 
@@ -29,7 +28,7 @@ def _once(stems: list[str]) -> list[str]:
     return stems
 
 
-Client = Annotated[int, Field(ge=0)]
+Place = Annotated[int, Field(ge=0)]
 Metrics = Annotated[list[Annotated[str, AfterValidator(_metric)]], Field(min_length=1), Distinct]
 CellStem = Annotated[str, Field(pattern=f"^({NAME}/){{5}}[0-9]{{1,16}}$")]
 StudyStem = Annotated[str, Field(pattern=f"^({NAME}/){{4}}[0-9]{{1,16}}$")]
@@ -48,7 +47,7 @@ class Named(Strict):
     parameters: Arguments
 
 
-class Spec(Strict):
+class JobSpec(Strict):
     """The spec of a job, as the job takes it. Messages call it by `where`, its file."""
 
     _where: str = PrivateAttr("")
@@ -57,11 +56,11 @@ class Spec(Strict):
     def where(self) -> str:
         return self._where
 
-    def plain(self) -> Values:
+    def plain(self) -> Spec:
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class Job(Spec):
+class Job(JobSpec):
     """The keys of every job that trains a network or plays a federation."""
 
     dataset: Images
@@ -73,7 +72,7 @@ class TrainedVictim(Victim):
     summary: str = ""
 
 
-class FetchSpec(Dataset, Spec):
+class FetchSpec(Dataset, JobSpec):
     """A data set's entry with its name, without its words for people."""
 
     name: Name
@@ -115,9 +114,7 @@ class GeneratorSpec(Job):
 
 
 class TrainedModels(Regime):
-    """A training regime for one data set."""
-
-    # Its rules (aggregation, encryption) stand beside it in the spec, and `check_spec` checks them together.
+    """A training regime for one data set. Its rules stand beside it in the spec (`spec._check_rules`)."""
 
     summary: str = ""
     beside: list[Name]  # type: ignore[assignment]
@@ -151,8 +148,8 @@ class StudySpec(Job):
     training: TrainedModels
     victim: Named
     defence: Named
-    aggregation: Rule | None = None
-    encryption: Rule | None = None
+    aggregation: RuleEntry | None = None
+    encryption: RuleEntry | None = None
 
     @model_validator(mode="after")
     def _named(self) -> "StudySpec":
@@ -210,7 +207,7 @@ class CellNames(Strict):
     seed: Seed
 
 
-class ScoreSpec(Spec):
+class ScoreSpec(JobSpec):
     cell: CellNames
     attacks: Annotated[dict[Name, Scored], Field(min_length=1)]
     judges: Annotated[list[Name], Distinct]
@@ -230,7 +227,7 @@ class Shown(Strict):
     seeds: Annotated[list[Seed], Field(min_length=1), Distinct]
     metrics: Metrics | None
     success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct]
-    client: Client | None
+    client: Place | None
     exhibit: Exhibit | None
 
     @model_validator(mode="after")
@@ -239,7 +236,7 @@ class Shown(Strict):
         return self
 
 
-class TableSpec(Spec):
+class TableSpec(JobSpec):
     experiment: Shown
     cells: Annotated[list[CellStem], AfterValidator(_once)]
     scale: Name
@@ -276,7 +273,7 @@ class Listed(Strict):
     parameters: Arguments
 
 
-class FigureSpec(Spec):
+class FigureSpec(JobSpec):
     item: str
     title: str
     shows: str
@@ -286,7 +283,7 @@ class FigureSpec(Spec):
     scale: Name
 
 
-class ScorecardSpec(Spec):
+class ScorecardSpec(JobSpec):
     """What the catalogue says, the scale of the run, where facts lie, and what the run leaves out and why."""
 
     attacks: dict[Name, Arguments]
@@ -301,7 +298,7 @@ class ScorecardSpec(Spec):
     left_out: dict[Name, dict[str, str]]
 
 
-class Adapted(Strict):
+class PlannedAdaptation(Strict):
     """The file in adaptive/ that holds what an attacker does against a defence."""
 
     module: str
@@ -315,19 +312,19 @@ class Known(Strict):
     parameters: Arguments = Field({}, exclude_if=lambda _: False)
 
 
-class PlannedAttack(Attack):
+class PlannedAttack(AttackEntry):
     """An attack's entry, without its words for people, and with the one generator of its data set."""
 
     summary: str = ""
     generator: Name | None = None  # type: ignore[assignment]
 
     @property
-    def entry(self) -> Values:
+    def entry(self) -> Spec:
         """The entry as attacks take it (`leakbench.attacks.composed`)."""
         return self.model_dump(mode="json", exclude=FOR_PEOPLE)
 
 
-class AttackSpec(Spec):
+class AttackSpec(JobSpec):
     """The spec of `attack`. A person may leave out keys of its entry (`spec_of`)."""
 
     attack: SkipValidation[PlannedAttack]
@@ -335,5 +332,5 @@ class AttackSpec(Spec):
     # `too_large` says how large they may be.
     null_rounds: Annotated[int, Field(ge=1)]
     seed: Annotated[int, Field(ge=0)]
-    adaptation: Adapted | None = None
+    adaptation: PlannedAdaptation | None = None
     defence: Known | None = None

@@ -17,7 +17,7 @@ from leakbench.catalogue import sections
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
-from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
+from leakbench.catalogue.schema import KINDS, AttackEntry, Federation, Part
 from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
 
 # The keys of a training that name a file in the room of the same name.
@@ -68,7 +68,7 @@ def validate(kind: str, stem: str, where: str, value: Spec) -> BaseModel:
         return entry
     module = entry.module or stem
     filled: Spec = {"module": module}
-    if isinstance(entry, Attack):
+    if isinstance(entry, AttackEntry):
         _known(kind, module, f"{where}: module")
         sections.check(module, entry.model_dump(), f"{where}: ")
         for section, room in SECTIONS.items():
@@ -78,7 +78,7 @@ def validate(kind: str, stem: str, where: str, value: Spec) -> BaseModel:
             }
     filled["parameters"] = _parameters(kind, module, entry.parameters, f"{where}: ")
     found = entry.model_copy(update=filled)
-    if isinstance(found, Attack):
+    if isinstance(found, AttackEntry):
         sections.check_fit(found.model_dump(), f"{where}: ")
     return found
 

@@ -55,7 +55,7 @@ def _fitting(options: dict[str, bool | float], others: ValidationInfo) -> dict[s
 
 
 # The options of a training, in a model that has an `optimiser` above them.
-Options = Annotated[dict[str, bool | float], AfterValidator(_fitting)]
+OptimiserOptions = Annotated[dict[str, bool | float], AfterValidator(_fitting)]
 
 
 class Decay(Described):
@@ -66,7 +66,7 @@ class Decay(Described):
     """After each of these rounds, counted from 1."""
 
 
-class Rule(Described):
+class RuleEntry(Described):
     """A rule: a Python file in the folder of src/leakbench/ that has the same name as the rule's key."""
 
     module: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="The Python file.")
@@ -111,7 +111,7 @@ class Regime(Titled):
     optimiser: Literal["sgd", "adam", "adadelta"]
     """The optimiser. A client keeps its state (such as momentum) from round to round."""
     lr: float = Field(gt=0, description="The learning rate.")
-    options: Options = {}
+    options: OptimiserOptions = {}
     """Further keyword arguments of torch's optimiser, such as `momentum: 0.9`."""
     decay: Decay | None = None
     """How the learning rate falls. Without it the rate is constant."""
@@ -147,7 +147,7 @@ class Regime(Titled):
     tested_on: Annotated[list[Name], Distinct] = []
     """Further data sets whose test images are read. One that is absent is left out, and the report gives the
     reason."""
-    aggregation: Rule | None = None
+    aggregation: RuleEntry | None = None
     """The rule that weights the clients. With it the table also has the weight of each client in each round.
     Without it clients are weighted by their number of images."""
     hold_out: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -156,7 +156,7 @@ class Regime(Titled):
     fusion: Annotated[float, Field(gt=0, le=1)] | None = None
     """Other clients validate a mixture of models in which the model itself has this share (0.9 in the
     thesis). It adds no noise and is not differential privacy. It needs `hold_out`."""
-    encryption: Rule | None = None
+    encryption: RuleEntry | None = None
     """The scheme under which the server adds up the updates. Without it nothing is encrypted."""
     privacy: Privacy | None = None
     """Differentially private local training. Without it training is not private."""

@@ -143,8 +143,7 @@ def _bought(at: Sized, budget: Budget) -> Sizes:
     papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
-    beside = [name for name, experiment in experiments.items() if experiment.own_minutes]
-    sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare, beside)
+    sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare, experiments)
     if asks and len(sizes.left_out) == len(asks):
         # The last limit that a cell met is the one to raise: that cell met all others.
         key = max(sizes.short, key=LIMITS.index)
@@ -242,12 +241,23 @@ def _check_patterns(at: Sized, experiments: Mapping[str, Experiment]) -> None:
     """Raise UserError for a pattern of a scale that matches no cell and no study of the catalogue."""
     files = {name: str(file_of(at.config, "experiments", name)) for name in experiments}
     stems = {n: [job.stem for job in _jobs(each, at.config, files[n])] for n, each in experiments.items()}
-    for pattern in at.scale.left_out:
-        of, slash, job = pattern.partition("/")
-        asking = fnmatch.filter(experiments, of)
-        if not asking or (slash and not any(fnmatch.filter(stems[name], job) for name in asking)):
+    # Key of a file, pattern, its part about jobs and reason → experiments. Variants inherit patterns.
+    told: dict[tuple[str, str, str, str], list[str]] = {}
+    for pattern, why in at.scale.left_out.items():
+        of, _, job = pattern.partition("/")
+        told[f"{at.file}: left_out", pattern, job or "*", why] = fnmatch.filter(experiments, of)
+    for name, experiment in experiments.items():
+        for scale in (*experiment.first, *experiment.left_out):
+            find(at.config, "scales", scale, f"{files[name]}: first, left_out")
+        for scale, out in experiment.left_out.items():
+            for job, why in out.items():
+                told.setdefault((f"{files[name]}: left_out.{scale}", job, job, why), []).append(name)
+    for (key, pattern, job, why), asking in told.items():
+        if not why.strip():
+            raise UserError(f"{key}: '{pattern}' has no reason (say why, in words for tables)")
+        if not any(fnmatch.filter(stems[name], job) for name in asking):
             what = "cell" if asking else "experiment"
-            raise UserError(f"{at.file}: left_out: '{pattern}' matches no {what} (drop or mend it)")
+            raise UserError(f"{key}: '{pattern}' matches no {what} (drop or mend it)")
     for pattern in at.scale.apart:
         if not any(fnmatch.filter(each, f"{pattern}/*/*") for each in stems.values()):
             raise UserError(f"{at.file}: apart: '{pattern}' matches no cell (drop or mend it)")

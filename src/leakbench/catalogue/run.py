@@ -164,8 +164,7 @@ Specs = Mapping[str, Mapping[str, Any]]
 class _Stray(NamedTuple):
     path: str
     spec: Path
-    # The digests of its code and of today's; empty for a result of another spec.
-    code: tuple[str, ...]
+    code: tuple[str, ...]  # the digests of its code and of today's; empty for a result of another spec
 
 
 def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:
@@ -216,10 +215,10 @@ def dated(home: Path, results: str, now: float) -> tuple[int, list[str]]:
 
 def planned(results: str, specs: Specs, paths: Iterable[str]) -> list[str]:
     """Return those of `paths`, below the run's home, that the plan has a rule for."""
-    more = {"table": ["tables/*.csv"], "figure": ["figures/*.png", "notebooks/*.ipynb"]}
     made = {f"{results}/{name}" for name in _PAGES}
     for kind, _, stem in (name.partition("/") for name in specs):
-        each = [*_RESULTS.get(kind, [""])[1:], *more.get(kind, []), f"records/{kind}/*.json"]
+        each = [*_RESULTS.get(kind, [""])[1:], f"records/{kind}/*.json"]
+        each += [f"{folder}/*.{suffix}" for folder, suffix in _SHOWN.items() if kind == "table"]
         made |= {f"{results}/{path.replace('*', stem)}" for path in each}
         made |= {f"data/{stem}.safetensors"} if kind == "fetch" else set()
     return sorted(made & {*paths})

@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_va
 from leakbench.base.yamls import Described, Name, Positive, Shape
 from leakbench.catalogue.cell import Arguments
 from leakbench.catalogue.experiment import Experiment, Scale
-from leakbench.catalogue.regime import Entry, Options, Regime, Titled
-from leakbench.catalogue.sections import FORMS, named
+from leakbench.catalogue.regime import Entry, OptimiserOptions, Regime, Titled
+from leakbench.catalogue.sections import FORMS, as_parts
 
 
 class Slice(Described):
@@ -34,7 +34,7 @@ class Training(Described):
 
     optimiser: Literal["sgd", "adam", "adadelta"] = Field(description="The optimiser.")
     lr: float = Field(gt=0, description="The learning rate.")
-    options: Options = {}
+    options: OptimiserOptions = {}
     """Further keyword arguments of torch's optimiser, such as `momentum: 0.9`."""
     batch_size: Positive = Field(description="Images in each step.")
     epochs: int = Field(ge=0)
@@ -312,7 +312,7 @@ class Server(Part):
     federation. Without it the server holds none."""
 
 
-class Defence(Part):
+class DefenceEntry(Part):
     """What a client or the aggregation does to protect the private images.
 
     Most defences act on the client: on the model that it trains or on the update that it sends. Others act in
@@ -325,11 +325,11 @@ class Defence(Part):
 
 # Part → keyword arguments. A file may write it in three forms.
 Section = Annotated[
-    dict[Name, Arguments], Field(default_factory=dict), BeforeValidator(named), WithJsonSchema(FORMS)
+    dict[Name, Arguments], Field(default_factory=dict), BeforeValidator(as_parts), WithJsonSchema(FORMS)
 ]
 
 
-class Attack(Part):
+class AttackEntry(Part):
     """An attack that reconstructs private images from what the server saw.
 
     A gradient-matching attack is composed of parts. The sections `objective`, `unknowns`, `optimiser` and
@@ -367,6 +367,6 @@ class Attack(Part):
 
 KINDS: dict[str, type[BaseModel]] = {
     "datasets": Dataset, "victims": Victim, "generators": Generator, "trainings": Regime,
-    "federations": Federation, "servers": Server, "defences": Defence, "attacks": Attack,
+    "federations": Federation, "servers": Server, "defences": DefenceEntry, "attacks": AttackEntry,
     "experiments": Experiment, "scales": Scale,
 }  # fmt: skip

@@ -18,7 +18,7 @@ _NAME, _MAPPING = {"type": "string"}, {"type": "object", "additionalProperties":
 FORMS = {"anyOf": [_NAME, {"type": "array", "items": {"anyOf": [_NAME, _MAPPING]}}, _MAPPING]}
 
 
-def named(value: Any) -> Named:
+def as_parts(value: Any) -> Named:
     """Return a section, in any of its three forms, as part → keyword arguments."""
     entries = [value] if isinstance(value, str | dict) else value
     if not isinstance(entries, list):
@@ -41,7 +41,7 @@ def varied(base: Any, change: Any, section: str) -> Any:
     # one part, another part replaces it.
     if not isinstance(change, dict):
         return change
-    known, given = named(base or {}), named(change)
+    known, given = as_parts(base or {}), as_parts(change)
     for name in change:
         if change[name] is None and name not in known:
             raise ValueError(

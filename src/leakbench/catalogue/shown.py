@@ -13,7 +13,7 @@ from leakbench.catalogue.cell import Spec, Study
 from leakbench.catalogue.entry import FOR_PEOPLE
 from leakbench.catalogue.load import every, file_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
-from leakbench.papers.facts import named
+from leakbench.papers.facts import fact_parts
 
 
 def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) -> Spec:
@@ -103,7 +103,7 @@ def fact_files(run: str, specs: Iterable[str], papers: Path) -> dict[str, str]:
         if seed.isdigit():
             seeds[stem] = min(int(seed), seeds.get(stem, int(seed)))
     found = {}
-    for part in named(texts):
+    for part in fact_parts(texts):
         first, _, stem = part.partition(".")
         kind, _, rest = stem.partition("/" if first == "network" else ".")
         own = f"{NETWORKS.get(kind, kind)}/{rest}"

@@ -142,9 +142,11 @@ def _types(arguments: list[ast.arg]) -> list[str]:
 
 
 def _typed(node: ast.expr) -> Any:
-    """Return the type that an annotation names. No code of a part's file is evaluated for it."""
-    # Raises ValueError for anything but plain types, their unions and subscripts, Literal, and Annotated with
-    # a Field of literal keywords.
+    """Return the type that an annotation names. No code of a part's file is evaluated for it.
+
+    Raises ValueError for anything but plain types, their unions and subscripts, Literal, and Annotated with
+    a Field of literal keywords.
+    """
     match node:
         case ast.Constant(value=None):
             return None
@@ -164,8 +166,10 @@ def _typed(node: ast.expr) -> Any:
 
 
 def _field(node: ast.expr) -> Any:
-    """Return the Field that an annotation calls with literal keywords. Raises ValueError for another call."""
-    # `exclude_if=lambda value: value == …` leaves a keyword of this literal value out of specs.
+    """Return the Field that an annotation calls with literal keywords. Raises ValueError for another call.
+
+    `exclude_if=lambda value: value == …` leaves a keyword of this literal value out of specs.
+    """
     if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Field" or node.args:
         raise ValueError(f"{ast.unparse(node)} is no Field")
     given = Arguments()

@@ -35,7 +35,7 @@ _ROOMS = {
 }  # fmt: skip
 # The keys that a spec may lack. It has them only with a value.
 _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", "faults", "studies"}
-_KINDS: dict[str, type[jobs.Spec]] = {
+_KINDS: dict[str, type[jobs.JobSpec]] = {
     "fetch": jobs.FetchSpec, "capture": jobs.CaptureSpec, "attack": jobs.AttackSpec, "score": jobs.ScoreSpec,
     "table": jobs.TableSpec, "figure": jobs.FigureSpec, "scorecard": jobs.ScorecardSpec,
 }  # fmt: skip
@@ -43,11 +43,11 @@ _KINDS: dict[str, type[jobs.Spec]] = {
 _TRAINED = (jobs.StudySpec, jobs.GeneratorSpec, jobs.VictimSpec)
 
 
-def opened(verb: str, path: Path) -> jobs.Spec:
+def opened(verb: str, path: Path) -> jobs.JobSpec:
     return spec_of(verb, read_spec(path), str(path))
 
 
-def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.Spec:
+def spec_of(verb: str, value: Mapping[str, Any], where: str) -> jobs.JobSpec:
     trained = (model for model in _TRAINED if model.kind in value)
     model = _KINDS.get(verb) or next(trained, jobs.VictimSpec)
     found = _valid(model, value, where)

@@ -38,8 +38,10 @@ _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "
 
 
 def local_datasets(config: Path, data: Path) -> frozenset[str]:
-    """Return the data sets that LEAKBENCH_DATA offers. If the answer changes, a data set is fetched again."""
-    # Of one that is here the recorded answer stands, as its digests hold wherever it came from.
+    """Return the data sets that LEAKBENCH_DATA offers. If the answer changes, a data set is fetched again.
+
+    Of one that is here the recorded answer stands, as its digests hold wherever it came from.
+    """
     search, found = _folders_of_data(), set()
     for name, entry in load_kind(config, "datasets").items():
         assert isinstance(entry, Part)
@@ -71,9 +73,10 @@ def _below(root: Path, path: Path) -> str:
 
 
 class Workflow:
-    """The plan of one scale, as the rules need it."""
+    """The plan of one scale, as the rules need it.
 
-    # Results, logs and data lie in `home`, which is the checkout unless another workflow uses this one.
+    Results, logs and data lie in `home`, which is the checkout unless another workflow uses this one.
+    """
 
     def __init__(
         self, root: Path, scale: str, seed: int | None = None, home: Path | None = None,
@@ -94,8 +97,10 @@ class Workflow:
         run.check(words, self.plan, self.root, self.home)
 
     def confirm(self, jobs: Iterable[Any], meant: bool) -> float:
-        """Return the core-seconds that Snakemake's `jobs` take, by the cost model."""
-        # Raises UserError if these are more than LONG core-hours, unless this is `meant`.
+        """Return the core-seconds that Snakemake's `jobs` take, by the cost model.
+
+        Raises UserError if these are more than LONG core-hours, unless this is `meant`.
+        """
         verbs = ((_BUDGETED.get(job.rule.name), job.wildcards) for job in jobs)
         budgeted = [f"{verb}/{'/'.join(stem)}" for verb, stem in verbs if verb]
         works = costs.works(self.plan.specs, counted(self.root / "config")) if budgeted else {}
@@ -159,8 +164,10 @@ class Workflow:
         return [_below(self.root, path) for path in closure(f"leakbench.jobs.{verb}", *more)]
 
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
-        """Return the file that holds the digests of source files, after writing it if it holds others."""
-        # It is one input of a job in place of a hundred that Snakemake would look up for every job.
+        """Return the file that holds the digests of source files, after writing it if it holds others.
+
+        It is one input of a job in place of a hundred that Snakemake would look up for every job.
+        """
         home = "data/specs" if fetched else f"{self.results}/specs"
         key = home, *files
         if key not in self._stamps:
@@ -238,13 +245,8 @@ class Workflow:
         of = f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"
         return [] if victim == ANY_VICTIM else [of]
 
-    def guesses(self, capture: str) -> list[str]:
-        return self._attacked("guesses", capture, "safetensors")
-
-    def attack_records(self, capture: str) -> list[str]:
-        return self._attacked("records/attack", capture, "json")
-
-    def _attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
+    def attacked(self, kind: str, suffix: str, capture: str) -> list[str]:
+        """Return the files of a kind that the attacks on a capture write."""
         attacks = sorted(self.plan.specs[f"score/{capture}"]["attacks"])
         paths = (replace(Cell.parse(capture), attack=attack).path(kind) for attack in attacks)
         return [f"{self.results}/{path}.{suffix}" for path in paths]
@@ -291,8 +293,7 @@ class Workflow:
         return {k: [path for path in v if path.parent.name != "experiments"] for k, v in each.items()}
 
     def works(self, experiment: str = "") -> list[str]:
-        """Return the files of published numbers and claims, below the root."""
-        # Of an experiment these are the files of its own work, and of works that name it.
+        """Return the files of published numbers and claims, of an experiment those of works that name it."""
         kept = self._works
         if experiment:
             file = file_of(self.root / "config", "experiments", experiment)

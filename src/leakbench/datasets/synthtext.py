@@ -51,6 +51,7 @@ def _described(file: Path, most: int | None) -> tuple[list[Word], int]:
         columns = [np.ravel(found[name]) for name in names]
         pictures = list(zip(*columns, strict=True))
     count = sum(corners.size // 8 for _, corners, _ in pictures)
+    # Objects for all words would fill the memory.
     wanted = set(spread(range(count), most))
     chosen, number = [], 0
     for name, corners, texts in pictures:

@@ -87,6 +87,11 @@ def summed(groups: list[list[int]], shares: Tensor, knows: dict[str, str]) -> Vi
     return View(groups, seen, knows, shares)
 
 
+def mixes(layer: nn.Module) -> bool:
+    """Return whether a layer leaves no sample a gradient of its own, or none that torch can take."""
+    return isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.RNNBase)
+
+
 @dataclass(frozen=True)
 class Batch:
     """The samples of one local step, as a defence of the place `examples` receives them.

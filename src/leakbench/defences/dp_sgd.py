@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from leakbench.base.artefacts import Facts
 from leakbench.base.errors import UserError
 from leakbench.base.tensors import over
-from leakbench.defences import Batch, Defence, Update, View, each_update
+from leakbench.defences import Batch, Defence, Update, View, each_update, mixes
 from leakbench.defences.certification import certificate
 
 # Thousands of calls of torch for each sample, whose own gradient it changes (`catalogue.costs`).
@@ -57,7 +57,7 @@ def dp_sgd(
 
     def model(network: nn.Module, rng: torch.Generator) -> nn.Module:
         for name, layer in network.named_modules():
-            if isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.RNNBase):
+            if mixes(layer):
                 raise UserError(
                     f"victim: layer '{name}' ({type(layer).__name__}) leaves no sample a gradient of its "
                     "own, which defence dp-sgd bounds (choose a victim without batch norm and recurrent "

@@ -150,7 +150,12 @@ def play(
     trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
     each: Sequence[Tensors] = (),
 ) -> list[Tensors]:  # fmt: skip
-    """Play all rounds, hand every update to `sink`, and return the models that were sent out."""
+    """Play all rounds, hand every update to `sink`, and return the models that were sent out.
+
+    A `frozen` server plays all rounds from each model in `origins` (as the demonstration code restores them).
+    With `fedavg` it adds the mean update, weighted by samples, after each round or pass. `show` gets what the
+    defence shows of each client's own secrets, which no model of the server holds.
+    """
     local, rounds = federation["local"], federation["rounds"]
     rng, shuffle = generator("local", seed), generator("order", seed)
     # Dropout gets masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).

@@ -18,11 +18,11 @@ Memory = Sequence[Mapping[str, float]]
 
 
 def _received(
-    model: nn.Module, images: Tensor, hidden: Private, client: int, number: int, lr: float,
+    model: nn.Module, images: Tensor, private: Private, client: int, number: int, lr: float,
     earlier: Memory = (),
 ) -> detectors.Received:  # fmt: skip
-    """Return what a client holds in the round `number` of `hidden`, in which it was sent `model`."""
-    index, labels = hidden.images[client][number], hidden.labels[client][number]
+    """Return what a client holds in the round `number` of `private`, in which it was sent `model`."""
+    index, labels = private.images[client][number], private.labels[client][number]
     own = pixels(images[torch.from_numpy(index)])
     return detectors.Received(model.eval(), own, torch.from_numpy(labels), lr, earlier)
 
@@ -36,22 +36,22 @@ def begun(
     if not federation.get("begins"):
         return list(memories)
     honest = {**federation, "server": "fedavg", "rounds": federation["begins"], "passes": 1}
-    hidden = private_samples(honest, labels, (*names, "begun"))
+    private = private_samples(honest, labels, (*names, "begun"))
     start = {name: value.clone() for name, value in model.state_dict().items()}
     sent: list[Tensors] = []
     play(
-        model, [start], images, hidden, honest, Defence(), stream("begun", *names),
+        model, [start], images, private, honest, Defence(), stream("begun", *names),
         lambda *_: None, lambda _, weights: sent.append(weights),
     )  # fmt: skip
     for number, weights in enumerate([start, *sent]):
         model.load_state_dict(weights)
         for client, memory in enumerate(memories if number < len(sent) else ()):
-            memory.append(_received(model, images, hidden, client, number, federation["local"]["lr"]).now)
+            memory.append(_received(model, images, private, client, number, federation["local"]["lr"]).now)
     return list(memories)
 
 
 def alarms(
-    model: nn.Module, origins: list[Tensors], each: list[Tensors], images: Tensor, hidden: Private,
+    model: nn.Module, origins: list[Tensors], each: list[Tensors], images: Tensor, private: Private,
     groups: list[list[int]], lr: float, earlier: list[list[Memory]],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Return for each detector and group of clients in which rounds a client of the group had an alarm."""
@@ -59,12 +59,12 @@ def alarms(
 
     def heard(client: int, number: int, own: Tensors, memory: Memory) -> dict[str, bool]:
         model.load_state_dict({name: value[client] for name, value in own.items()}, strict=False)
-        received = _received(model, images, hidden, client, number, lr, memory)
+        received = _received(model, images, private, client, number, lr, memory)
         return {each.name: each.sounds for each in detectors.readings(received)}
 
     for weights, own, memories in zip(origins, each, earlier, strict=True):
         model.load_state_dict(weights)
-        for number in range(len(hidden.images[0])):
+        for number in range(len(private.images[0])):
             for place, group in enumerate(groups):
                 every = [heard(client, number, own, memories[client]) for client in group]
                 for name in detectors.names():

@@ -16,7 +16,7 @@ from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import LPIPS
 from leakbench.jobs.record import modules_of
 from leakbench.jobs.score import score
-from leakbench.results.tables.lines import Found
+from leakbench.results.tables.lines import Tabled
 from leakbench.results.tables.of_attacks import of_attacks
 from leakbench.results.tables.of_studies import of_studies
 from leakbench.results.tables.pictures import Files
@@ -46,7 +46,7 @@ def held(root: Path, files: list[str], mend: str) -> None:
 
 def measured(
     root: Path, asked: Plan, experiment: str, stems: list[str], scores: Path, pictures: bool = False
-) -> Found:
+) -> Tabled:
     """Return the results of cells or studies alone. `scores` is an empty folder for those of captures."""
     table = asked.specs[f"table/{experiment}"]
     if asked.studies[experiment]:

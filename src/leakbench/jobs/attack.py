@@ -27,7 +27,7 @@ from leakbench.base.missing import absent, pass_on, unless_unfit
 from leakbench.base.processes.blinding import Seal, apart, unsealed
 from leakbench.base.processes.gpu_lease import leased
 from leakbench.base.processes.process import Stopped
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.base.provenance import provenance, recording, resuming
 from leakbench.base.seeds import stream
 from leakbench.jobs.judged import TENSORS, checked, judge, layout, own_fault, read, tell, words
@@ -93,7 +93,7 @@ def attack(
                 made = provenance(spec.plain(), "leakbench.jobs.attack", device=_named(held))
                 folder = scratch.resolve() / resuming(made, out, capture, generator, labels)
                 folder.mkdir(parents=True, exist_ok=True)
-                work = Work(scratch=folder, workers=workers if held == "cpu" else 1, device=held)
+                work = Crew(scratch=folder, workers=workers if held == "cpu" else 1, device=held)
                 seen = replace(observation, work=work), replace(noise, work=work.part("null"))
                 ready(_Ready(made, str(folder), seal([folder, own], held)))
                 with own_fault(spec.attack.module):

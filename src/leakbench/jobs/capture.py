@@ -185,7 +185,7 @@ def capture(
         names = spec.names()
         images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
         labels = np.array(arrays[f"{split}/labels"])
-        hidden = private_samples(federation, labels, names)
+        private = private_samples(federation, labels, names)
         accuracies, moved = _evaluation(federation, arrays, image.name)
         model, facts = load_victim(victim)
         there, asked = facts["checkpoints"], federation["checkpoints"]
@@ -209,7 +209,7 @@ def capture(
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent, each[-1])
-        held = candidates(federation, hidden, len(labels), names)
+        held = candidates(federation, private, len(labels), names)
         if len(held):
             layout["candidates"] = ((len(held), *image.shape), str(arrays[f"{split}/images"].dtype))
         made = provenance(value, "leakbench.jobs.capture")
@@ -252,7 +252,7 @@ def capture(
 
             seed = stream("capture", *names)
             listeners = sink, moved, show, trained_on
-            out_models = play(model, origins, images, hidden, federation, defence, seed, *listeners, each)
+            out_models = play(model, origins, images, private, federation, defence, seed, *listeners, each)
             if view.shares is not None:
                 for name, sums in hidden_updates.items():
                     tensors[name][:] = sums
@@ -266,7 +266,7 @@ def capture(
             if len(held):
                 tensors["candidates"][:] = arrays[f"{split}/images"][held]
         repeats = (len(epochs), 1)
-        images_seen, labels_seen = (_seen_of(values, view) for values in (hidden.images, hidden.labels))
+        images_seen, labels_seen = (_seen_of(values, view) for values in (private.images, private.labels))
         secret = {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(labels_seen)}
         write_tensors(oracle, secret, made)
         secret |= {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(images_seen)}
@@ -278,7 +278,7 @@ def capture(
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}
         if federation.get("watched"):
             lr = federation["local"]["lr"]
-            secret |= alarms(model, origins, each, images, hidden, view.groups, lr, earlier)
+            secret |= alarms(model, origins, each, images, private, view.groups, lr, earlier)
         if accuracies:
             secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
         about = {"split": split, "clients": seen_samples}

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-Row = tuple[str, ...]
+TableRow = tuple[str, ...]
 
 
-def table(rows: Iterable[Row], heads: Row) -> str:
+def table(rows: Iterable[TableRow], heads: TableRow) -> str:
     """Return a Markdown table of rows of cells below their heads."""
     lines = [heads, ("---",) * len(heads), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -29,7 +29,7 @@ from leakbench.jobs.new import checked_name
 from leakbench.jobs.record import outdated
 from leakbench.jobs.verify import DIFFERENT, MISSING, NEW, status
 from leakbench.papers import leaderboard
-from leakbench.papers.leaderboard import VERSION, Agreed, Entry, Line
+from leakbench.papers.leaderboard import VERSION, Agreed, Entered, Line
 from leakbench.papers.reference import read_record
 
 EXPERIMENT = "leakbench-entries"
@@ -139,12 +139,12 @@ def _files(name: str, kind: str = "defence") -> tuple[str, str, str]:
 
 def _entry(
     today: Agreed, name: str, texts: Sequence[str], scale: str, rows: pd.DataFrame, **made: Any
-) -> Entry:
+) -> Entered:
     """Return the entry of `texts`, those of its three files, and of `rows` of the table."""
     source, settings, attacker = texts
     attacks = made.get("kind") == "attack"
     own: Any = rows[rows["attack"] == name] if attacks else rows[rows["defence"].isin(["none", name])]
-    return Entry(
+    return Entered(
         version=VERSION, name=name, summary=str(yaml_of(settings, name)["summary"]) or name, source=source,
         settings=settings, attacker=attacker, ensemble=today.digest, scale=scale,
         lines=leaderboard.lines_of(own.to_dict("records")), **made,
@@ -153,7 +153,7 @@ def _entry(
 
 def _run(
     root: Path, name: str, texts: Sequence[str], scale: str, cores: int, given: Sequence[str], networks: int
-) -> Entry:
+) -> Entered:
     """Run the agreed cells in a copy that has the entry. `given` is what messages call its three files."""
     source, settings, attacker = texts
     first = [each.arg for each in _function(source, name, given[0]).args.args[:1]]
@@ -190,7 +190,7 @@ def _run(
     return entry
 
 
-def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
+def _of_the_record(root: Path, scale: str) -> Iterator[Entered]:
     """Yield an entry of each defence in the recorded table of the agreed cells."""
     table = root / "reference" / scale / f"{EXPERIMENT}.csv"
     if not table.is_file():
@@ -232,7 +232,7 @@ def _copied(root: Path, name: str, files: dict[str, str], kind: str = "defence",
     (copy / "data").symlink_to((root / "data").resolve())
     for place, text in files.items():
         write_text(copy / place, text)
-    experiment = read_yaml(root / AGREED) | {"seeds": list(range(networks))}
+    experiment = read_yaml(root / AGREED) | {"seeds": list(range(networks)), "left_out": {}}
     for cell in experiment["cells"]:
         cell |= {"attack": [name]} if kind == "attack" else {"defence": ["none", name]}
     # JSON is valid YAML.
@@ -249,8 +249,7 @@ def _paying(scale: Mapping[str, Any], minutes: int = MINUTES) -> Mapping[str, An
         trials, total = budget["trials"], max(budget["total"], minutes)
         fewest = min(trials, key=int)
         trials = trials | {fewest: max(trials[fewest], 60 * minutes)}
-        # The copy has none of the experiments that `first` names.
-        scale["budget"] = budget | {"trials": trials, "total": total, "first": []}
+        scale["budget"] = budget | {"trials": trials, "total": total}
     return scale
 
 

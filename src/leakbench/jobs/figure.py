@@ -18,7 +18,7 @@ from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.marks import sentences
 from leakbench.papers.reference import TEXT, Kept, fuller
 from leakbench.papers.reference import tables as recorded_tables
-from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.evidence import ScaleEvidence, Table
 from leakbench.papers.scorecard.recorded import of_records
 from leakbench.papers.scorecard.scorecard import Card, to_csv
 from leakbench.papers.work import Work, read_papers
@@ -46,10 +46,7 @@ def figure(
 
     Raises UserError, which names the notebook and the error of its failing cell.
     """
-    import papermill
-    from papermill.exceptions import PapermillExecutionError
-
-    from leakbench.results.figures.in_process import NAME
+    from leakbench.results.figures.in_process import run
 
     with listing(out) as picture, listing(executed) as ran, TemporaryDirectory() as beside:
         png = picture.with_suffix(".png")
@@ -64,7 +61,7 @@ def figure(
         kept = fullest(frame, facts, recorded_tables(known.pop(table.stem, ())), shown)
         found = (fuller(frame.head(0), recorded_tables(each), "", pictured=False) for each in known.values())
         others = [each for each in found if each]
-        lines = Lines(table.stem, frame, read_table(trials)[0] if len(frame) else None)
+        lines = Table(table.stem, frame, read_table(trials)[0] if len(frame) else None)
         attacks = shown["parts"].get("attack", [])
         of_attacks = {each["name"]: each["parameters"] for each in attacks}
         _statements(works, lines, facts, kept, of_attacks, card)
@@ -76,19 +73,10 @@ def figure(
         lists = {"marks": [marks], "paper": paper or (), "scorecard": [card], "recorded": drawn}
         single = {name: str(path.resolve()) for name, path in files.items()}
         several = {name: [str(path.resolve()) for path in paths] for name, paths in lists.items()}
-        # papermill chooses its reader by the suffix, and the temporary file has none.
-        copy = ran.with_suffix(".ipynb")
         try:
-            papermill.execute_notebook(
-                str(notebook), str(copy), single | several, engine_name=NAME, kernel_name="python3",
-                progress_bar=False, request_save_on_cell_execute=False,
-            )  # fmt: skip
-        except PapermillExecutionError as problem:
-            what = " ".join(f"{problem.ename}: {problem.evalue}".split())
-            raise UserError(
-                f"{notebook}: cell {problem.exec_count}: {what} (mend the notebook or what it draws)"
-            ) from problem
-        else:
+            if failed := run(notebook, ran, single | several):
+                what = " ".join(failed.split())
+                raise UserError(f"{notebook}: {what} (mend the notebook or what it draws)")
             if not png.is_file():
                 raise UserError(f"{notebook}: wrote no figure (it must save to `out`)")
             if not png.stat().st_size:
@@ -97,10 +85,8 @@ def figure(
                 said = f"the record of the {kept.scale} scale, {kept.said()}"
                 print(f"{out}: drawn from {said}")
             os.replace(png, picture)
-            os.replace(copy, ran)
         finally:
             png.unlink(missing_ok=True)
-            copy.unlink(missing_ok=True)
 
 
 def _without_picture(out: Path, facts: Facts) -> str:
@@ -115,12 +101,12 @@ def _without_picture(out: Path, facts: Facts) -> str:
 
 
 def _statements(
-    works: Sequence[Work], lines: Lines, facts: Facts, kept: Kept | None, attacks: Mapping[str, Any],
+    works: Sequence[Work], lines: Table, facts: Facts, kept: Kept | None, attacks: Mapping[str, Any],
     card: Path,
 ) -> None:  # fmt: skip
     """Write the verdicts that rest on this experiment alone, and on the record that is drawn in its place."""
     name = lines.name
-    run = Evidence(
+    run = ScaleEvidence(
         scale=facts["scale"], lines={name: lines} if len(lines.frame) else {}, known=None, attacks=attacks,
         absent={name: facts["absent_cells"]}, shares={name: facts.get("shares", {})},
         falls={name: facts.get("falls", {})},

@@ -18,7 +18,7 @@ from leakbench.catalogue.load import RULES, file_of, load_kind
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import KINDS, Experiment, Part
 from leakbench.catalogue.signature import definition, module_file, parameters_model, parsed, part_names
-from leakbench.jobs.docstrings import Row, arguments, listed, table, without
+from leakbench.jobs.docstrings import TableRow, arguments, listed, table, without
 from leakbench.jobs.parser import page
 from leakbench.papers.bibliography import bibliography, citation, cited
 
@@ -27,7 +27,7 @@ FINDINGS = Path("papers/findings.yaml")
 MADE = Path("results/manual")
 PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
 
-HEADS: Row = ("key", "type", "default", "meaning")
+HEADS: TableRow = ("key", "type", "default", "meaning")
 
 INTRODUCTION = """\
 # Configuration
@@ -114,7 +114,7 @@ def of_records(records: Records) -> dict[str, str]:
 
     core = [work for work in records.works if work.paper.core]
     drawn = [
-        items.Drawn(
+        items.DrawnItem(
             work=work, item=each.item, name=name, kinds=[part.drawing for part in each.figure],
             shows={key: shown for key, shown in _shown(name, each).items() if key in records.names},
         )
@@ -225,7 +225,7 @@ def _of_part(room: str, module: str) -> str:
 
 def _rows(
     schema: Mapping[str, Any], known: Mapping[str, Any], inside: str = "", seen: tuple[str, ...] = ()
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """Yield (key, type, default, description) of each property, those of a mapping below the mapping."""
     for key, value in schema.get("properties", {}).items():
         default = "**required**" if key in schema.get("required", []) else _default(value)

@@ -13,7 +13,7 @@ from torch.nn import functional
 from leakbench.base.processes.workers import one_thread
 from leakbench.catalogue import costs
 from leakbench.catalogue.budget import counted
-from leakbench.catalogue.costs import STEP, STEPPED, Work
+from leakbench.catalogue.costs import STEP, STEPPED, Effort
 from leakbench.catalogue.workflow import Workflow
 from leakbench.papers.entries import resting_on_headlines
 from leakbench.papers.work import read_papers
@@ -101,7 +101,7 @@ def _convolved(images: Tensor, filters: Tensor) -> float:
     return millions / _seconds(step, 10)
 
 
-def measured() -> Work:
+def measured() -> Effort:
     """Return what one core of this machine does in a second, in the form of `costs.REFERENCE`."""
     # The probes have the size of a job's operations: a pass forth and back through a convolution of LeNet,
     # and through one of ResNet20-4, a product of matrices, and a step of SGD on a network whose operations
@@ -117,7 +117,7 @@ def measured() -> Work:
             functional.cross_entropy(network(points), labels).backward()
             optimiser.step()
 
-        return Work(
+        return Effort(
             _convolved(torch.rand(64, 12, 16, 16), torch.rand(12, 12, 5, 5)),
             2 * 512**3 / 1e6 / _seconds(lambda: matrix @ matrix, 20),
             3 * STEPPED / _seconds(step, 200),

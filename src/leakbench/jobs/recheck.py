@@ -20,7 +20,7 @@ from leakbench.jobs.record import numerics_of, outdated, planned, specs_digest, 
 from leakbench.metrics.interval import paired
 from leakbench.papers.reference import FEWEST, Difference, read_record, recorded
 from leakbench.papers.verdicts.tolerances import tolerance_of
-from leakbench.results.tables.lines import Found
+from leakbench.results.tables.lines import Tabled
 
 # What was found of each record, one line each, below reference/.
 RESULT = "rechecked.csv"
@@ -140,7 +140,7 @@ def _paired_cells(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFra
     return chosen
 
 
-def _agrees(root: Path, table: Path, sampled: str, found: Found, now: Mapping[str, str]) -> bool:
+def _agrees(root: Path, table: Path, sampled: str, found: Tabled, now: Mapping[str, str]) -> bool:
     """Note and print how the numbers of a sample stand beside recorded ones; return whether they agree."""
     # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
     recorded = read_csv(table, **AS_TEXT)

@@ -20,7 +20,7 @@ from leakbench.base.artefacts import (
     write_tensors,
     write_text,
 )
-from leakbench.base.cellname import CELL, named, of_lines
+from leakbench.base.cellname import CELL, cell_name, of_lines
 from leakbench.base.errors import UserError
 from leakbench.base.numerics import numerics
 from leakbench.catalogue.entry import run_name
@@ -33,7 +33,7 @@ from leakbench.metrics import METRICS
 from leakbench.papers.reference import DRAWN, EXHIBIT, kept_digests, read_record
 from leakbench.results.report.leaks import strongest
 from leakbench.results.tables.attacked import CONDITION
-from leakbench.results.tables.lines import BESIDE, Found
+from leakbench.results.tables.lines import BESIDE, Tabled
 from leakbench.results.tables.median import medians
 from leakbench.results.tables.trained import STUDY
 
@@ -166,7 +166,7 @@ def _order(lines: pd.DataFrame) -> np.ndarray:
     return np.asarray(keys.reset_index(drop=True).sort_values(list(map(str, keys)), kind="stable").index)
 
 
-def _exhibit(table: Path, made: Facts, found: Found) -> tuple[dict[str, np.ndarray], Facts] | None:
+def _exhibit(table: Path, made: Facts, found: Tabled) -> tuple[dict[str, np.ndarray], Facts] | None:
     """Return the tensors and facts of a recorded exhibit with the new panels, None where there is none."""
     if EXHIBIT not in made["files"]:
         return None
@@ -174,7 +174,7 @@ def _exhibit(table: Path, made: Facts, found: Found) -> tuple[dict[str, np.ndarr
     left = list(enumerate(found.facts["panels"]))
     for place, panel in enumerate(facts["panels"]):
         # The panels of one condition stand in the order of its seeds.
-        number = next((n for n, own in left if named(own) == named(panel)), None)
+        number = next((n for n, own in left if cell_name(own) == cell_name(panel)), None)
         if number is None:
             continue
         left = [(n, own) for n, own in left if n != number]
@@ -195,5 +195,5 @@ def _pictures(
     recorded = read_tensors(path)[0] if path.is_file() else {}
     again = rows[of_lines(rows).isin({cell.rpartition("/")[0] for cell in cells})]
     made = medians(root, run, again, cells, scores)
-    kept = {cell: recorded[cell] for cell in map(named, rows.to_dict("records")) if cell in recorded}
+    kept = {cell: recorded[cell] for cell in map(cell_name, rows.to_dict("records")) if cell in recorded}
     return dict(sorted((kept | made).items()))

@@ -15,7 +15,7 @@ from leakbench.catalogue.spec import opened
 from leakbench.datasets.columns import columns_of
 from leakbench.federation.play import private_samples
 from leakbench.metrics.scoring.attack import attack_rows
-from leakbench.metrics.scoring.hidden import Hidden
+from leakbench.metrics.scoring.truths import Truths
 from leakbench.metrics.updates import seconds
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def score(
                 f"{truth}: its private samples are not those that {played} draws (read the file of the "
                 f"defence '{of.defence.module}')"
             )
-        hidden = Hidden(secret, facts, arrays, victim, columns_of(of_data.get("columns", [])))
+        truths = Truths(secret, facts, arrays, victim, columns_of(of_data.get("columns", [])))
         answers = dict(zip(spec.judges, judges or [], strict=False))
         costs: Sequence[Path | None] = attack_records or [None] * len(guesses)
         frames, found = [], {}
@@ -69,7 +69,7 @@ def score(
                 found[attack] = {"absent": reason}
                 continue
             asked = entry.model_dump()
-            rows, found[attack] = attack_rows(path, asked, spec.cell.seed, hidden, backbones, answers)
+            rows, found[attack] = attack_rows(path, asked, spec.cell.seed, truths, backbones, answers)
             for name, of in reversed([*sorted(spec.cell), ("attack", attack)]):
                 rows.insert(0, name, of)
             rows["seconds"] = np.nan

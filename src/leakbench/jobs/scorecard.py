@@ -22,7 +22,7 @@ from leakbench.jobs.verify import summary_of
 from leakbench.papers.facts import reader
 from leakbench.papers.reference import Kept, run_of
 from leakbench.papers.reference import tables as recorded_tables
-from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.evidence import ScaleEvidence, Table
 from leakbench.papers.scorecard.kinds import kinds
 from leakbench.papers.scorecard.quantity import NotMeasured
 from leakbench.papers.scorecard.recorded import COLUMNS, EVERY, by_seed, joined, of_records
@@ -75,10 +75,10 @@ def scorecard(
 
     kept_trials = dict(zip(frames, trials, strict=True))
     lines = {
-        name: Lines(name, frame, read_table(kept_trials[name])[0])
+        name: Table(name, frame, read_table(kept_trials[name])[0])
         for name, frame in frames.items() if len(frame)
     }  # fmt: skip
-    run = Evidence(
+    run = ScaleEvidence(
         scale=described["run"]["scale"], lines=lines, attacks=described["attacks"], known=known,
         absent=left_out | {name: facts["absent_cells"] for name, facts in beside.items()},
         shares={name: facts.get("shares", {}) for name, facts in beside.items()},
@@ -123,7 +123,7 @@ def _named(device: str) -> str:
     return torch.cuda.get_device_name(device) if torch.cuda.is_available() else device
 
 
-def _without_other_devices(run: Evidence, records: Sequence[Kept]) -> Evidence:
+def _without_other_devices(run: ScaleEvidence, records: Sequence[Kept]) -> ScaleEvidence:
     """Return the evidence of a run without what a record of its scale and seeds has from another device."""
     both = (kept for kept in records if kept.scale == run.scale and kept.name in run.lines)
     elsewhere = {
@@ -148,12 +148,12 @@ def _order(root: Path) -> dict[str, int]:
 
 def longest_first(
     records: Sequence[Kept], root: Path, known: frozenset[str], attacks: Mapping[str, Any]
-) -> dict[str, Evidence]:
+) -> dict[str, ScaleEvidence]:
     """Return scale → what its records measured, those of raised seeds as blocks, the longest scale first."""
     order, runs = _order(root), [*_recorded(records, root, known, attacks)]
     found = [each for each in runs if run_of(each.scale)[1] is None]
     found.sort(key=lambda each: -order.get(each.scale, 0))
-    blocks: dict[str, list[Evidence]] = {}
+    blocks: dict[str, list[ScaleEvidence]] = {}
     for each in runs:
         scale, seed = run_of(each.scale)
         blocks.setdefault(scale, []).extend([] if seed is None else [each])
@@ -162,7 +162,7 @@ def longest_first(
 
 def _recorded(
     records: Sequence[Kept], root: Path, known: frozenset[str], attacks: Mapping[str, Any]
-) -> Iterator[Evidence]:
+) -> Iterator[ScaleEvidence]:
     """Yield the recorded evidence of each scale, or of each of its seeds, from the records valid today."""
     scales: dict[str, list[Kept]] = {}
     for kept in records:

@@ -79,6 +79,7 @@ def dataset_mean(train_images: np.ndarray) -> np.ndarray:
     images = np.asarray(train_images)
     if not len(images):
         raise ValueError("the mean of no images does not exist")
+    # No other guess that ignores the update has a smaller expected squared error.
     mean = images.mean(axis=0, dtype=np.float64)
     return (mean / 255.0 if images.dtype == np.uint8 else mean).astype(np.float32)
 

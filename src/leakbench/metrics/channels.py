@@ -13,6 +13,7 @@ def channel_pearson(features: np.ndarray, images: np.ndarray) -> np.ndarray:
     grey = images.mean(axis=1)
     small = resize(grey, (len(grey), *features.shape[2:]), order=1, anti_aliasing=True)
     r = pearson_matrix(features.reshape(*features.shape[:2], -1), small.reshape(len(grey), 1, -1))
+    # A filter may invert, so the sign does not count. A constant channel has r = 0.
     return np.abs(r[..., 0]).mean(axis=1, dtype=np.float64)
 
 

@@ -22,7 +22,7 @@ def place_of_member(scores: np.ndarray, members: np.ndarray, accepted: np.ndarra
     """Return the share of the ranks that are no worse than that of an update's first member, in (0, 1].
 
     Ranks are those of the member and of all others. Had its sample been left out, its rank could be any of
-    them alike, so that the share is a p-value. It is NaN without a member or another candidate.
+    them alike, so that the share is a p-value. A tie counts against the attack. Without either it is NaN.
     """
     outside = scores[~members]
     if not members.any() or not len(outside):

@@ -8,6 +8,7 @@ def displayed(images: np.ndarray) -> np.ndarray:
     images = np.asarray(images, dtype=np.float64)
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise ValueError(f"images have shape {images.shape}, expected [N, C, H, W] with C = 1 or 3")
+    # The code of InvG clamps the images that it scores (`rec_mult`) too.
     finite = np.isfinite(images).all(axis=(1, 2, 3), keepdims=True)
     return np.where(finite, np.clip(images, 0.0, 1.0), np.nan)
 

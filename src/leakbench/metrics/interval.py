@@ -59,6 +59,7 @@ def of_networks(ends: tuple[float, float], values: np.ndarray, networks: np.ndar
     low, high = _student(sums, sizes)
     if ((values == 0) | (values == 1)).all():
         low, high = max(low, 0.0), min(high, 1.0)
+    # A few networks that happen to agree do not make trials certain.
     return (low, high) if math.isnan(ends[0]) else (min(low, ends[0]), max(high, ends[1]))
 
 
@@ -86,6 +87,7 @@ def paired(
     if m < FEWEST:
         low, high = NO_INTERVAL
     elif all(((side == 0) | (side == 1)).all() for side in (first, second)):
+        # Student's t and the bootstrap see a difference where three pairs of twenty happen to disagree alike.
         trials = float(sizes.sum() ** 2 / np.square(sizes).sum())
         low, high = _bonett_price(float((differences > 0).mean()), float((differences < 0).mean()), trials)
     elif np.isfinite(differences).all():
@@ -207,8 +209,8 @@ def summary(
     """Return mean, std, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
 
     A trial that is not scored (NaN) enters failure_rate = failures / N and no other number. Nothing is
-    capped. `std` is the population's (thesis, Table 3.13), and NaN for fewer than two clusters or infinite
-    scores.
+    capped: one identical pair makes the mean PSNR infinite. `std` is the population's (thesis, Table 3.13),
+    and NaN for fewer than two clusters or infinite scores.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     failures = np.ravel(np.asarray(failures, dtype=bool))

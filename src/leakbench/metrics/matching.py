@@ -4,7 +4,7 @@ import numpy as np
 
 
 def match(cost: np.ndarray) -> np.ndarray:
-    """Return which of n reconstructions each of k images is matched to, int64 [k], from cost [n, k]."""
+    """Return which of n reconstructions has each of k images, -1 for none, at the least total cost [n, k]."""
     from scipy.optimize import linear_sum_assignment
 
     cost = np.asarray(cost, dtype=np.float64)
@@ -24,7 +24,7 @@ def match(cost: np.ndarray) -> np.ndarray:
 
 
 def best(similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most similar of n reconstructions for each of k images, and its similarity."""
+    """Return the most similar of n reconstructions for each of k images, which may share it, as in Fidel."""
     similarity = np.asarray(similarity)
     if similarity.shape[-2] == 0:
         shape = (*similarity.shape[:-2], similarity.shape[-1])

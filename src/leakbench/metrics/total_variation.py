@@ -14,7 +14,7 @@ def total_variation(images: np.ndarray) -> np.ndarray:
 
 
 def tv_ratio(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return the total variation of reconstructions over that of their images, float64 [N]; 1 is alike."""
+    """Return the total variation of reconstructions over their images', float64 [N]; above 1 is noisier."""
     a, b = pair(reconstructions, truths)
     true = total_variation(b)
     return np.divide(total_variation(a), true, out=np.full(len(true), np.nan), where=true > 0)

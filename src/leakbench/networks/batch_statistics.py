@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from leakbench.networks.layers import Drawn
+from leakbench.networks.layers import RandomLayer
 
 
 def _mean(each: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class _ByTrial(nn.BatchNorm2d):
 @contextmanager
 def by_trial(model: nn.Module, trials: int) -> Iterator[None]:
     """Let layers that draw or depend on the batch treat the images of each trial as a batch of its own."""
-    drawing = [layer for layer in model.modules() if isinstance(layer, Drawn)]
+    drawing = [layer for layer in model.modules() if isinstance(layer, RandomLayer)]
     for layer in drawing:
         layer.trials = trials
     norms = [norm for norm in model.modules() if type(norm) is nn.BatchNorm2d and norm.running_mean is None]

@@ -116,7 +116,7 @@ def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
     return torch.zeros(channels, 1, 1), torch.ones(channels, 1, 1)
 
 
-class Drawn(nn.Module):
+class RandomLayer(nn.Module):
     """A layer whose random numbers are handed in, so that all come from one named stream.
 
     `keep` is what was drawn for the samples at hand, [n, width]; the scalar 1 stands for evaluation. `trials`
@@ -137,7 +137,7 @@ class Drawn(nn.Module):
         raise NotImplementedError
 
 
-class Dropout(Drawn):
+class Dropout(RandomLayer):
     """Dropout, whose masks hold 0 and 1/(1 - rate)."""
 
     def __init__(self, rate: float, width: int) -> None:
@@ -200,7 +200,7 @@ def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> di
     return {
         f"{name}.keep": layer.draw(n, rng)
         for name, layer in model.named_modules()
-        if isinstance(layer, Drawn) and layer.active
+        if isinstance(layer, RandomLayer) and layer.active
     }
 
 

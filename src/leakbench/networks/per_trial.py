@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from leakbench.base.tensors import Tensors
 from leakbench.networks.batch_statistics import normalised
-from leakbench.networks.layers import Drawn
+from leakbench.networks.layers import RandomLayer
 
 OWN = ("weight", "bias")
 
@@ -76,7 +76,7 @@ def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
 
 def _kept(model: nn.Module) -> Tensors:
     """Return buffer → what each layer that draws has drawn."""
-    layers = ((name, layer) for name, layer in model.named_modules() if isinstance(layer, Drawn))
+    layers = ((name, layer) for name, layer in model.named_modules() if isinstance(layer, RandomLayer))
     return {f"{name}.keep": layer.keep for name, layer in layers}
 
 

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from leakbench.base.artefacts import Facts
 from leakbench.base.errors import Unfit
 from leakbench.base.pixels import pixels
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.networks import victims
 from leakbench.networks.per_trial import HiddenNorm, hide
 from leakbench.observations.adaptation import Adaptation
@@ -76,7 +76,7 @@ class Observation:
     shown: dict[str, np.ndarray] = field(default_factory=dict)
     each: dict[str, np.ndarray] = field(default_factory=dict)
     candidates: np.ndarray | None = None
-    work: Work = field(default_factory=Work)
+    work: Crew = field(default_factory=Crew)
     own: nn.Module | None = None
 
     @property

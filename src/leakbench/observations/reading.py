@@ -9,7 +9,7 @@ from torch import nn
 
 from leakbench.base.artefacts import Facts, open_tensors
 from leakbench.base.errors import Unfit, UserError
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.networks import generators, victims
 from leakbench.networks.per_trial import hide
 from leakbench.observations.facts import VALUES, check_amount, told
@@ -31,7 +31,7 @@ def read_observation(
     generator: Path | None = None,
     labels: Path | None = None,
     labelling: str = "none",
-    work: Work | None = None,
+    work: Crew | None = None,
 ) -> tuple[Observation, Facts]:
     """Read a capture and check that it fits its own victim.
 
@@ -58,7 +58,7 @@ def read_observation(
         candidates=tensors.get("candidates"),
         knows=ThreatModel(**facts["knows"]),
         labelling=labelling,
-        work=work or Work(),
+        work=work or Crew(),
         **{key: facts[key] for key in ("network", "clients", "kind", "hidden", "mode", "dropout", "local")},
     )
     check(observation, str(path))

@@ -28,7 +28,7 @@ _CITED = re.compile(
 )
 
 
-class Source(Strict):
+class Publication(Strict):
     title: str
     authors: Annotated[list[str], Field(min_length=1)]
     year: int
@@ -64,19 +64,19 @@ class Source(Strict):
 
 
 @cache
-def bibliography(config: Path | None = None) -> Mapping[str, Source]:
+def bibliography(config: Path | None = None) -> Mapping[str, Publication]:
     path = (config or home()) / FILE
     found = read_yaml(path).items()
-    return {key: validated(Source, value, f"{path}: {key}: ", str(path)) for key, value in found}
+    return {key: validated(Publication, value, f"{path}: {key}: ", str(path)) for key, value in found}
 
 
-def source(key: str) -> Source:
+def source(key: str) -> Publication:
     if key not in bibliography():
         raise UserError(f"{FILE}: no work {key!r} ({suggest(key, bibliography())})")
     return bibliography()[key]
 
 
-def cited(text: str, works: Mapping[str, Source]) -> str:
+def cited(text: str, works: Mapping[str, Publication]) -> str:
     """Return Markdown in which every citation that links a work has its authors, title, venue and year."""
     # Authors, venue and year are written only where the text has some. Line breaks stay where nothing else
     # differs.
@@ -96,7 +96,7 @@ def cited(text: str, works: Mapping[str, Source]) -> str:
     return _CITED.sub(made, text)
 
 
-def citation(text: str, works: Mapping[str, Source]) -> str:
+def citation(text: str, works: Mapping[str, Publication]) -> str:
     """Return CITATION.cff with the references of the works whose experiments leakbench reruns."""
     head, found, _ = text.partition(_REFERENCES)
     if not found:
@@ -104,7 +104,7 @@ def citation(text: str, works: Mapping[str, Source]) -> str:
     return head + found + "".join(_reference(each) for each in works.values() if each.citation)
 
 
-def _reference(work: Source) -> str:
+def _reference(work: Publication) -> str:
     """Return an entry of the references of CITATION.cff. JSON is YAML, too."""
     people = [_author(each) for each in work.authors]
     doi = work.link.startswith(_DOI)

@@ -12,14 +12,14 @@ RELATIONS: dict[str, Relation] = {"": "=", ">": ">", "<": "<="}
 
 
 @dataclass(frozen=True)
-class Entry:
+class Judged:
     """A printed row or a claim, and how it is measured and judged."""
 
     id: str
     work: Work
     where: str  # file and key, for messages
     let: Mapping[str, Any]  # the names that its expressions may use
-    reading: join.Reading  # how it is measured; of a claim, what all of its numbers share
+    reading: join.RowReading  # how it is measured; of a claim, what all of its numbers share
     relation: Relation
     against: Printed
     row: Row | None
@@ -30,7 +30,7 @@ class Entry:
         return experiment in (self.reading.where.get("experiment"), *named)
 
 
-def entries(work: Work) -> Iterator[Entry]:
+def entries(work: Work) -> Iterator[Judged]:
     for row in (row for rows in work.tables.values() for row in rows):
         yield _printed(work, row)
     for claim in work.claims.claims:
@@ -43,7 +43,7 @@ def resting_on_headlines(works: Iterable[Work], experiments: Iterable[str]) -> l
     return sorted(name for name in experiments if any(entry.reads(name) for entry in found))
 
 
-def _printed(work: Work, row: Row) -> Entry:
+def _printed(work: Work, row: Row) -> Judged:
     reading = join.read(work, row)
     convention = "published" if join.published_convention(work, row) else "standard"
     words = {
@@ -51,14 +51,14 @@ def _printed(work: Work, row: Row) -> Entry:
         "convention": convention if reading.label == "result" else "", "published": row.published,
     }  # fmt: skip
     where = f"{work.folder / 'measured.yaml'}: {row.table}: {row.id}"
-    return Entry(row.id, work, where, work.let, reading, RELATIONS[row.number.bound], row.number, row, words)
+    return Judged(row.id, work, where, work.let, reading, RELATIONS[row.number.bound], row.number, row, words)
 
 
-def _claimed(work: Work, claim: Claim) -> Entry:
+def _claimed(work: Work, claim: Claim) -> Judged:
     way = next(way for way in ("quantity", "check", "absent") if getattr(claim, way) is not None)
     doubt = claim.item.startswith(("doubt-", "expectation"))
     label = claim.class_ or ("doubt" if doubt else "result")
-    reading = join.Reading(
+    reading = join.RowReading(
         way, claim.read, getattr(claim, way), success=claim.success, needs=claim.needs, note=claim.note,
         label=label, tolerance=claim.tolerance, hidden=claim.hidden, trivial=claim.trivial,
     )  # fmt: skip
@@ -70,4 +70,4 @@ def _claimed(work: Work, claim: Claim) -> Entry:
         "published": claim.claim, "headline": claim.headline,
     }  # fmt: skip
     where, against = f"{work.folder / 'claims.yaml'}: {claim.id}", Printed(claim.threshold)
-    return Entry(claim.id, work, where, work.claims.let, reading, claim.relation, against, None, words)
+    return Judged(claim.id, work, where, work.claims.let, reading, claim.relation, against, None, words)

@@ -28,7 +28,7 @@ def split(path: str) -> tuple[str, list[str]]:
     return f"{folder}/{last}", keys
 
 
-def named(texts: Iterable[str]) -> list[str]:
+def fact_parts(texts: Iterable[str]) -> list[str]:
     """Return the file part of every path that texts (YAML, Python) mention, sorted, each once."""
     return sorted({split(found)[0] for text in texts for found in PATH.findall(text)})
 

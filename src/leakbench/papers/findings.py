@@ -12,7 +12,7 @@ from pydantic import model_validator
 from leakbench.base.errors import UserError
 from leakbench.base.yamls import Strict, read_yaml, suggest, validated
 from leakbench.papers.printed import Columns
-from leakbench.papers.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.evidence import ScaleEvidence
 from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import MANUAL, Claim, Claims, Paper, Work
 
@@ -54,7 +54,7 @@ class Findings(Strict):
     findings: list[Finding]
 
 
-def findings(path: Path, works: Sequence[Work], scales: Sequence[Evidence]) -> str:
+def findings(path: Path, works: Sequence[Work], scales: Sequence[ScaleEvidence]) -> str:
     """Return the page of findings, with the numbers of the recorded tables; `scales`: the longest first."""
     told: Findings = validated(Findings, read_yaml(path), f"{path}: ", MANUAL)
     numbers = {

@@ -35,7 +35,7 @@ KEY = re.compile(r"\d+|\D+")
 Hours = Callable[[Sequence[str]], float]
 
 
-class Drawn(NamedTuple):
+class DrawnItem(NamedTuple):
     """An experiment, the item that it is about, and its figure."""
 
     work: str
@@ -45,7 +45,7 @@ class Drawn(NamedTuple):
     shows: Mapping[str, Set[str]]  # experiment → the metrics of its recorded table that are drawn
 
 
-def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[Drawn], hours: Hours) -> str:
+def page(works: Iterable[Work], card: pd.DataFrame, experiments: Sequence[DrawnItem], hours: Hours) -> str:
     """Return the page of some works, by a scorecard with all of their rows and every experiment."""
     # hours: what some experiments take together at the published sizes, in core-hours.
     parts = [HEAD]
@@ -73,13 +73,13 @@ def _read_from(work: Work) -> dict[str, list[tuple[str, str]]]:
 
 
 def _line(
-    item: str, rows: pd.DataFrame, experiments: Iterable[Drawn],
+    item: str, rows: pd.DataFrame, experiments: Iterable[DrawnItem],
     read_from: Mapping[str, Sequence[tuple[str, str]]], claims: Sequence[Claim],
     hours: Hours,
 ) -> str:  # fmt: skip
     measured = rows.loc[(rows["class"] != "setting") & (rows["verdict"] != "not-run"), "id"]
 
-    def beside(each: Drawn) -> set[str]:
+    def beside(each: DrawnItem) -> set[str]:
         """Return the measured rows that a figure draws."""
         return {i for i in measured for name, of in read_from.get(i, ()) if of in each.shows.get(name, ())}
 

@@ -23,7 +23,7 @@ OWN_WAYS = {"absent": "result", "fact": "setting", "quantity": "result", "check"
 BY_SOURCE = {"not run": "not run by the source either", "not reported": "not reported by the source either"}
 
 
-class Keys(Strict):
+class RowKeys(Strict):
     """The keys of measured.yaml that are no columns, after they have been looked up for a row."""
 
     unit: Annotated[float, Field(gt=0)] | None = None
@@ -45,11 +45,11 @@ class Keys(Strict):
 
 
 # The keys of measured.yaml that are no columns.
-ALSO = {field.alias or name for name, field in Keys.model_fields.items()} | NESTED
+ALSO = {field.alias or name for name, field in RowKeys.model_fields.items()} | NESTED
 
 
 @dataclass(frozen=True)
-class Reading:
+class RowReading:
     """How one printed row is measured."""
 
     way: str  # mean, deviation, outcome, fact, quantity, check or absent
@@ -101,7 +101,7 @@ def looked_up(value: Any, row: Row, where: str) -> Any:
     return looked_up(known[key], row, f"{where}.{key}")
 
 
-def read(work: Work, row: Row) -> Reading:
+def read(work: Work, row: Row) -> RowReading:
     file = f"{work.folder / 'measured.yaml'}: {row.table}"
     try:
         return _read(work, row, file)
@@ -116,7 +116,7 @@ def published_convention(work: Work, row: Row) -> bool:
     )
 
 
-def _read(work: Work, row: Row, file: str) -> Reading:
+def _read(work: Work, row: Row, file: str) -> RowReading:
     table = dict(work.maps.get(row.table, {}))
     own = (table.pop("rows", None) or {}).get(row.id, {})
     merged = {**table, **own}
@@ -130,7 +130,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
     said = {
         key: looked_up(each, row, f"{file}.{key}") for key, each in merged.items() if key in ALSO - NESTED
     }
-    value = validated(Keys, said, f"{file}.", MANUAL)
+    value = validated(RowKeys, said, f"{file}.", MANUAL)
     where = _columns(merged, row, file, row.published in BY_SOURCE or any(said.get(key) for key in OWN_WAYS))
     if value.success and value.hidden:
         raise UserError(f"{file}: {row.id} is given as a success and as hidden (leave out one of the two)")
@@ -144,10 +144,10 @@ def _read(work: Work, row: Row, file: str) -> Reading:
     label = value.class_
     if value.absent or row.published in BY_SOURCE:
         text = value.absent or BY_SOURCE[row.published]
-        return Reading("absent", text=text, label=label or "result", **shared)
+        return RowReading("absent", text=text, label=label or "result", **shared)
     for way, usual in OWN_WAYS.items():
         if said.get(way):
-            return Reading(way, text=said[way], label=label or usual, **shared)
+            return RowReading(way, text=said[way], label=label or usual, **shared)
     for key in OURS:
         if key not in where:
             raise UserError(f"{file}: {key}: is missing for {row.id} (or say why it is `absent`)")
@@ -162,7 +162,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
             "(mend it, or paper.yaml's conventions)"
         )
     partner = _partner(work, row, merged.get("against") or {}, f"{file}.against")
-    return Reading(way, against=partner, label=label or "result", **shared)
+    return RowReading(way, against=partner, label=label or "result", **shared)
 
 
 def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> Columns:

@@ -50,7 +50,7 @@ class Line(Strict):
         return *of, self.metric
 
 
-class Entry(Strict):
+class Entered(Strict):
     """An entered defence or attack with the files that make it and what was measured of it."""
 
     version: int  # of the form of entries
@@ -83,14 +83,14 @@ class Agreed:
     scales: tuple[str, ...]  # the scales of the catalogue, the longest run first
 
 
-def read_entry(path: Path, agreed: Agreed) -> Entry:
+def read_entry(path: Path, agreed: Agreed) -> Entered:
     again = "enter it again: leakbench enter FILE.py"
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise UserError(f"{path}: larger than {MOST_BYTES} bytes, which no entry is")
     value = read_json(path, "an entry", again)
     if value.get("version") != VERSION:
         raise UserError(f"{path}: version: is {value.get('version')!r} and must be {VERSION} ({again})")
-    entry = validated(Entry, value, f"{path}: ", "docs/entering.md")
+    entry = validated(Entered, value, f"{path}: ", "docs/entering.md")
     if path.read_bytes() != _written(entry):
         raise UserError(f"{path}: has no digest of its own in the form that is written ({again})")
     if path.stem != entry.name:
@@ -98,7 +98,7 @@ def read_entry(path: Path, agreed: Agreed) -> Entry:
     return agreeing(entry, agreed, f"{path}: ", again)
 
 
-def agreeing(entry: Entry, agreed: Agreed, where: str, mend: str) -> Entry:
+def agreeing(entry: Entered, agreed: Agreed, where: str, mend: str) -> Entered:
     """Return an entry that has exactly what is agreed."""
     if entry.ensemble != agreed.digest:
         raise UserError(f"{where}ensemble: other attacks were agreed on since ({mend})")
@@ -109,7 +109,7 @@ def agreeing(entry: Entry, agreed: Agreed, where: str, mend: str) -> Entry:
     return entry
 
 
-def _written(entry: Entry) -> bytes:
+def _written(entry: Entered) -> bytes:
     """Return the bytes of an entry's file, with its digest among them. No file of another form is an entry.
 
     The digest might not be found in it, and the bytes would then not be held to it.
@@ -124,14 +124,14 @@ def _written(entry: Entry) -> bytes:
     return text(hashlib.sha256(text(UNSEALED)).hexdigest())
 
 
-def _expected(entry: Entry, agreed: Agreed) -> tuple[set[tuple[str, str, str, str]], set[str]]:
+def _expected(entry: Entered, agreed: Agreed) -> tuple[set[tuple[str, str, str, str]], set[str]]:
     """Return the cells that an entry must have, without their defence, and the defences."""
     if entry.kind == "attack":
         return {(*cell[:3], entry.name) for cell in agreed.cells}, {*agreed.defences}
     return {*agreed.cells}, {entry.name, "none"}
 
 
-def _beyond(entry: Entry, agreed: Agreed) -> str:
+def _beyond(entry: Entered, agreed: Agreed) -> str:
     """Return in words which line is of no agreed cell, is there twice or has an impossible value."""
     places, defences = _expected(entry, agreed)
     cells = {(dataset, victim, attack) for dataset, victim, _, attack in places}
@@ -153,7 +153,7 @@ def _beyond(entry: Entry, agreed: Agreed) -> str:
     return ""
 
 
-def _lacking(entry: Entry, agreed: Agreed) -> str:
+def _lacking(entry: Entered, agreed: Agreed) -> str:
     """Return in words which victim or cell has neither a number that ranks nor a reason."""
     places, defences = _expected(entry, agreed)
     victims = {cell[:2] for cell in places}
@@ -171,7 +171,7 @@ def _lacking(entry: Entry, agreed: Agreed) -> str:
     return ""
 
 
-def _ranked(entry: Entry, defence: str) -> set[tuple[str, str, str]]:
+def _ranked(entry: Entered, defence: str) -> set[tuple[str, str, str]]:
     """Return data set, victim and attack of each number that may rank a defence."""
     lines = (line for line in entry.lines if line.metric == RANKED_BY and line.defence == defence)
     return {(line.dataset, line.victim, line.attack) for line in lines}
@@ -194,7 +194,7 @@ def _none(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def strongest(entry: Entry, defence: str) -> list[Line]:
+def strongest(entry: Entered, defence: str) -> list[Line]:
     """Return, for each data set and victim, the line of the attack that reads most under `defence`."""
     found: dict[tuple[str, str], Line] = {}
     for line in entry.lines:
@@ -205,14 +205,14 @@ def strongest(entry: Entry, defence: str) -> list[Line]:
     return [found[place] for place in sorted(found)]
 
 
-def board(entries: Sequence[Entry], scales: Sequence[str]) -> str:
+def board(entries: Sequence[Entered], scales: Sequence[str]) -> str:
     """Return the leaderboard of defences as a Markdown text."""
     # The entries of each scale have a table of their own, because an attack that runs longer reads more.
     of_each = {scale: [each for each in entries if each.scale == scale] for scale in scales}
     return "\n\n".join(f"## Scale {scale}\n\n{_table(of)}" for scale, of in of_each.items() if of)
 
 
-def board_of_attacks(entries: Sequence[Entry], known: Mapping[str, Sequence[Line]]) -> str:
+def board_of_attacks(entries: Sequence[Entered], known: Mapping[str, Sequence[Line]]) -> str:
     """Return the leaderboard of attacks as a Markdown text: each beside the best known attack."""
     # known: scale → the recorded lines of the agreed attacks at that scale.
     titles = (
@@ -249,7 +249,7 @@ def _compared(line: Line, best: Line | None) -> str:
     return "reads more" if low > most else "reads less" if high < least else "no difference is shown"
 
 
-def _table(entries: Sequence[Entry]) -> str:
+def _table(entries: Sequence[Entered]) -> str:
     """Return the table of the entries of one scale, ranked by their worst victims."""
     ranked = sorted(entries, key=lambda e: (max(line.mean for line in strongest(e, e.name)), e.name))
     titles = (
@@ -270,7 +270,7 @@ def _table(entries: Sequence[Entry]) -> str:
     return "\n".join([*head, *rows])
 
 
-def _described(entry: Entry) -> str:
+def _described(entry: Entered) -> str:
     """Return an entry's summary, with the parameters that its settings give the defence."""
     try:
         parameters = yaml_of(entry.settings, entry.name).get("parameters")
@@ -282,7 +282,7 @@ def _described(entry: Entry) -> str:
     return f"{entry.summary.removesuffix('.')} ({textwrap.shorten(words, 100, placeholder=' …')})."
 
 
-def _without(entry: Entry, line: Line) -> str:
+def _without(entry: Entered, line: Line) -> str:
     """Return in words which attacks on a line's victim have no number under the defence."""
     cells = [cell.split("/") for cell in sorted(entry.absent)]
     names = [
@@ -298,7 +298,7 @@ def _cell(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
-def _updates(entry: Entry, line: Line) -> str:
+def _updates(entry: Entered, line: Line) -> str:
     return str(line.n) if entry.networks == 1 else f"{line.n} of {entry.networks} networks"
 
 

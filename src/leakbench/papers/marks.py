@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.papers.join import OUTCOMES, Reading, read
+from leakbench.papers.join import OUTCOMES, RowReading, read
 from leakbench.papers.work import Claim, Work
 
 OF_FIGURES = re.compile(r"(fig|table)-")
@@ -38,7 +38,7 @@ def every_mark(works: Sequence[Work]) -> Iterator[Mapping[str, Any]]:
             yield from (mark | dict(where) for where in places(reading))
 
 
-def places(reading: Reading) -> Iterator[Mapping[str, Any]]:
+def places(reading: RowReading) -> Iterator[Mapping[str, Any]]:
     """Yield the columns of each row of ours beside which a printed row is drawn."""
     own = reading.where if reading.way in ("mean", "outcome") else {}
     if own:

@@ -109,7 +109,7 @@ class Claims(Strict):
     claims: list[Claim] = []
 
 
-class Difference(Strict):
+class Explanation(Strict):
     """One entry of differs.yaml: why a statement may differ from our measurement, and what a test showed."""
 
     hypothesis: str  # one sentence: what is suspected to make the difference
@@ -117,7 +117,7 @@ class Difference(Strict):
     outcome: str = ""  # one sentence: what the test showed; empty without one
 
     @model_validator(mode="after")
-    def _tested(self) -> "Difference":
+    def _tested(self) -> "Explanation":
         if bool(self.variant) != bool(self.outcome):
             raise ValueError("variant and outcome belong together: give both, or neither (not tested yet)")
         return self
@@ -140,7 +140,7 @@ class Work:
     claims: Claims
     checks: ModuleType | None = field(compare=False)  # its checks.py, None where there is none
     # Id of a printed row or claim -> why it differs, where it does.
-    differs: Mapping[str, Difference] = field(default_factory=dict)
+    differs: Mapping[str, Explanation] = field(default_factory=dict)
 
     def check(self, name: str, where: str) -> Callable[..., Any]:
         found = getattr(self.checks, name, None)
@@ -214,7 +214,7 @@ def _work(folder: Path) -> Work:
         folder.name, folder, _read(Paper, folder / "paper.yaml"), tables, mapped, let,
         _read(Claims, claims) if claims.is_file() else Claims(),
         _module(checks) if checks.is_file() else None,
-        {key: validated(Difference, value, f"{differs}: {key}: ", MANUAL) for key, value in why.items()},
+        {key: validated(Explanation, value, f"{differs}: {key}: ", MANUAL) for key, value in why.items()},
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from leakbench import attacks
 from leakbench.attacks.matching.terms import Weights
 from leakbench.base.parts import SECTIONS
-from leakbench.catalogue.sections import named
+from leakbench.catalogue.sections import as_parts
 from leakbench.networks import victims
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -63,7 +63,7 @@ def small(rounds: int = 2, k: int = 1, **options: Any) -> Observation:
 
 def entry(adaptive: bool = False, module: str = "gradient-matching", **values: Any) -> dict[str, Any]:
     """Return an attack's entry; what is no section among `values` is a parameter."""
-    sections = {key: named(values[key]) for key in SECTIONS if key in values}
+    sections = {key: as_parts(values[key]) for key in SECTIONS if key in values}
     parameters = {key: value for key, value in values.items() if key not in SECTIONS}
     return {"module": module, "adaptive": adaptive, **sections, "parameters": parameters}
 

@@ -17,7 +17,7 @@ from leakbench.attacks import gradient_matching
 from leakbench.attacks.matching.objective import Objective
 from leakbench.base.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.base.errors import UserError
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.catalogue.spec import opened
 from leakbench.jobs import attack as verb
 from leakbench.jobs.cli import main
@@ -141,7 +141,7 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_work(tmp_path: P
     twice = {n: np.concatenate([v, 0.5 * v]) for n, v in one.weights.items()}
     seen = replace(one, weights=twice, origin=np.array([0, 0, 1, 1]))
     whole = run(seen, **QUICK)
-    seen = replace(seen, work=Work(scratch=tmp_path))
+    seen = replace(seen, work=Crew(scratch=tmp_path))
     with death.meets(2, 3):
         run(seen, **QUICK)
     left = {path.parent.name: read_facts(path)["iteration"] for path in tmp_path.glob("*/0.safetensors")}

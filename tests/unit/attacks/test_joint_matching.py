@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leakbench.attacks.matching.epochs.joint import MATCHINGS
 from leakbench.base.errors import Unfit
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
@@ -168,7 +168,7 @@ def test_a_killed_attack_resumes_to_the_same_result(tmp_path: Path, death: Death
     observation, _, _ = observe_passes()
     values = {"pre_iterations": 20, "iterations": 30}
     expected = run(observation, **values).tensors()
-    resuming = replace(observation, work=Work(scratch=tmp_path))
+    resuming = replace(observation, work=Crew(scratch=tmp_path))
     # A look that is finished takes no step when it is met again.
     for when in ((1, 10), (2, 10), (2, 20)):
         with death.meets(*when):

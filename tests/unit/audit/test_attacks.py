@@ -27,7 +27,7 @@ from leakbench.audit import attacks, findings
 from leakbench.audit.attacks import attack, catalogue
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import Truth, client, view
-from leakbench.audit.findings import READ, RECOGNISABLE, Found
+from leakbench.audit.findings import READ, RECOGNISABLE, Attempt
 from leakbench.audit.inference import inferences
 from leakbench.base.alarm import OutOfTime, within
 from leakbench.base.errors import UserError
@@ -88,14 +88,14 @@ def test_the_best_search_has_the_rest(
 ) -> None:
     asked: list[tuple[str, float]] = []
 
-    def searched(name: str, *given: Any, longest: int = 0, often: int = 3) -> Found:
+    def searched(name: str, *given: Any, longest: int = 0, often: int = 3) -> Attempt:
         assert often == 3
         if catalogue()[name].stage == "exact":
             return attack(name, *given)
         asked.append((name, given[2]))
         again = len(asked) == 3
         quality = [0.2, 0.3] if name == "agic" else [0.1, 0.3]
-        return Found(
+        return Attempt(
             name, name, "matching", "C", "", 2, [0, 0], trials=3, iterations=longer if again else 100,
             quality=quality, seconds=took,
         )  # fmt: skip
@@ -137,14 +137,14 @@ def test_trials_take_turns_with_weights_and_steps() -> None:
 def test_where_time_is_short_one_record_is_tried(room: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
-    def searched(name: str, observation: Observation, *given: Any) -> Found:
+    def searched(name: str, observation: Observation, *given: Any) -> Attempt:
         if catalogue()[name].stage == "exact":
             return attack(name, observation, *given)
         (records,) = observation.clients
         sizes.append(records)
         if records == 1 and not room:
             raise UserError("the model cannot be copied")
-        return Found(name, name, "matching", "C", "", records, [0] * records, why_not="no time")
+        return Attempt(name, name, "matching", "C", "", records, [0] * records, why_not="no time")
 
     monkeypatch.setattr("leakbench.audit.audit.attack", searched)
     found = of_client(client_of(convolutional().eval(), pictures(2)), 60, lambda line: None)

@@ -10,7 +10,7 @@ from clients import client_of, faces, mlp, observed
 from torch import nn
 
 from leakbench.audit.audit import of_client
-from leakbench.audit.detectors import Alarm, Part, alarms
+from leakbench.audit.detectors import Alarm, Watched, alarms
 from leakbench.federation import detectors, servers
 from leakbench.federation.servers import Held
 from leakbench.observations.observation import Observation
@@ -19,7 +19,7 @@ from leakbench.observations.observation import Observation
 BUDGET = 600
 
 
-def part(network: nn.Module, records: int = 16, first: int = 0) -> Part:
+def part(network: nn.Module, records: int = 16, first: int = 0) -> Watched:
     return observed(network, faces(records, first))
 
 
@@ -78,10 +78,10 @@ def test_a_detector_ends_with_its_share_of_the_budget() -> None:
     assert {alarm.why_not for alarm in spent} == {"not run: the budget was spent"}
 
 
-def rounds(change: float) -> list[Part]:
+def rounds(change: float) -> list[Watched]:
     """Return what two clients sent in seven rounds, whose last update the server made `change` times as
     large by the weights that it sent."""
-    network, found = mlp(400), list[Part]()
+    network, found = mlp(400), list[Watched]()
     for number in range(7):
         for node in range(2):
             observation, _ = part(network, 4, 8 * number + 4 * node)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_round
 from leakbench.audit.client import view
-from leakbench.audit.findings import READ, Found, combined
+from leakbench.audit.findings import READ, Attempt, combined
 from leakbench.audit.replay import Round, round_in
 from leakbench.audit.watch import watched
 
@@ -117,11 +117,11 @@ class Client:
         return replace(played, update=dict(zip(names, found, strict=True)), kind="gradient")
 
 
-def exact(played: Round) -> list[Found]:
+def exact(played: Round) -> list[Attempt]:
     return [attack(name, *view(played), 60) for name in ("fidel", "peel")]
 
 
-def read(found: list[Found]) -> int:
+def read(found: list[Attempt]) -> int:
     return sum(level >= READ for level in combined(found, "AB"))
 
 

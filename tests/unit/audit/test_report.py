@@ -17,7 +17,7 @@ from torch import nn
 from leakbench.audit.attacks import attack
 from leakbench.audit.audit import of_client
 from leakbench.audit.client import Truth, client, view
-from leakbench.audit.findings import LABELLED, NOTHING, READ, RECOGNISABLE, Found, affected, pictures, score
+from leakbench.audit.findings import LABELLED, NOTHING, READ, RECOGNISABLE, Attempt, affected, pictures, score
 from leakbench.audit.inference import Inference
 from leakbench.audit.page import page
 from leakbench.audit.predictions import Look
@@ -103,7 +103,7 @@ def test_a_change_helps_if_less_is_read_or_recognised(numbers: tuple[int, int], 
 def test_an_audit_in_which_no_attack_ran_says_so_and_why() -> None:
     """It found nothing, and looked for nothing."""
     why = {"fidel": "no dense layer", "peel": "no dense layer", "invg": "fails (KeyError: 'a')"}
-    found = [Found(name, name, "exact", "A", "", 2, [0, 0], why_not=each) for name, each in why.items()]
+    found = [Attempt(name, name, "exact", "A", "", 2, [0, 0], why_not=each) for name, each in why.items()]
     audit = Audit(2, {}, Look(), found=found)
     assert audit.headline() == "No attack gave a result: no dense layer; fails (KeyError: 'a')"
     shown = html.unescape(audit.page())
@@ -132,7 +132,7 @@ def test_the_page_says_who_is_affected_and_what_is_special_of_them() -> None:
     bright, alike = torch.full((1, 1, 4, 4), 0.9), torch.rand(1, 1, 4, 4) / 2
     images = torch.cat([torch.rand(8, 1, 4, 4) / 2, alike, bright, alike])
     truth = Truth(images, torch.tensor([*[0] * 10, 1]))
-    found = Found("a", "A", "exact", "B", "", 11, [0] * 9 + [1, 3], quality=[0.1] * 8 + [0.4, 0.8, 1.0])
+    found = Attempt("a", "A", "exact", "B", "", 11, [0] * 9 + [1, 3], quality=[0.1] * 8 + [0.4, 0.8, 1.0])
     told = affected([found], truth, [False] * 10 + [True])
     assert [each["number"] for each in told] == [11, 10, 9, *range(1, 9)]
     alone, only, bright_one, twice = told[0]["why"][0], told[0]["why"][1], told[1]["why"], told[2]["why"]
@@ -168,7 +168,7 @@ def test_pictures_are_only_there_where_they_are_asked_for_and_what_is_hostile_is
 def test_each_record_is_shown_once(records: int, shown: list[str]) -> None:
     images = torch.rand(records, 1, 4, 4)
     levels, quality = [*range(records)], [1.0] * records
-    found = Found("a", "A", "exact", "B", "", records, levels, images=images, quality=quality)
+    found = Attempt("a", "A", "exact", "B", "", records, levels, images=images, quality=quality)
     told = pictures([found], Truth(images, torch.zeros(records)))
     assert [each["which"] for each in told] == shown
     found.levels = [READ] * records
@@ -239,7 +239,7 @@ def test_a_blurred_record_is_recognisable_unless_noise_gives_as_much() -> None:
 
 
 def test_a_wrong_proof_certifies_nothing() -> None:
-    found = Found("peel", "Peeling", "exact", "B", "", 2, [READ, NOTHING], proven=2)
+    found = Attempt("peel", "Peeling", "exact", "B", "", 2, [READ, NOTHING], proven=2)
     assert "read 1 of 2 records (0 with label, 2 proven, 1 of them wrongly)" in found.line()
     audit = Audit(2, {}, Look(), found=[found])
     assert "certified" not in audit.headline()

@@ -14,7 +14,7 @@ import torch
 
 from leakbench.base import progress
 from leakbench.base.artefacts import write_tensors, write_text
-from leakbench.base.cellname import CELL, named, of_lines
+from leakbench.base.cellname import CELL, cell_name, of_lines
 from leakbench.base.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
 from leakbench.base.pixels import pixels
 from leakbench.base.processes import process
@@ -205,4 +205,4 @@ def test_a_log_has_the_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_the_cells_of_lines_are_those_of_each_line(count: int) -> None:
     table = pd.DataFrame({name: [f"{name}-{n}" for n in range(count)] for name in CELL} | {"mean": 0.5})
-    assert of_lines(table).tolist() == [named(row) for row in table.to_dict("records")]
+    assert of_lines(table).tolist() == [cell_name(row) for row in table.to_dict("records")]

@@ -13,7 +13,7 @@ import torch
 
 from leakbench.base.errors import UserError
 from leakbench.base.processes.gpu_lease import leased
-from leakbench.base.processes.workers import Work, one_thread, side_by_side
+from leakbench.base.processes.workers import Crew, one_thread, side_by_side
 
 SLEEPING = """
 import os, pathlib, sys, time
@@ -84,12 +84,12 @@ def test_threads_are_given_back() -> None:
 
 
 def test_parts_of_a_work_have_folders_of_their_own(tmp_path: Path) -> None:
-    work = Work(scratch=tmp_path, workers=3)
+    work = Crew(scratch=tmp_path, workers=3)
     one, two = work.part("match client 0, model 1"), work.part("null").part("match client 0, model 1")
     assert one.scratch == tmp_path / "match-client-0-model-1"
     assert two.scratch == tmp_path / "null" / "match-client-0-model-1"
     assert one.workers == two.workers == 3
-    assert Work().part("null").scratch is None
+    assert Crew().part("null").scratch is None
 
 
 FORK = multiprocessing.get_context("fork")

@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from leakbench.attacks.inverter import Inverter
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import Cell
-from leakbench.catalogue.entry import sized
 from leakbench.catalogue.signature import part_names
 from leakbench.catalogue.workflow import Workflow
 from leakbench.jobs.plan import measured
@@ -72,7 +71,7 @@ def test_operations_and_parameters_are_those_that_torch_counts(trained: dict[str
         assert 0.9 * own < weights < max(1.4 * own, own + 0.6), entry
 
 
-def spec_of(flow: Workflow, row: dict[str, str]) -> costs.Work:
+def spec_of(flow: Workflow, row: dict[str, str]) -> costs.Effort:
     """Return the modelled work of a measured run: a job of the catalogue, shorter."""
     kind, _, stem = row["name"].partition("/")
     spec = copy.deepcopy(flow.plan.specs[row["name"]])
@@ -109,7 +108,7 @@ def test_a_capture_trains_a_batch_for_each_client_and_calls_torch_for_each_of_th
     """Of as many images in all, four clients take twice as many calls as two, and no more operations."""
     local = {"lr": 0.1, "batch_size": None, "epochs": 3}
 
-    def work(clients: list[int]) -> costs.Work:
+    def work(clients: list[int]) -> costs.Effort:
         federation = {"clients": clients, "rounds": 5, "checkpoints": "last", "local": local}
         victim = {"module": "lenet-dlg", "parameters": {}}
         return costs.of_capture(
@@ -124,7 +123,7 @@ def test_a_capture_trains_a_batch_for_each_client_and_calls_torch_for_each_of_th
     assert two.convolutions == pytest.approx(passes * costs.sizes("lenet-dlg")[""].operations)
 
 
-def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Work:
+def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Effort:
     """Return the work of 100 iterations on 2 updates of 5 epochs on 20 images, of which one is noise."""
     local = {"lr": 0.1, "batch_size": batch_size, "epochs": 5}
     federation = {"clients": [20], "rounds": 1, "checkpoints": "last", "update": "model", "local": local}
@@ -207,7 +206,7 @@ def test_an_inverter_s_fit_is_counted_as_torch_counts_it(flow: Workflow) -> None
 
 
 def test_a_machine_twice_as_fast_takes_half_as_long() -> None:
-    work = costs.Work(convolutions=120_000, products=40_000, calls=50)
+    work = costs.Effort(convolutions=120_000, products=40_000, calls=50)
     assert work.seconds() == 2 * work.seconds(costs.REFERENCE.times(2))
     assert work.plus(work) == work.times(2)
 
@@ -231,11 +230,11 @@ def test_the_network_of_fedavg_is_counted_at_each_width(width: int, hidden: int,
 
 
 def test_the_standard_scale_states_the_price_of_each_simulation_that_it_leaves_out(flow: Workflow) -> None:
-    specs, prices = flow.plan.specs, sized(ROOT / "config", "standard").scale.left_out
+    specs, prices = flow.plan.specs, flow.plan.definitions["leakbench-fedavg"].left_out["standard"]
     stems = [name.partition("/")[2] for name in flow.plan.needed("leakbench-fedavg") if "attack/" in name]
     priced = set()
     for glob, reason in prices.items():
-        for stem in fnmatch.filter(stems, glob.removeprefix("leakbench-fedavg/")):
+        for stem in fnmatch.filter(stems, glob):
             capture = specs[f"capture/{Cell.parse(stem).capture}"]
             minutes = math.ceil(costs.of_attack(specs[f"attack/{stem}"], capture).seconds() / 60)
             # Ten images in pairs are five steps.

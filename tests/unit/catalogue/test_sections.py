@@ -15,24 +15,24 @@ from leakbench.base.errors import UserError
 from leakbench.base.parts import SECTIONS, place
 from leakbench.catalogue import sections, signature
 from leakbench.catalogue.load import load_kind, odd
-from leakbench.catalogue.schema import Attack
-from leakbench.catalogue.sections import named, varied
+from leakbench.catalogue.schema import AttackEntry
+from leakbench.catalogue.sections import as_parts, varied
 from leakbench.catalogue.signature import constant, declared_metrics, parameters_model
 
 TERMS = yaml.safe_load(Path(__file__).with_name("signatures.yaml").read_text())["terms"]
 
 
-def loaded(root: Path, name: str) -> Attack:
+def loaded(root: Path, name: str) -> AttackEntry:
     entry = load_kind(root / "config", "attacks")[name]
-    assert isinstance(entry, Attack)
+    assert isinstance(entry, AttackEntry)
     return entry
 
 
 def test_a_section_has_three_forms() -> None:
     more = {"total-variation": {"weight": 0.1}}
     for value in (["cosine", more], {"cosine": {}} | more, {"cosine": None} | more):
-        assert named(value) == {"cosine": {}} | more
-    assert named("cosine") == {"cosine": {}}
+        assert as_parts(value) == {"cosine": {}} | more
+    assert as_parts("cosine") == {"cosine": {}}
 
 
 def test_a_variant_changes_adds_and_leaves_out_parts() -> None:

@@ -16,7 +16,7 @@ from leakbench.base.digest import file_digest
 from leakbench.base.errors import UserError
 from leakbench.base.parts import judge
 from leakbench.catalogue import run, workflow
-from leakbench.catalogue.costs import REFERENCE, Work
+from leakbench.catalogue.costs import REFERENCE, Effort
 from leakbench.catalogue.load import file_of
 from leakbench.catalogue.signature import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
@@ -175,7 +175,7 @@ def job(rule: str, *stem: str) -> SimpleNamespace:
 
 
 def test_a_long_run_asks_to_be_confirmed(flow: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
-    long = Work(convolutions=51 * 3600 * REFERENCE.convolutions)
+    long = Effort(convolutions=51 * 3600 * REFERENCE.convolutions)
     works = {"attack/a/b": long, "generator/c": long, "capture/d": long}
     monkeypatch.setattr(workflow.costs, "works", lambda specs, there: works)
     jobs = [job("attack_bulk", "a", "b"), job("train_generator", "c"), job("score", "d"), job("all")]

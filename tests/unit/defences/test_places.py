@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from leakbench.defences import Batch, Defence, Update
 from leakbench.federation import Private, play
 from leakbench.federation import play as play_function
-from leakbench.federation.training.federated import Client, train_locally
+from leakbench.federation.training.federated import Trainee, train_locally
 
 SHAPE, CLASSES, COUNT = (4, 4, 1), 3, 12
 IMAGES = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (COUNT, *SHAPE), dtype=np.uint8))
@@ -133,7 +133,7 @@ def test_training_goes_by_what_the_places_return() -> None:
     def trained(defence: Defence) -> Update:
         model = network()
         optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
-        client = Client(model, optimiser, frozenset(), IMAGES, torch.from_numpy(LABELS))
+        client = Trainee(model, optimiser, frozenset(), IMAGES, torch.from_numpy(LABELS))
         prepare = lambda x, rng: x.permute(0, 3, 1, 2).float() / 255  # noqa: E731
         rng = torch.Generator().manual_seed(0)
         train_locally(client, {"local_epochs": 2, "batch_size": 4}, 0.5, prepare, rng, defence)

@@ -13,7 +13,7 @@ from leakbench.base.artefacts import read_tensors, write_tensors
 from leakbench.catalogue.spec import spec_of
 from leakbench.jobs.capture import capture
 from leakbench.metrics.scoring.attack import attack_rows
-from leakbench.metrics.scoring.hidden import Hidden
+from leakbench.metrics.scoring.truths import Truths
 from leakbench.networks import victims
 from leakbench.observations.reading import read_observation
 
@@ -80,6 +80,6 @@ def rows_of(
     write_tensors(root / "guesses.safetensors", tensors, facts)
     secret, about = read_tensors(root / "truth.safetensors")
     data, _ = read_tensors(root / "data.safetensors")
-    hidden = Hidden(secret, about, data, root / "victim.safetensors")
+    truths = Truths(secret, about, data, root / "victim.safetensors")
     entry = {"metrics": metrics, "judges": [], "matching": "best", "decays": False}
-    return attack_rows(root / "guesses.safetensors", entry, 0, hidden, None, {})[0]
+    return attack_rows(root / "guesses.safetensors", entry, 0, truths, None, {})[0]

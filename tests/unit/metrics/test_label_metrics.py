@@ -97,7 +97,7 @@ def test_the_constant_answer_has_the_shares_of_the_classes() -> None:
 def test_each_update_has_a_row_and_its_null_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "read_facts", lambda _: {"network": {"classes": 4}})
     truth = np.array([[0, 1], [2, 2], [3, 0]])
-    hidden = SimpleNamespace(
+    truths = SimpleNamespace(
         secret={
             "labels/0": truth, "images/0": np.arange(6).reshape(3, 2),
             "checkpoint": np.array([0, 0, 5]), "pass": np.zeros(3, int),
@@ -105,7 +105,7 @@ def test_each_update_has_a_row_and_its_null_baselines(monkeypatch: pytest.Monkey
         facts={"split": "test"}, arrays={"train/labels": np.array([0, 1, 2, 3])}, victim=Path("v"),
     )  # fmt: skip
     guesses = {"labels": truth[:, None], "null/labels": np.array([[[1, 1]]])}
-    frames = list(scoring.label_rows(guesses, hidden, 0, np.random.default_rng(0)))
+    frames = list(scoring.label_rows(guesses, truths, 0, np.random.default_rng(0)))
     assert [frame["baseline"].iloc[0] for frame in frames] == [
         "", "random-gradient", "label-prior", "label-constant",
     ]  # fmt: skip

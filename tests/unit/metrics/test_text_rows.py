@@ -8,7 +8,7 @@ import pytest
 from leakbench.base.artefacts import write_tensors
 from leakbench.metrics import measure
 from leakbench.metrics.scoring.attack import token_rows
-from leakbench.metrics.scoring.hidden import Hidden
+from leakbench.metrics.scoring.truths import Truths
 from leakbench.metrics.text import agreement
 
 VOCABULARY = 10
@@ -19,7 +19,7 @@ def stored(*sentences: list[int]) -> np.ndarray:
 
 
 @pytest.fixture
-def hidden(tmp_path: Path) -> Hidden:
+def truths(tmp_path: Path) -> Truths:
     """Two rounds of one sentence: 1 2 1 9 and 3 4 5 9. Public text has 0 most, then 1, then 2."""
     victim = tmp_path / "victim.safetensors"
     write_tensors(victim, {"epoch-0/x": np.zeros(1)}, {"network": {"classes": VOCABULARY}})
@@ -29,10 +29,10 @@ def hidden(tmp_path: Path) -> Hidden:
     }
     arrays |= {f"{split}/labels": np.zeros((2, 3), np.int64) for split in ("train", "test")}
     secret = {"images/0": np.array([[0], [1]]), "checkpoint": np.zeros(2), "pass": np.zeros(2)}
-    return Hidden(secret, {"split": "test", "clients": [1]}, arrays, victim)
+    return Truths(secret, {"split": "test", "clients": [1]}, arrays, victim)
 
 
-def test_tokens_that_were_read_are_the_members(hidden: Hidden) -> None:
+def test_tokens_that_were_read_are_the_members(truths: Truths) -> None:
     distance = np.ones((2, 1, VOCABULARY))
     distance[0, 0, [1, 2]], distance[1, 0, [3, 9]] = 0.1, 0.2
     nulls = np.ones((1, 1, VOCABULARY))
@@ -42,7 +42,7 @@ def test_tokens_that_were_read_are_the_members(hidden: Hidden) -> None:
         "null/span_distance": nulls,
         "null/usable": nulls > 1,
     }
-    rows = token_rows(tensors, hidden, 0, ["membership_auc", "members_accepted", "false_acceptances"])
+    rows = token_rows(tensors, truths, 0, ["membership_auc", "members_accepted", "false_acceptances"])
     own = rows[rows["baseline"] == ""]
     # The last token is only predicted, so 9 is no member.
     assert own["members_accepted"].tolist() == [1.0, pytest.approx(1 / 3)]
@@ -54,13 +54,13 @@ def test_tokens_that_were_read_are_the_members(hidden: Hidden) -> None:
     assert frequent["membership_auc"] == pytest.approx(14 / 16)
 
 
-def test_tokens_at_their_places_are_pairs(hidden: Hidden) -> None:
+def test_tokens_at_their_places_are_pairs(truths: Truths) -> None:
     named = np.zeros((2, 1, VOCABULARY, 3), bool)
     named[0, 0, [1, 2, 1], [0, 1, 2]] = named[1, 0, [3, 5], [0, 1]] = True
     named = named.reshape(2, 1, -1)
     tensors = {"span_distance": 1.0 - named, "usable": named}
     tensors |= {f"null/{name}": value[:1] for name, value in tensors.items()}
-    rows = token_rows(tensors, hidden, 0, ["members_accepted", "false_acceptances"]).set_index("baseline")
+    rows = token_rows(tensors, truths, 0, ["members_accepted", "false_acceptances"]).set_index("baseline")
     assert rows.loc["", "members_accepted"].tolist() == [1.0, pytest.approx(1 / 3)]
     assert rows.loc["", "false_acceptances"].tolist() == [0, 1]
     # Public text has 0, 0 and 1 at these places. The update has 1 and 2.
@@ -70,19 +70,19 @@ def test_tokens_at_their_places_are_pairs(hidden: Hidden) -> None:
     assert 3 * shuffled["members_accepted"] + shuffled["false_acceptances"] == 3
 
 
-def test_sentences_are_guessed_from_public_text_alone(hidden: Hidden) -> None:
+def test_sentences_are_guessed_from_public_text_alone(truths: Truths) -> None:
     blind = {
-        name: (each * VOCABULARY).round().ravel().tolist() for name, each in hidden.blind("images").items()
+        name: (each * VOCABULARY).round().ravel().tolist() for name, each in truths.blind("images").items()
     }
     assert blind == {"typical-record": [0, 0, 1, 1], "frequent-tokens": [0, 1, 2, 3]}
-    assert hidden.vocabulary == VOCABULARY
+    assert truths.vocabulary == VOCABULARY
 
 
-def test_pictures_have_no_vocabulary(hidden: Hidden) -> None:
+def test_pictures_have_no_vocabulary(truths: Truths) -> None:
     arrays = {
-        name: value[..., 0] if name.endswith("labels") else value for name, value in hidden.arrays.items()
+        name: value[..., 0] if name.endswith("labels") else value for name, value in truths.arrays.items()
     }
-    assert not Hidden(hidden.secret, hidden.facts, arrays, hidden.victim).vocabulary
+    assert not Truths(truths.secret, truths.facts, arrays, truths.victim).vocabulary
 
 
 NAMES = ["token_accuracy", "exact_sentence", "rouge_1", "rouge_2"]

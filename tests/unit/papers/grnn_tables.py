@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from worlds import KNOWN, as_printed, works
 
-from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.evidence import ScaleEvidence, Table
 from leakbench.papers.scorecard.quantity import Measured
 from leakbench.papers.scorecard.scorecard import Card
 
@@ -42,9 +42,9 @@ def card(lines: Iterable[Line], trials: dict[int, list[float]] | None = None) ->
             for number, value in enumerate((trials or {}).get(place, []))
         ]  # fmt: skip
         tables[name].append({key: value for key, value in each.items() if key != "experiment"})
-    run = Evidence(
+    run = ScaleEvidence(
         "paper",
-        {name: Lines(name, pd.DataFrame(rows), pd.DataFrame(kept[name])) for name, rows in tables.items()},
+        {name: Table(name, pd.DataFrame(rows), pd.DataFrame(kept[name])) for name, rows in tables.items()},
         known=KNOWN,
     )
     return Card([WORK], [run], run)

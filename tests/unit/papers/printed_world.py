@@ -16,7 +16,7 @@ from leakbench.catalogue.shown import described
 from leakbench.networks import generators, victims
 from leakbench.networks.layers import describe
 from leakbench.papers.facts import reader
-from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.evidence import ScaleEvidence, Table
 from leakbench.papers.scorecard.quantity import NotMeasured
 
 WORLDS = yaml.safe_load(Path(__file__).with_name("worlds.yaml").read_text())
@@ -52,8 +52,8 @@ def _catalogue() -> Callable[[str], Any]:
 
 
 def card(name: str, found: Tables, fact: Callable[[str], Any], **more: Any) -> pd.DataFrame:
-    lines = {experiment: Lines(experiment, table) for experiment, table in found.items()}
-    return judged(name, Evidence("paper", lines, fact=fact, known=KNOWN, **more))
+    lines = {experiment: Table(experiment, table) for experiment, table in found.items()}
+    return judged(name, ScaleEvidence("paper", lines, fact=fact, known=KNOWN, **more))
 
 
 def nothing(path: str) -> Any:

@@ -14,7 +14,7 @@ from project import ROOT
 from tests_world import CLAIMS, MAP, card, files_of, paper, tabled, unused_words
 
 from leakbench.base.errors import UserError
-from leakbench.papers.bibliography import OTHERS, Source, bibliography, citation, cited, source
+from leakbench.papers.bibliography import OTHERS, Publication, bibliography, citation, cited, source
 from leakbench.papers.work import read_papers
 
 WORKS = bibliography(ROOT / "config")
@@ -69,7 +69,7 @@ def flat(text: str) -> str:
     return re.sub(r"\s+(?:#+:? )?", " ", text)
 
 
-def by(who: str) -> list[Source]:
+def by(who: str) -> list[Publication]:
     """Return the works whose authors a citation may mean."""
     if "et al" in who:
         first = who.partition(" et al")[0]
@@ -78,13 +78,13 @@ def by(who: str) -> list[Source]:
     return [each for each in WORKS.values() if each.names == names and OTHERS not in each.authors]
 
 
-def is_title(title: str, work: Source) -> bool:
+def is_title(title: str, work: Publication) -> bool:
     """Return whether a title is that of a work, or its beginning up to the end of a word."""
     said, full = title.casefold().strip(" ,"), work.title.casefold()
     return said == full or (len(said.split()) > 2 and re.match(rf"{re.escape(said)}\b", full) is not None)
 
 
-def fits(work: Source, reference: str) -> bool:
+def fits(work: Publication, reference: str) -> bool:
     if found := NUMBERED.fullmatch(reference):
         return work.address == found[0]
     venue, _, year = reference.rpartition(" ")

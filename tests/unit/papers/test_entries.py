@@ -12,7 +12,7 @@ from leakbench.base.artefacts import to_json, write_json
 from leakbench.base.errors import Altered, UserError
 from leakbench.base.whole import SEAL, UNSEALED
 from leakbench.jobs.enter import agreed
-from leakbench.papers.leaderboard import Agreed, Entry, Line, board, lines_of, read_entry, strongest
+from leakbench.papers.leaderboard import Agreed, Entered, Line, board, lines_of, read_entry, strongest
 
 TABLE = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text())
 
@@ -30,7 +30,7 @@ def line(defence: str, attack: str, mean: float, metric: str = "ssim", victim: s
     )  # fmt: skip
 
 
-def made(name: str = "halve", worst: float = 0.9, **changes: Any) -> Entry:
+def made(name: str = "halve", worst: float = 0.9, **changes: Any) -> Entered:
     lines = [line(name, "fidel", worst), line(name, "invg", 0.2), line(name, "invg", 0.99, "identified"),
              line(name, "invg-adapted", 0.1),
              line("none", "fidel", 0.95), line("none", "invg", 0.3)]  # fmt: skip
@@ -39,10 +39,10 @@ def made(name: str = "halve", worst: float = 0.9, **changes: Any) -> Entry:
         "attacker": "", "ensemble": AGREED.digest, "scale": "standard", "device": "cpu", "commit": "",
         "versions": {}, "lines": lines, "absent": {},
     }  # fmt: skip
-    return Entry(**values | changes)
+    return Entered(**values | changes)
 
 
-def saved(path: Path, entry: Entry) -> None:
+def saved(path: Path, entry: Entered) -> None:
     write_json(path, entry.model_dump(mode="json"))
 
 

@@ -12,7 +12,7 @@ from worlds import works
 
 from leakbench.papers import items
 from leakbench.papers.join import read
-from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.evidence import ScaleEvidence, Table
 from leakbench.papers.scorecard.scorecard import Card
 
 NAMES = ("agic", "fidel")
@@ -226,7 +226,7 @@ def test_the_image_of_figure_10_is_one_trial() -> None:
         for image in (0, 1)
     ])  # fmt: skip
     name, own = "agic-figure-10", world("agic")
-    scale = Evidence("paper", {name: Lines(name, own.tables[name], trials)}, known=frozenset({name}))
+    scale = ScaleEvidence("paper", {name: Table(name, own.tables[name], trials)}, known=frozenset({name}))
     found = Card([own.work], [scale], scale).value("agic.fig-10.quality-with-beta", scale)
     # The first image rises, the second falls.
     assert (found.value, found.n, found.independent) == (pytest.approx(1), 1, 1)
@@ -240,10 +240,10 @@ ROWS = [
 ]
 
 
-def lines(shows: Mapping[str, set[str]], *others: items.Drawn) -> list[str]:
+def lines(shows: Mapping[str, set[str]], *others: items.DrawnItem) -> list[str]:
     columns = ["id", "item", "metric", "verdict", "reason"]
     card = pd.DataFrame(ROWS, columns=columns).assign(work="grnn", **{"class": "result"})
-    own = items.Drawn("grnn", "table-3.4", "thesis-table-3-4", ["squares", "dots", "dots"], shows)
+    own = items.DrawnItem("grnn", "table-3.4", "thesis-table-3-4", ["squares", "dots", "dots"], shows)
     page = items.page([works()["grnn"]], card, [own, *others], lambda names: 1.2 * len(names))
     return [line for line in page.splitlines() if line.startswith("| table")]
 
@@ -260,5 +260,5 @@ def test_an_item_counts_the_measured_numbers_that_its_figures_draw(drawn: set[st
 
 def test_a_sentence_stands_in_the_figure_of_the_experiment_that_decides_it() -> None:
     assert lines({})[1] == "| table-3.7 | 1 of 1 words | 1 reproduced |  |  |  |  |"
-    judged = items.Drawn("grnn", "table-3.6-batch256", "thesis-table-3-6-batch256", ["dots"], {})
+    judged = items.DrawnItem("grnn", "table-3.6-batch256", "thesis-table-3-6-batch256", ["dots"], {})
     assert lines({}, judged)[1].endswith("| `thesis-table-3-6-batch256` (dots) | words |  |  |")

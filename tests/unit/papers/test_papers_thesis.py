@@ -19,7 +19,7 @@ from worlds import judged as verdicts
 
 from leakbench.catalogue.shown import described
 from leakbench.papers.facts import reader
-from leakbench.papers.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.evidence import ScaleEvidence
 from leakbench.papers.scorecard.quantity import Measured, NotMeasured
 
 WORLDS = yaml.safe_load(Path(__file__).with_name("worlds.yaml").read_text())
@@ -143,7 +143,7 @@ def test_behind_a_lock_the_reason_names_what_an_adapted_attacker_reads() -> None
 
 
 def test_the_lock_has_the_printed_share_of_every_network() -> None:
-    found = verdicts("fedkl", Evidence("paper", {}, fact=reader(described(CONFIG), {}), known=KNOWN))
+    found = verdicts("fedkl", ScaleEvidence("paper", {}, fact=reader(described(CONFIG), {}), known=KNOWN))
     shares = found[found["metric"] == "lock_parameter_percent"]
     assert shares["measured"].astype(float).tolist() == pytest.approx(
         [22.43, 10.49, 6.46, 1.15, 0.61, 0.097], rel=0.01
@@ -243,7 +243,7 @@ def card_of(case: dict[str, Any]) -> Any:
         lines = [of_grnn(name, **row) for name, rows in told.items() for row in rows]
         return grnn_tables.card(lines).frame().set_index("id")
     tables = {name: thesis_world.lines(name, rows) for name, rows in told.items()}
-    return verdicts(case["work"], Evidence("paper", tables, known=KNOWN))
+    return verdicts(case["work"], ScaleEvidence("paper", tables, known=KNOWN))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["shows"]))

@@ -16,10 +16,10 @@ from leakbench.catalogue.shown import described
 from leakbench.jobs import figure, scorecard
 from leakbench.metrics.scoring.falls import POINTS, falls
 from leakbench.papers import reference
-from leakbench.papers.scorecard.evidence import Lines
+from leakbench.papers.scorecard.evidence import Table
 from leakbench.papers.scorecard.recorded import of_records
 from leakbench.papers.scorecard.scorecard import Card
-from leakbench.papers.verdicts.schedule import Schedule, schedule_of, settled
+from leakbench.papers.verdicts.schedule import PartialRun, schedule_of, settled
 from leakbench.papers.work import read_papers
 
 STEPS = {"adam": {"lr": 0.1, "decay": True}}
@@ -33,23 +33,23 @@ def test_the_falls_are_those_of_the_optimiser(full: int) -> None:
     for ran in range(1, full + 1, max(1, full // 50)):
         found = schedule_of({"optimiser": STEPS, "decay_over": full}, ran)
         # Iterations count from 0, so the fall at iteration `ran` has not come.
-        assert found == Schedule(ran, full, tuple(drop for drop in drops if drop >= ran))
+        assert found == PartialRun(ran, full, tuple(drop for drop in drops if drop >= ran))
 
 
 READ = [
-    ({"optimiser": STEPS, "decay_over": 10000}, Schedule(5000, 10000, (6250, 8750))),
-    ({"optimiser": STEADY, "decay_over": 10000}, Schedule(5000, 10000, (5000,))),
+    ({"optimiser": STEPS, "decay_over": 10000}, PartialRun(5000, 10000, (6250, 8750))),
+    ({"optimiser": STEADY, "decay_over": 10000}, PartialRun(5000, 10000, (5000,))),
     # Without `decay_over` the whole schedule lies within the run, whatever length is published.
-    *(({"optimiser": STEPS} | more, Schedule(5000, 5000))
+    *(({"optimiser": STEPS} | more, PartialRun(5000, 5000))
       for more in ({}, {"decay_over": 5000}, {"decay_over": None}, {"iterations": 10000})),
-    ({"optimiser": STEADY}, Schedule(5000, 5000)),
+    ({"optimiser": STEADY}, PartialRun(5000, 5000)),
     ({"optimiser": {"adam": {"decay": False}}, "decay_over": 10000}, None),
     *(({"optimiser": parts}, None) for parts in ({"adam": {}}, {}, None)), ({}, None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("attack", "found"), READ)
-def test_the_schedule_is_that_of_the_catalogue(attack: dict[str, Any], found: Schedule | None) -> None:
+def test_the_schedule_is_that_of_the_catalogue(attack: dict[str, Any], found: PartialRun | None) -> None:
     assert schedule_of(attack, 5000) == found
 
 
@@ -143,8 +143,8 @@ def test_the_page_of_an_experiment_knows_the_schedules(papers: Path, tmp_path: P
     attacks = described(ROOT / "config")["attacks"]
     facts = {"scale": "quick", "absent_cells": {}}
     works, card = read_papers(papers), tmp_path / "card.csv"
-    none = Lines(kept.name, kept.rows.iloc[:0])
-    of_run = Lines(kept.name, kept.rows, kept.trials())
+    none = Table(kept.name, kept.rows.iloc[:0])
+    of_run = Table(kept.name, kept.rows, kept.trials())
     for lines, record in ((none, kept), (of_run, None)):
         figure._statements(works, lines, facts, record, attacks, card)
         assert judged(card)["verdict"] == "inconclusive"

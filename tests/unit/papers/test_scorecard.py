@@ -12,7 +12,7 @@ from tests_world import CLAIMS, TRUE, card, cell_of, evidence, files_of, lines, 
 from leakbench.base.errors import UserError
 from leakbench.jobs.scorecard import _without_other_devices, scorecard
 from leakbench.papers.reference import Kept
-from leakbench.papers.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.evidence import ScaleEvidence
 from leakbench.papers.scorecard.expression import evaluated, parse
 from leakbench.papers.scorecard.kinds import kinds
 from leakbench.papers.scorecard.recorded import joined, of_records
@@ -28,7 +28,7 @@ OF_CASE = {
 }  # fmt: skip
 
 
-def ran(run: dict[str, Any], known: Any) -> Evidence:
+def ran(run: dict[str, Any], known: Any) -> ScaleEvidence:
     """Return the evidence of a run of a case."""
     cells = {tuple(key.split()): cell_of(each) for key, each in run.get("only", run.get("cells", {})).items()}
     cells, name = cells if "only" in run else TRUE | cells, run.get("table", "tiny-table-1")

@@ -8,7 +8,7 @@ import pytest
 from project import ROOT
 from tests_world import TRUE, card, evidence, lines, paper, trials
 
-from leakbench.papers.scorecard.evidence import Lines
+from leakbench.papers.scorecard.evidence import Table
 from leakbench.papers.scorecard.recorded import COLUMNS, by_seed
 from leakbench.papers.work import read_papers
 
@@ -63,7 +63,7 @@ def test_a_block_counts_a_trial_of_the_same_seed_once(tmp_path: Path) -> None:
 
 def test_lines_without_kept_trials_are_pooled_by_their_means(tmp_path: Path) -> None:
     tables = [lines("tiny-table-1", {FAST: trials(30 + seed, 1, 20)}, seed=seed) for seed in range(3)]
-    own, *blocks = (evidence({"tiny-table-1": Lines(each.name, each.frame)}, known=None) for each in tables)
+    own, *blocks = (evidence({"tiny-table-1": Table(each.name, each.frame)}, known=None) for each in tables)
     found = card(paper(tmp_path), replace(own, blocks=blocks)).loc["tiny.table-1.1"]
     assert (found["measured"], found["n"], found["networks"]) == (31, 60, 3)
     assert found["ci_high"] - 31 == pytest.approx(4.3027 / 3**0.5, rel=1e-3)

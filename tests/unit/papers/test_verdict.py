@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leakbench.papers.verdicts.sample import Ordering, Sample, Statement, unseen
-from leakbench.papers.verdicts.schedule import Schedule
+from leakbench.papers.verdicts.schedule import PartialRun
 from leakbench.papers.verdicts.verdict import Verdict, decide, decide_outcome, decide_text
 
 TABLE = yaml.safe_load(Path(__file__).with_name("verdicts.yaml").read_text())
@@ -30,11 +30,11 @@ def of(kind: str, said: Any) -> dict[str, Any]:
     return TABLE["bases"][kind][name] | more
 
 
-def schedule(said: Any) -> Schedule | None:
+def schedule(said: Any) -> PartialRun | None:
     if said is None:
         return None
     fields = of("schedule", said)
-    return Schedule(**fields | {"ahead": tuple(fields.get("ahead", ()))})
+    return PartialRun(**fields | {"ahead": tuple(fields.get("ahead", ()))})
 
 
 def statement(said: Any) -> Statement:

@@ -11,7 +11,7 @@ import yaml
 from leakbench.metrics.interval import interval
 from leakbench.papers.join import words_of
 from leakbench.papers.printed import Row
-from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.evidence import ScaleEvidence, Table
 from leakbench.papers.scorecard.quantity import NotMeasured
 from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import Work, read_papers
@@ -94,7 +94,7 @@ def trials(mean: float, spread: float, n: int, seed: int = 0) -> np.ndarray:
 def lines(
     name: str, cells: Mapping[tuple[str, ...], Any],
     columns: tuple[str, ...] = ("dataset", "attack", "metric"), seed: int = 0,
-) -> Lines:  # fmt: skip
+) -> Table:  # fmt: skip
     """Return a table with one line for each cell, of the network of one seed.
 
     cells: the values of `columns` -> the cell's trials, or a mapping with more columns.
@@ -118,10 +118,10 @@ def lines(
                 update = f"{seed}/{trial}"
                 named = {"cluster": update, "trial": f"{update}/0/{trial}"}
                 kept.append({"line": place, **named, "value": value})
-    return Lines(name, pd.DataFrame(rows), pd.DataFrame(kept))
+    return Table(name, pd.DataFrame(rows), pd.DataFrame(kept))
 
 
-def evidence(tables: Mapping[str, Lines], scale: str = "quick", **more: Any) -> Evidence:
+def evidence(tables: Mapping[str, Table], scale: str = "quick", **more: Any) -> ScaleEvidence:
     """Return the evidence of a scale that knows no facts but those given."""
     known = more.pop("known", frozenset({"tiny-table-1", *tables}))
     facts: Mapping[str, Any] = more.pop("facts", {})
@@ -131,7 +131,7 @@ def evidence(tables: Mapping[str, Lines], scale: str = "quick", **more: Any) -> 
             raise NotMeasured(f"fact {path} is not known")
         return facts[path]
 
-    return Evidence(scale=scale, lines=tables, known=known, fact=fact, **more)
+    return ScaleEvidence(scale=scale, lines=tables, known=known, fact=fact, **more)
 
 
 TRUE: dict[tuple[str, ...], Any] = {
@@ -141,12 +141,12 @@ TRUE: dict[tuple[str, ...], Any] = {
 }
 
 
-def tabled(cells: Mapping[tuple[str, ...], Any] = TRUE, scale: str = "quick", **more: Any) -> Evidence:
+def tabled(cells: Mapping[tuple[str, ...], Any] = TRUE, scale: str = "quick", **more: Any) -> ScaleEvidence:
     """Return the evidence of a scale that measured these cells of table-1."""
     return evidence({"tiny-table-1": lines("tiny-table-1", cells)}, scale, **more)
 
 
-def card(papers: Path, *scales: Evidence, **more: Any) -> pd.DataFrame:
+def card(papers: Path, *scales: ScaleEvidence, **more: Any) -> pd.DataFrame:
     """Return the scorecard by id; the last of the scales is the run's own."""
     return Card(read_papers(papers), scales, scales[-1], **more).frame().set_index("id")
 

@@ -9,7 +9,7 @@ import pandas as pd
 from worlds import CONFIG, KNOWN, as_printed, judged
 
 from leakbench.catalogue.load import load_kind
-from leakbench.papers.scorecard.evidence import PLACE, Evidence, Lines
+from leakbench.papers.scorecard.evidence import PLACE, ScaleEvidence, Table
 from leakbench.papers.scorecard.quantity import Measured, NotMeasured
 
 EXPERIMENTS = {
@@ -18,7 +18,7 @@ EXPERIMENTS = {
 Values = Callable[[Mapping[str, Any]], float | None]
 
 
-class World(Evidence):
+class World(ScaleEvidence):
     """A scale with 20 trials of everything; `values` gives a mean, None or NaN where there is none."""
 
     def __init__(self, values: Values) -> None:
@@ -47,12 +47,12 @@ def printed(name: str) -> dict[tuple[tuple[str, str], ...], float]:
     return {key(where): value for _, _, where, value in as_printed(name, "mean")}
 
 
-def lines(experiment: str, rows: list[dict[str, Any]]) -> Lines:
+def lines(experiment: str, rows: list[dict[str, Any]]) -> Table:
     usual = {
         "baseline": "", "convention": "standard", "std": 0.0, "n": 1, "ci_low": float("nan"),
         "ci_high": float("nan"),
     }  # fmt: skip
-    return Lines(experiment, pd.DataFrame([usual | row for row in rows]))
+    return Table(experiment, pd.DataFrame([usual | row for row in rows]))
 
 
 def nowhere(asked: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from leakbench.metrics.interval import of_networks as across
 from leakbench.papers.scorecard.evidence import better
 from leakbench.papers.scorecard.quantity import Trials
 from leakbench.papers.verdicts.sample import Sample, Statement, unseen
-from leakbench.papers.verdicts.schedule import Schedule
+from leakbench.papers.verdicts.schedule import PartialRun
 from leakbench.papers.verdicts.tolerances import TOLERANCES, Tolerance
 from leakbench.papers.verdicts.verdict import decide, decide_outcome
 
@@ -168,7 +168,7 @@ def shares_of_networks(networks: int, a: float, b: float, repeats: int, rng: np.
 def unfinished(n: int, ahead: bool, repeats: int, rng: np.random.Generator) -> float:
     """Return how often a word is wrong of runs that end before the step size falls and scores rise."""
     tolerance, bounds = DECIBELS
-    schedule = Schedule(5000, 10000, (6250,)) if ahead else None
+    schedule = PartialRun(5000, 10000, (6250,)) if ahead else None
     errors = 0
     for values in rng.normal(22, 2, (repeats, n)):
         sample = Sample(float(values.mean()), *interval(values, None, rng), n, 0.5, schedule=schedule)

@@ -8,9 +8,9 @@ import pandas as pd
 from project import ROOT
 
 from leakbench.catalogue.load import load_kind
-from leakbench.papers.join import Reading, read
+from leakbench.papers.join import RowReading, read
 from leakbench.papers.printed import Row
-from leakbench.papers.scorecard.evidence import Evidence
+from leakbench.papers.scorecard.evidence import ScaleEvidence
 from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import Work, read_papers
 
@@ -23,11 +23,11 @@ def works() -> dict[str, Work]:
     return {work.name: work for work in read_papers(ROOT / "papers")}
 
 
-def judged(name: str, scale: Evidence) -> pd.DataFrame:
+def judged(name: str, scale: ScaleEvidence) -> pd.DataFrame:
     return Card([works()[name]], [scale], scale).frame().set_index("id")
 
 
-def as_printed(name: str, *ways: str) -> Iterator[tuple[Row, Reading, dict[str, Any], float]]:
+def as_printed(name: str, *ways: str) -> Iterator[tuple[Row, RowReading, dict[str, Any], float]]:
     """Yield each printed row that is measured in one of some ways, its columns of ours, and its value."""
     for row in (row for rows in works()[name].tables.values() for row in rows):
         reading = read(works()[name], row)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from leakbench.attacks.exact.adam import stepped_back
 from leakbench.attacks.matching.received import NOISE, as_gradient, local_steps, noise_images
 from leakbench.base.errors import Unfit
-from leakbench.networks.layers import Drawn, first_dense, normalisation
+from leakbench.networks.layers import RandomLayer, first_dense, normalisation
 from leakbench.observations.observation import Observation
 
 # The greatest and least values of pixels, in deviations from the mean of their batch.
@@ -123,7 +123,7 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
             raise Unfit(f"attack: {attack} needs a bias, and the dense layer {name} has none")
         if observation.mode == "train" and any(isinstance(m, nn.BatchNorm1d) for m in model.modules()):
             raise Unfit(f"attack: {attack} needs samples that do not see each other (batch norm sees all)")
-        masked = observation.dropout or any(isinstance(m, Drawn) and m.active for m in model.modules())
+        masked = observation.dropout or any(isinstance(m, RandomLayer) and m.active for m in model.modules())
         ends = (-BRIGHT, BRIGHT) if of_batch else ((0.0 - mean) / deviation, (1.0 - mean) / deviation)
         low, high = (
             torch.as_tensor(each, dtype=torch.float64).expand(observation.pixels).flatten() for each in ends

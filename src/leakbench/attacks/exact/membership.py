@@ -17,7 +17,7 @@ from leakbench.attacks.exact.first_layer import first_read
 from leakbench.attacks.exact.span import Span, span
 from leakbench.attacks.matching.received import local_steps
 from leakbench.base.errors import Unfit
-from leakbench.networks.layers import Drawn, dense_input, normalisation
+from leakbench.networks.layers import RandomLayer, dense_input, normalisation
 from leakbench.networks.per_trial import hidden
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
@@ -73,7 +73,7 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
         if plain:
             mean, deviation = (value.double() for value in normalisation(model, observation.pixels[0]))
             return name, True, lambda x: ((x.double() - mean) / deviation).flatten(1)
-        drawn = any(isinstance(layer, Drawn) and layer.active for layer in model.modules())
+        drawn = any(isinstance(layer, RandomLayer) and layer.active for layer in model.modules())
         if drawn or hidden(model) or observation.mode == "train":
             raise Unfit(
                 f"attack: {attack} needs the features that {name} reads, and a client's own are hidden "

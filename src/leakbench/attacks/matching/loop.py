@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
-from leakbench.base.processes.workers import Work, one_thread, side_by_side
+from leakbench.base.processes.workers import Crew, one_thread, side_by_side
 from leakbench.base.progress import track
 from leakbench.base.resume import resume, save
 from leakbench.base.tensors import Tensors
@@ -90,12 +90,12 @@ def match(
     project: Callable[[Tensors], None],
     schedule: Schedule,
     chunk: int,
-    work: Work | None = None,
+    work: Crew | None = None,
     show: Show = lambda unknowns, rows: unknowns,
 ) -> Outcome:
     """Optimise every trial, `chunk` trials together."""
     trials = len(next(iter(start.values())))
-    work = work or Work()
+    work = work or Crew()
     recipe = _Recipe(evaluate, optimiser, project, schedule, show)
 
     def done(first: int, scratch: Path | None) -> Outcome:
@@ -112,7 +112,7 @@ def match(
 
 
 @contextmanager
-def _folder(work: Work, chunks: int) -> Iterator[Path | None]:
+def _folder(work: Crew, chunks: int) -> Iterator[Path | None]:
     """Give the folder for finished work. Workers need one even if no run is to be resumed."""
     if work.scratch is None and min(work.workers, chunks) > 1:
         with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ Task = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Work:
+class Crew:
     """How an attack works.
 
     label: the name that its progress shows.
@@ -39,7 +39,7 @@ class Work:
     workers: int = 1
     device: str = "cpu"
 
-    def part(self, label: str) -> "Work":
+    def part(self, label: str) -> "Crew":
         folder = self.scratch and self.scratch / re.sub("[^a-z0-9]+", "-", label)
         return replace(self, label=label, scratch=folder)
 

@@ -46,10 +46,10 @@ class Written:
     each: dict[str, Tensor] = field(default_factory=dict)
 
 
-Server = Callable[[nn.Module, Held], Written]
+Writer = Callable[[nn.Module, Held], Written]
 
 
-def build(module: str, parameters: Mapping[str, Any]) -> Server:
+def build(module: str, parameters: Mapping[str, Any]) -> Writer:
     return partial(part("servers", module), **parameters)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from leakbench.base.errors import UserError
 from leakbench.base.seeds import stream
 from leakbench.defences import aggregation, encryption
-from leakbench.federation.training.federated import Client
+from leakbench.federation.training.federated import Trainee
 from leakbench.federation.training.fit import optimiser_of
 from leakbench.federation.training.private import epsilon, made_private
 from leakbench.federation.training.server import Protocol, State, flat
@@ -20,7 +20,7 @@ from leakbench.federation.training.shares import hold_out
 def enlist(
     spec: Mapping[str, Any], models: Sequence[nn.Module], secret: frozenset[str],
     shares: Sequence[tuple[Tensor, Tensor]], device: str,
-) -> list[Client]:  # fmt: skip
+) -> list[Trainee]:  # fmt: skip
     """Return a client for each model and its share of the images."""
     training, name, seed = spec["training"], spec["dataset"]["name"], spec["seed"]
     poisoned = training.get("poisoned") or {"client": None}
@@ -42,7 +42,7 @@ def enlist(
         if poisoned["client"] == number:
             rng = np.random.default_rng(stream("poison", name, seed, number))
             labels = labels[rng.permutation(len(labels))]
-        clients.append(Client(model, optimiser_of(model, training), secret, images, labels, held))
+        clients.append(Trainee(model, optimiser_of(model, training), secret, images, labels, held))
         if training.get("privacy"):
             made_private(clients[-1], training["privacy"], training["batch_size"])
     return clients
@@ -70,7 +70,7 @@ def sealed_bytes(about: Mapping[str, Any], server: State) -> int:
     return -(-len(flat(server)) // about["values_per_ciphertext"]) * each
 
 
-def spent(training: Mapping[str, Any], clients: Sequence[Client]) -> float:
+def spent(training: Mapping[str, Any], clients: Sequence[Trainee]) -> float:
     """Return the largest ε among the clients after all rounds."""
     epochs = training["rounds"] * training["local_epochs"]
     return max(

@@ -17,7 +17,7 @@ from leakbench.base.errors import UserError
 from leakbench.defences import Batch, Defence, protected
 from leakbench.federation.training.fit import shared
 from leakbench.federation.training.server import Aggregate, Fit, Protocol, State, aggregate, averaged
-from leakbench.networks.layers import Drawn
+from leakbench.networks.layers import RandomLayer
 from leakbench.networks.tasks import task_of
 
 # Stored images of a batch and a generator → what the network reads.
@@ -27,7 +27,7 @@ Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
 
 @dataclass
-class Client:
+class Trainee:
     """One client: its own model, optimiser and data; `secret` names what never leaves, `held` is held out."""
 
     model: nn.Module
@@ -74,12 +74,12 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
 
 @contextmanager
 def at_work(
-    client: Client, lr: float, prepare: Prepare, rng: torch.Generator, task: ModuleType, defence: Defence
+    client: Trainee, lr: float, prepare: Prepare, rng: torch.Generator, task: ModuleType, defence: Defence
 ) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
     """Set a client's model to training; yield a step from places of a batch to loss and right answers."""
     model = client.model.train()
     device = next(model.parameters()).device
-    dropouts = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
+    dropouts = [layer for layer in model.modules() if isinstance(layer, RandomLayer) and layer.active]
     for group in client.optimiser.param_groups:
         group["lr"] = lr
 
@@ -112,7 +112,7 @@ def at_work(
 
 
 def train_locally(
-    client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
+    client: Trainee, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
     defence: Defence,
 ) -> Fit:  # fmt: skip
     """Train a client's model on its images, and return how well it did in the last epoch."""
@@ -125,6 +125,7 @@ def train_locally(
             total.zero_()
             right.zero_()
             for batch in order.split(training["batch_size"]):
+                # Batch norm cannot normalise a single image.
                 if len(batch) == 1 and count > 1:
                     continue
                 loss, correct = step(batch)
@@ -133,7 +134,7 @@ def train_locally(
     return Fit(float(total) / count, float(right) / count)
 
 
-def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) -> State:
+def sent(client: Trainee, server: State, defence: Defence, rng: torch.Generator) -> State:
     """Return what a client uploads: its model without secrets, with the update protected by the defence."""
     own = shared(client.model, client.secret)
     trained = {name for name, _ in client.model.named_parameters()} & own.keys()
@@ -143,7 +144,7 @@ def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) 
 
 
 def play_round(
-    server: State, clients: Sequence[Client], defence: Defence, training: Mapping[str, Any], turn: int,
+    server: State, clients: Sequence[Trainee], defence: Defence, training: Mapping[str, Any], turn: int,
     prepare: Prepare, rngs: Sequence[torch.Generator], train: Callable[..., Fit] = train_locally,
     protocol: Protocol | None = None, measure: Measure | None = None,
 ) -> tuple[State, list[float], Aggregate | None]:  # fmt: skip

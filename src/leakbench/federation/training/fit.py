@@ -13,7 +13,7 @@ from leakbench.base.progress import track
 from leakbench.base.resume import packed, resume, save, unpack
 from leakbench.base.seeds import stream
 from leakbench.base.tensors import Tensors
-from leakbench.networks.layers import Drawn
+from leakbench.networks.layers import RandomLayer
 
 OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": partial(torch.optim.SGD, fused=True),
@@ -51,11 +51,12 @@ def fit(
         unpack(optimiser, model, groups.pop("optimiser", {}))
         begin, before = facts["epoch"], facts["mean"]
         kept = {int(group.removeprefix("kept-")): state for group, state in groups.items()}
-    drawn = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
+    drawn = [layer for layer in model.modules() if isinstance(layer, RandomLayer) and layer.active]
     inputs, targets = inputs[: training["images"]], targets[: training["images"]]
     progress = track(range(begin, epochs), label, every=save_every)
     model.train()
     for epoch, due in progress:
+        # Each epoch has a stream of its own, so that resuming needs no state of a generator.
         rng = torch.Generator().manual_seed(stream("epoch", seed, epoch))
         order = torch.randperm(len(inputs), generator=rng)
         masks = [layer.draw((len(inputs),), rng) for layer in drawn]

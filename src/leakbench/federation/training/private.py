@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
 from leakbench.base.errors import UserError
-from leakbench.defences import Defence
-from leakbench.federation.training.federated import Client, Prepare, at_work
+from leakbench.defences import Defence, mixes
+from leakbench.federation.training.federated import Prepare, Trainee, at_work
 from leakbench.federation.training.server import Fit
 from leakbench.networks.tasks import task_of
 
@@ -21,21 +20,21 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
     """Return ε of (ε, δ)-differential privacy of a client's images, by Rényi divergences (Mironov 2017)."""
     from opacus.accountants import RDPAccountant
 
+    # It holds against anyone who sees the models, of Poisson samples. Reported losses have no noise.
     accountant = RDPAccountant()
     accountant.history = [(privacy["noise"], min(1.0, size / count), steps_of(count, size) * epochs)]
     return float(accountant.get_epsilon(privacy["delta"]))
 
 
-def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
+def made_private(client: Trainee, privacy: Mapping[str, Any], size: int) -> None:
     """Let a client's model keep each image's gradient, and its optimiser clip and blur them, in place."""
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
     from opacus.validators import ModuleValidator
 
     for name, layer in client.model.named_modules():
-        problems = ModuleValidator.validate(layer, strict=False) if not list(layer.children()) else []
-        unsuited = isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.RNNBase)
-        if problems or unsuited:
+        # Opacus knows further layers, and neither plain recurrent ones nor batch norm under another name.
+        if mixes(layer) or (not [*layer.children()] and ModuleValidator.validate(layer, strict=False)):
             raise UserError(
                 f"privacy: layer '{name}' ({type(layer).__name__}) has no gradient of each image by itself "
                 "(choose a network without it, such as one with group norm)"
@@ -57,7 +56,7 @@ def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
 
 
 def train_privately(
-    client: Client, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
+    client: Trainee, training: Mapping[str, Any], lr: float, prepare: Prepare, rng: torch.Generator,
     defence: Defence,
 ) -> Fit:  # fmt: skip
     """Train as `train_locally` does, on Poisson samples and with noise (Abadi et al. 2016)."""
@@ -76,6 +75,7 @@ def train_privately(
                     right += int(correct)
                     seen += len(batch)
                     continue
+                # An empty sample is a step of noise alone.
                 optimiser.zero_grad()
                 for parameter in model.parameters():
                     parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))  # type: ignore[attr-defined]

@@ -40,7 +40,7 @@ class Protocol:
     cross_validates: bool = False
     fusion: float = 1.0
     sealing: tuple[Scheme, Keys] | None = None
-    faults: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    faults: Mapping[int, Mapping[int, str]] = field(default_factory=dict)  # round from 0 → client → kind
 
 
 class Aggregate(NamedTuple):
@@ -60,6 +60,7 @@ def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
     for name, first in uploads[0].items():
         values = [upload[name] for upload in uploads]
         if first.is_floating_point():
+            # Batch norm's statistics are averaged like parameters, as in FedKL's code.
             mean = sum(value.double() * (n / total) for value, n in zip(values, shares, strict=True))
             assert isinstance(mean, Tensor)
             out[name] = mean.to(first.dtype)

@@ -23,7 +23,7 @@ from leakbench.base.seeds import stream
 from leakbench.defences import Defence, sent_bytes
 from leakbench.federation.training.batches import AUGMENTATIONS, to_size
 from leakbench.federation.training.enlisted import enlist, protocol_of, sealed_bytes, spent
-from leakbench.federation.training.federated import Client, State, hold, play_round, train_locally
+from leakbench.federation.training.federated import State, Trainee, hold, play_round, train_locally
 from leakbench.federation.training.fit import shared
 from leakbench.federation.training.private import train_privately
 from leakbench.federation.training.server import Aggregate
@@ -58,6 +58,7 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
     plain = victims.build(entry["module"], shape, image["classes"], entry["parameters"])
     origin = defence.model(plain, _rng("lock", image["name"], spec["seed"]))
     secret = defence.secret(origin)
+    # All start from the same weights and secret parameters, such as lock layers. Keys are each one's own.
     alike = {name: value for name, value in origin.named_parameters() if name in secret}
     models = []
     for holder in [*map(str, range(training["clients"])), "stranger"]:
@@ -108,8 +109,8 @@ class Judge:
     """Measures the server's tensors with each client's own secrets, another client's key and a stranger's."""
 
     def __init__(
-        self, clients: list[Client], stranger: nn.Module, validation: Examined, tests: Mapping[str, Examined],
-        training: Mapping[str, Any],
+        self, clients: list[Trainee], stranger: nn.Module, validation: Examined,
+        tests: Mapping[str, Examined], training: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.clients, self.stranger, self.validation, self.tests = clients, stranger.eval(), validation, tests
         self.size, self.task = training["size"], task_of(training)
@@ -159,7 +160,7 @@ def by_rule(outcome: Aggregate, losses: list[float], turn: int) -> list[Facts]:
     ]
 
 
-def _save(path: Path, server: State, clients: list[Client], facts: Facts) -> None:
+def _save(path: Path, server: State, clients: list[Trainee], facts: Facts) -> None:
     groups = {"server": server}
     for number, client in enumerate(clients):
         own = client.model.state_dict()
@@ -169,7 +170,7 @@ def _save(path: Path, server: State, clients: list[Client], facts: Facts) -> Non
     save(path, groups, facts)
 
 
-def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, Facts]:
+def _resume(path: Path, clients: list[Trainee], device: str) -> tuple[State, Facts]:
     groups, facts = resume(path)
     for number, client in enumerate(clients):
         hold(client.model, groups.get(f"secret-{number}", {}))

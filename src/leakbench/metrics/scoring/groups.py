@@ -53,6 +53,7 @@ def groups(
 
 def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
     """Return for each of the first rounds another that shares no image with it, int [count], or None."""
+    # The choice of private images is salted, so no attack can foresee its partners.
     drawn = hashlib.sha256(np.ascontiguousarray(index, np.int64).tobytes()).hexdigest()
     rng = np.random.Generator(np.random.PCG64(stream("partners", drawn)))
     shared = np.array([np.isin(index, own).any(axis=1) for own in index[:count]])

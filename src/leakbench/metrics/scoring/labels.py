@@ -8,19 +8,19 @@ import pandas as pd
 from leakbench.base.artefacts import read_facts
 from leakbench.metrics.baselines import LABEL_CONSTANT, LABEL_PRIOR, constant_labels
 from leakbench.metrics.labels import label_accuracy, label_counts, label_presence
-from leakbench.metrics.scoring.hidden import Hidden
+from leakbench.metrics.scoring.truths import Truths
 
 
 def label_rows(
-    tensors: Mapping[str, np.ndarray], hidden: Hidden, client: int, rng: np.random.Generator
+    tensors: Mapping[str, np.ndarray], truths: Truths, client: int, rng: np.random.Generator
 ) -> Iterator[pd.DataFrame]:
     """Yield the rows of the labels inferred of one client, and of each null baseline."""
-    secret = hidden.secret
+    secret = truths.secret
     truth = np.array(secret[f"labels/{client}"])
     rounds, k = truth.shape
-    split = "train" if "train/labels" in hidden.arrays else hidden.facts["split"]
-    known = np.array(hidden.arrays[f"{split}/labels"])
-    classes = int(read_facts(hidden.victim)["network"]["classes"])
+    split = "train" if "train/labels" in truths.arrays else truths.facts["split"]
+    known = np.array(truths.arrays[f"{split}/labels"])
+    classes = int(read_facts(truths.victim)["network"]["classes"])
     shares = np.bincount(known, minlength=classes) / len(known)
     constant = constant_labels(shares, k)
     for baseline, guesses in {

@@ -52,6 +52,7 @@ def add_epsilon(
     others = candidates - int(rows["local_samples"].max())
     rows = rows.copy()
     for _, part in rows.groupby(["baseline", "checkpoint"]):
+        # With given labels nothing is proved: without its sample, a member's rank would be that of no other.
         places = part["epsilon_low"].to_numpy(np.float64)
         rows.loc[part.index, "epsilon_low"] = np.nan if given else lower_bound(places, others, certified)
     return rows

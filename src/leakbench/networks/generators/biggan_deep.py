@@ -17,7 +17,7 @@ ATTENTION = 8
 EPSILON = 1e-4
 
 
-class Norm(nn.Module):
+class StoredNorm(nn.Module):
     """Normalisation by stored statistics; scale and shift are learnt, or made of a `code`."""
 
     running_mean: Tensor
@@ -40,7 +40,7 @@ class Norm(nn.Module):
         return x * scale[..., None, None] + shift[..., None, None]
 
 
-class Block(nn.Module):
+class Quarter(nn.Module):
     """Convolutions 1×1, 3×3, 3×3, 1×1 through a quarter of the channels, added to the image that came in.
 
     If fewer channels go out than come in, the shortcut keeps the first of those that came in.
@@ -50,10 +50,10 @@ class Block(nn.Module):
         super().__init__()
         inner = read // 4
         self.made, self.doubles = made, doubles
-        self.bn_0, self.conv_0 = Norm(read, code), nn.Conv2d(read, inner, 1)
-        self.bn_1, self.conv_1 = Norm(inner, code), nn.Conv2d(inner, inner, 3, padding=1)
-        self.bn_2, self.conv_2 = Norm(inner, code), nn.Conv2d(inner, inner, 3, padding=1)
-        self.bn_3, self.conv_3 = Norm(inner, code), nn.Conv2d(inner, made, 1)
+        self.bn_0, self.conv_0 = StoredNorm(read, code), nn.Conv2d(read, inner, 1)
+        self.bn_1, self.conv_1 = StoredNorm(inner, code), nn.Conv2d(inner, inner, 3, padding=1)
+        self.bn_2, self.conv_2 = StoredNorm(inner, code), nn.Conv2d(inner, inner, 3, padding=1)
+        self.bn_3, self.conv_3 = StoredNorm(inner, code), nn.Conv2d(inner, made, 1)
 
     def _sized(self, x: Tensor) -> Tensor:
         return interpolate(x, scale_factor=2.0) if self.doubles else x
@@ -96,10 +96,10 @@ class BigGAN(OfLatents):
         code = 2 * self.latent
         self.embeddings = nn.Linear(classes, self.latent, bias=False)
         self.gen_z = nn.Linear(code, 16 * 16 * width)
-        layers: list[nn.Module] = [Block(read * width, made * width, code, up) for read, made, up in BLOCKS]
+        layers: list[nn.Module] = [Quarter(read * width, made * width, code, up) for read, made, up in BLOCKS]
         layers.insert(ATTENTION, Attention(BLOCKS[ATTENTION][0] * width))
         self.layers = nn.ModuleList(layers)
-        self.bn = Norm(width)
+        self.bn = StoredNorm(width)
         # The first three outputs are colours. The published weights also have the others.
         self.conv_to_rgb = nn.Conv2d(width, width, 3, padding=1)
 

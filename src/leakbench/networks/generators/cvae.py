@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from leakbench.networks.generators import OfLatents
-from leakbench.networks.layers import Drawn
+from leakbench.networks.layers import RandomLayer
 
 # Its size (`catalogue.costs.Network`), by what its training was measured to take.
 COST = {"operations": 16, "weights": 1, "layers": 10}
@@ -50,7 +50,7 @@ class Decoder(OfLatents):
         return Autoencoder(self)
 
 
-class _Sample(Drawn):
+class _Sample(RandomLayer):
     """Map means and log-variances [n, 2 · width] to a normal sample [n, width], with noise from outside."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from leakbench.base.errors import UserError
 from leakbench.networks.layers import freeze, sequential
-from leakbench.networks.victims.transformer import Adapted, Block
+from leakbench.networks.victims.transformer import Adapted, TransformerBlock
 
 # Its size (`catalogue.costs.Network`), between that of the dense network and that of the ViT.
 COST = {"operations": 11.2, "weights": 0.5, "layers": 18, "dense": True}
@@ -23,7 +23,7 @@ class ViT(nn.Module):
         self.patches = nn.Unfold(patch, stride=patch)
         self.embed = nn.Linear(channels * patch**2, width)
         self.position = nn.Parameter(0.02 * torch.randn(rows // patch * (columns // patch), width))
-        self.blocks = nn.Sequential(*(Block(width, 4, rank, causal=False) for _ in range(2)))
+        self.blocks = nn.Sequential(*(TransformerBlock(width, 4, rank, causal=False) for _ in range(2)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
     def begins(self, x: Tensor) -> Tensor:

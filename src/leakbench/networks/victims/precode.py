@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from leakbench.networks.layers import Drawn, sequential
+from leakbench.networks.layers import RandomLayer, sequential
 from leakbench.networks.victims.lenet_dlg import lenet_dlg
 from leakbench.networks.victims.mlp import mlp
 
@@ -48,7 +48,7 @@ def precode(
     return sequential(**layers, bottleneck=Bottleneck(final.in_features, width, weight), **{last: final})
 
 
-class Bottleneck(Drawn):
+class Bottleneck(RandomLayer):
     """Encode features as means and deviations, and decode normal numbers drawn by them, or the means."""
 
     def __init__(self, features: int, width: int, weight: float) -> None:

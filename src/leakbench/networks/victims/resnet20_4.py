@@ -14,7 +14,7 @@ from leakbench.networks.layers import normalised
 COST = {"operations": 1300, "weights": 4.4, "layers": 21}
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two 3×3 convolutions next to a shortcut, which is a 1×1 convolution where the shape changes."""
 
     def __init__(self, channels: int, width: int, stride: int, norm: Callable[[int], nn.Module]) -> None:
@@ -45,9 +45,9 @@ def three_stages(channels: int, classes: int, width: int, blocks: int, statistic
     channels = width
     for stage, stride in enumerate((1, 2, 2)):
         made = width * 2**stage
-        first = Block(channels, made, stride, norm)
+        first = ResidualBlock(channels, made, stride, norm)
         layers[f"layer{stage + 1}"] = nn.Sequential(
-            first, *(Block(made, made, 1, norm) for _ in range(1, blocks))
+            first, *(ResidualBlock(made, made, 1, norm) for _ in range(1, blocks))
         )
         channels = made
     layers |= {

@@ -30,7 +30,7 @@ class Adapted(nn.Linear):
         return super().forward(x) + linear(linear(x, self.down), self.up)
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """A layer of attention and two dense layers, each behind a norm and beside a shortcut.
 
     `causal`: whether a place sees no later one. `like`: `bert` has the norms behind the layers, and `gpt2`
@@ -115,7 +115,7 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(vocabulary, width)
         self.position = nn.Embedding(length - 1, width)
         self.blocks = nn.ModuleList(
-            Block(width, heads, rank, causal=causal, like=like) for _ in range(blocks)
+            TransformerBlock(width, heads, rank, causal=causal, like=like) for _ in range(blocks)
         )
         self.norm = nn.LayerNorm(width)
         self.head = None if tied else nn.Linear(width, vocabulary, bias=False)

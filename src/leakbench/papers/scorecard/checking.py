@@ -13,8 +13,7 @@ from leakbench.base.errors import UserError
 from leakbench.papers.join import words_of
 from leakbench.papers.printed import Row, as_text, parse_printed
 from leakbench.papers.scorecard import quantity
-from leakbench.papers.scorecard.evidence import DEFAULTS
-from leakbench.papers.scorecard.evidence import Evidence as Scale
+from leakbench.papers.scorecard.evidence import DEFAULTS, ScaleEvidence
 from leakbench.papers.scorecard.expression import TOLERANT, evaluated, parse
 from leakbench.papers.scorecard.quantity import Measured, NotMeasured, as_measured, exactly
 from leakbench.papers.work import Work
@@ -47,7 +46,7 @@ class Values(list[Any]):
 class Evidence:
     """The evidence of one scale as one statement reads it."""
 
-    scale: Scale
+    scale: ScaleEvidence
     work: Work
     measured: Callable[[str], Measured]  # gives the measured value of another id of any paper
     prints: Mapping[str, Row]  # id -> printed row

@@ -28,7 +28,7 @@ from leakbench.papers.scorecard.quantity import (
     exactly,
     from_trials,
 )  # fmt: skip
-from leakbench.papers.verdicts.schedule import Schedule, schedule_of, settled
+from leakbench.papers.verdicts.schedule import PartialRun, schedule_of, settled
 from leakbench.papers.verdicts.tolerances import tolerance_of
 from leakbench.papers.verdicts.verdict import FEWEST as DECIDING
 from leakbench.papers.verdicts.verdict import SHORTEST
@@ -50,7 +50,7 @@ STATISTICS = {
 REASONS = 2
 
 
-class Lines:
+class Table:
     """A result table whose lines are found by the values of columns, and the single trials behind them."""
 
     def __init__(self, name: str, frame: pd.DataFrame, trials: pd.DataFrame | None = None) -> None:
@@ -147,11 +147,11 @@ def pooled(rows: Sequence[Any], kept: Sequence[Trials | None]) -> Measured:
 
 
 @dataclass
-class Evidence:
+class ScaleEvidence:
     """The evidence that one scale has of every experiment."""
 
     scale: str
-    lines: Mapping[str, Lines]
+    lines: Mapping[str, Table]
     # Experiment -> stem of a cell -> why it is absent.
     absent: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # Experiment -> stem -> what trained (victim, generator, ...) -> share of its full length.
@@ -170,7 +170,7 @@ class Evidence:
     # Experiment -> scale, device and commit of what is recorded.
     origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     # The same scale with raised seeds, whose trials are pooled with its own.
-    blocks: Sequence["Evidence"] = ()
+    blocks: Sequence["ScaleEvidence"] = ()
 
     def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
         """Return scale, device and commit of the rows from which a quantity was read."""
@@ -187,7 +187,7 @@ class Evidence:
         found = own + [pair for lines, line in own for pair in self._raised(lines, line)]
         return sorted({str(lines.row(line)[name]) for lines, line in found if name in lines.columns})
 
-    def _raised(self, lines: Lines, line: int) -> Iterator[tuple[Lines, int]]:
+    def _raised(self, lines: Table, line: int) -> Iterator[tuple[Table, int]]:
         """Yield the lines of raised seeds that measure what a line of this scale does."""
         own = lines.row(line)
         where = {str(name): own[name] for name in own.index if name not in STATISTICS - {"scale"}}
@@ -197,7 +197,7 @@ class Evidence:
                 if len(places := others.select(where)) == 1:
                     yield others, int(places[0])
 
-    def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Lines:
+    def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Table:
         if experiment not in self.lines:
             if self.known is not None and experiment not in self.known:
                 raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")
@@ -255,7 +255,7 @@ class Evidence:
             nulls=nulls, networks=len(seeds),
         )  # fmt: skip
 
-    def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
+    def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Table | None:
         """Return another experiment's table that has the same cell, None without one: one cell is one job."""
         if experiment in self.lines or not (where.keys() >= CELL or where.keys() >= STUDY):
             return None
@@ -263,8 +263,8 @@ class Evidence:
         return next((each for each in able if len(each.select(where)) == 1), None)
 
     def _length(
-        self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
-    ) -> tuple[float, Schedule | None, str, bool]:
+        self, lines: Table, line: int, paper: Paper, where: Mapping[str, object]
+    ) -> tuple[float, PartialRun | None, str, bool]:
         """Return how far the run behind a line came."""
         # Returns the share of the published length that ran, the schedule of the step size, words if the
         # share is less than one, and whether the work states no length and the run is not shown to have
@@ -303,7 +303,7 @@ class Evidence:
             words.append(f"{value:.2%} of the {part}'s full training")
         return min(1.0, *shares), schedule, "; ".join(words), open_end
 
-    def _settled(self, lines: Lines, line: int, where: Mapping[str, object], names: set[str]) -> bool:
+    def _settled(self, lines: Table, line: int, where: Mapping[str, object], names: set[str]) -> bool:
         """Return whether the run behind a line is shown to have settled, by losses and kept images."""
         row, of_cells = lines.row(line), self.falls.get(lines.name, {}).items()
         losses = [fall for stem, found in of_cells if names <= set(stem.split("/")) for fall in found]
@@ -319,7 +319,7 @@ class Evidence:
         return settled(losses, moves, tolerance_of(str(row["metric"]), float(row["mean"]))[0])
 
     def _nulls(
-        self, lines: Lines, where: Mapping[str, object], metric: str, mean: float, trials: Trials | None
+        self, lines: Table, where: Mapping[str, object], metric: str, mean: float, trials: Trials | None
     ) -> tuple[bool | None, tuple[float, ...]]:
         """Return whether a mean is better than every null baseline of its condition, and their means."""
         # What the attack made of other updates must surely be worse, by more than a tolerance: an attack that

@@ -16,7 +16,7 @@ from leakbench.base.errors import NotMeasured
 from leakbench.metrics.interval import interval, of_networks, paired
 from leakbench.papers.printed import as_text
 from leakbench.papers.verdicts.sample import median_interval
-from leakbench.papers.verdicts.schedule import Schedule
+from leakbench.papers.verdicts.schedule import PartialRun
 
 NAN = float("nan")
 # Both sides of an ordering ran equally long if their shares of the published length differ by at most this
@@ -83,7 +83,7 @@ class Measured:
     raw: bool = False  # whether it is one row of a table, so that its metric's range is its own
     extra: Mapping[str, Any] = field(default_factory=dict, compare=False)  # `std` of one row of a table
     # As of a sample; of a combination, that of the part whose step size falls again.
-    schedule: Schedule | None = None
+    schedule: PartialRun | None = None
     open_end: bool = False  # whether a part has no stated length, and its run has not settled
     nulls: tuple[float, ...] = ()  # what the null baselines of one row give; empty for a combination
     networks: int = 0  # the networks that it was measured on, the fewest of its parts; 0 for what has none

@@ -9,7 +9,7 @@ import pandas as pd
 
 from leakbench.base.artefacts import open_tensors
 from leakbench.papers.reference import EXHIBIT, Kept, run_of
-from leakbench.papers.scorecard.evidence import Evidence, Lines
+from leakbench.papers.scorecard.evidence import ScaleEvidence, Table
 from leakbench.papers.scorecard.quantity import NotMeasured
 from leakbench.papers.scorecard.scorecard import Card
 from leakbench.papers.work import Work
@@ -26,7 +26,7 @@ def of_records(
     ages: Mapping[str, str] | None = None,
     known: frozenset[str] | None = None,
     attacks: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Evidence:
+) -> ScaleEvidence:
     old = {name: age for name, age in (ages or {}).items() if age}
     kept = {each.name: each for each in found if each.name not in old}
     scale, (plain, _) = found[0].scale, run_of(found[0].scale)
@@ -38,8 +38,8 @@ def of_records(
             raise NotMeasured(f"the record of {name} at scale {scale} has no exhibit")
         return open_tensors(path)
 
-    return Evidence(
-        scale=scale, lines={name: Lines(name, each.rows, each.trials()) for name, each in kept.items()},
+    return ScaleEvidence(
+        scale=scale, lines={name: Table(name, each.rows, each.trials()) for name, each in kept.items()},
         absent=reasons | {name: each.record["absent"] for name, each in kept.items()},
         shares={name: each.record.get("shares", {}) for name, each in kept.items()},
         falls={name: each.record.get("falls", {}) for name, each in kept.items()}, attacks=attacks or {},
@@ -48,7 +48,7 @@ def of_records(
     )  # fmt: skip
 
 
-def joined(scales: Sequence[Evidence]) -> Evidence:
+def joined(scales: Sequence[ScaleEvidence]) -> ScaleEvidence:
     """Return the evidence that several recorded scales give together: of each experiment its first record."""
 
     def exhibit(name: str) -> Any:
@@ -61,7 +61,7 @@ def joined(scales: Sequence[Evidence]) -> Evidence:
     return replace(scales[-1], **parts, exhibit=exhibit, blocks=[b for each in scales for b in each.blocks])
 
 
-def by_seed(works: Sequence[Work], own: Evidence) -> pd.DataFrame:
+def by_seed(works: Sequence[Work], own: ScaleEvidence) -> pd.DataFrame:
     """Return the verdicts of each seed on every statement that own and raised seeds (its blocks) measure."""
     # There is one row for each statement and seed, those of the own seeds first, with columns COLUMNS:
     # `raised` is what was added (0 for the own seeds), and `seeds` are the seeds with which a row was

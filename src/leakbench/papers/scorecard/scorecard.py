@@ -12,11 +12,10 @@ from leakbench.base.core_time import in_words
 from leakbench.base.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.papers import join
-from leakbench.papers.entries import Entry, entries
+from leakbench.papers.entries import Judged, entries
 from leakbench.papers.printed import Columns, as_text
 from leakbench.papers.scorecard.checking import Evidence
-from leakbench.papers.scorecard.evidence import PLACE
-from leakbench.papers.scorecard.evidence import Evidence as Scale
+from leakbench.papers.scorecard.evidence import PLACE, ScaleEvidence
 from leakbench.papers.scorecard.quantity import LeftOut, Measured, NotMeasured, deviation, scaled
 from leakbench.papers.verdicts.sample import EXACT, Ordering, Sample, Statement
 from leakbench.papers.verdicts.tolerances import possible, tolerance_of
@@ -33,7 +32,7 @@ RECOGNISABLE, IDENTIFIED = 0.5, 0.5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Success:
     """Whether an attack succeeds."""
 
     ssim: Measured
@@ -50,11 +49,11 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Found:
+class ScaleResult:
     """The result of one scale for a statement."""
 
-    scale: Scale
-    value: Measured | Outcome | str | None  # the quantity, outcome or text, None where nothing was measured
+    scale: ScaleEvidence
+    value: Measured | Success | str | None  # the quantity, outcome or text, None where nothing was measured
     verdict: Verdict
     left_out: bool = False  # whether nothing was measured for a reason that the run or the record states
 
@@ -70,9 +69,9 @@ class Card:
     """Judges every statement of the works on the evidence of several scales."""
 
     works: Sequence[Work]
-    scales: Sequence[Scale]  # the evidence of each scale, the longest first
+    scales: Sequence[ScaleEvidence]  # the evidence of each scale, the longest first
     # What the run itself measured. Where it is none of `scales`, it decides nothing and is only shown.
-    run: Scale
+    run: ScaleEvidence
     # Experiment -> stem of a cell -> core-seconds at the published size.
     costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)  # data set -> why it is absent
@@ -80,7 +79,7 @@ class Card:
     def __post_init__(self) -> None:
         self._entries = {entry.id: entry for work in self.works for entry in entries(work)}
         self._prints = {key: entry.row for key, entry in self._entries.items() if entry.row}
-        self._known: dict[tuple[str, int], Measured | Outcome | str | NotMeasured] = {}
+        self._known: dict[tuple[str, int], Measured | Success | str | NotMeasured] = {}
         self._open: dict[tuple[str, int], None] = {}
 
     def frame(self, about: str = "") -> pd.DataFrame:
@@ -90,7 +89,7 @@ class Card:
         numbers = dict.fromkeys(("ci_low", "ci_high", "here"), "float64")
         return frame.astype(numbers | dict.fromkeys(("n", "networks", "here_n"), "Int64"))
 
-    def value(self, key: str, scale: Scale) -> Measured | Outcome | str:
+    def value(self, key: str, scale: ScaleEvidence) -> Measured | Success | str:
         place = (key, id(scale))
         if place not in self._known:
             if place in self._open:
@@ -108,7 +107,7 @@ class Card:
             raise found
         return found
 
-    def _view(self, entry: Entry, scale: Scale) -> Evidence:
+    def _view(self, entry: Judged, scale: ScaleEvidence) -> Evidence:
         def named(key: str) -> Measured:
             if key not in self._entries:
                 raise UserError(f"{entry.where}: measured: no row or claim {key!r} (mend the id)")
@@ -124,7 +123,7 @@ class Card:
             entry.let,
         )  # fmt: skip
 
-    def _measure(self, entry: Entry, scale: Scale) -> Measured | Outcome | str:
+    def _measure(self, entry: Judged, scale: ScaleEvidence) -> Measured | Success | str:
         view, reading, unit = self._view(entry, scale), entry.reading, 1.0
         match reading.way:
             case "absent":
@@ -147,7 +146,7 @@ class Card:
             return found
         return scaled(view.quantity(found), unit)
 
-    def _line(self, entry: Entry) -> Columns:
+    def _line(self, entry: Judged) -> Columns:
         alone = entry.reading.label in ("setting", "arithmetic")
         tried = [self._judge(entry, scale) for scale in ([self.run] if alone else self.scales)]
         own = next((found for found in tried if found.scale is self.run), None)
@@ -172,7 +171,7 @@ class Card:
         line |= {"scale": scale, "device": device, "commit": commit, "reason": reason}
         seeds = {int(seed) for text in found.scale.column("seeds", leaves) for seed in text.split()}
         line["seeds"] = " ".join(map(str, sorted(seeds)))
-        if isinstance(value, Outcome):
+        if isinstance(value, Success):
             counted = {"n": len(value.recognised), "networks": value.ssim.networks or pd.NA}
             return line | {"measured": str(value)} | counted
         if isinstance(value, str):
@@ -187,12 +186,12 @@ class Card:
             line["agrees"] = "" if found.scale is self.run else _agree(own.value, value)
         return line
 
-    def _judge(self, entry: Entry, scale: Scale) -> Found:
+    def _judge(self, entry: Judged, scale: ScaleEvidence) -> ScaleResult:
         try:
             value = self.value(entry.id, scale)
         except NotMeasured as missing:
             verdict = Verdict("not-run", str(missing) or "nothing measures it", weighed=False)
-            return Found(scale, None, verdict, isinstance(missing, LeftOut))
+            return ScaleResult(scale, None, verdict, isinstance(missing, LeftOut))
         notes, verdict = [entry.reading.note, entry.reading.trivial], self._decide(entry, value, scale)
         if entry.reading.needs:
             try:
@@ -201,21 +200,21 @@ class Card:
                 lacking, known = str(missing), False
             if lacking:
                 verdict = Verdict("inconclusive", lacking, weighed=verdict.weighed and known)
-        if isinstance(value, Outcome):
+        if isinstance(value, Success):
             notes.append(
                 f"SSIM {value.ssim.value:.2f}, {value.identified.value:.0%} identified "
                 f"(success from {RECOGNISABLE:g} and {IDENTIFIED:.0%})"
             )
-        measured = value.ssim if isinstance(value, Outcome) else value
+        measured = value.ssim if isinstance(value, Success) else value
         if isinstance(measured, Measured):
             notes += measured.notes
             notes += entry.work.paper.parts(scale.column("dataset", measured.leaves))
         words = "; ".join(dict.fromkeys(filter(None, notes)))
-        return Found(scale, value, replace(verdict, reason=verdict.reason + (words and f" ({words})")))
+        return ScaleResult(scale, value, replace(verdict, reason=verdict.reason + (words and f" ({words})")))
 
-    def _decide(self, entry: Entry, value: Measured | Outcome | str, scale: Scale) -> Verdict:
+    def _decide(self, entry: Judged, value: Measured | Success | str, scale: ScaleEvidence) -> Verdict:
         row, reading, number = entry.row, entry.reading, entry.against
-        if isinstance(value, Outcome):
+        if isinstance(value, Success):
             of, printed = value.ssim, entry.words["published"]
             return decide_outcome(value.recognised, printed, of.length, of.schedule, of.open_end, of.networks)
         if isinstance(value, str):
@@ -245,12 +244,12 @@ class Card:
         )  # fmt: skip
         return decide(asked, sample)
 
-    def _rivals(self, entry: Entry) -> tuple[float, ...]:
+    def _rivals(self, entry: Judged) -> tuple[float, ...]:
         found = (self._prints[key].number.value for key in entry.reading.rivals)
         return tuple(number for number in found if not math.isnan(number))
 
     def _ordering(
-        self, entry: Entry, value: Measured, scale: Scale
+        self, entry: Judged, value: Measured, scale: ScaleEvidence
     ) -> tuple[Literal[-1, 0, 1], Ordering | None]:
         """Return the printed sign of a row minus the row it is ordered against, and our difference."""
         if not entry.reading.against:
@@ -267,7 +266,7 @@ class Card:
                 )  # fmt: skip
         return sign, None
 
-    def _absence(self, entry: Entry, reason: str) -> str:
+    def _absence(self, entry: Judged, reason: str) -> str:
         """Return why nothing was measured: the reason, data that is absent too, and what a run would cost."""
         read = entry.row is None or entry.reading.way in ("mean", "deviation", "outcome")
         where, words = entry.reading.where if read else {}, [reason]
@@ -284,7 +283,7 @@ class Card:
         return "; ".join(words)
 
 
-def _checked(entry: Entry, view: Evidence, words: Mapping[str, str]) -> Any:
+def _checked(entry: Judged, view: Evidence, words: Mapping[str, str]) -> Any:
     """Return the result of a function of a work's checks.py."""
     name = entry.reading.text
     check = entry.work.check(name, entry.where)
@@ -297,7 +296,7 @@ def _checked(entry: Entry, view: Evidence, words: Mapping[str, str]) -> Any:
         raise UserError(f"{entry.where}: check: {told} (mend {entry.work.folder / 'checks.py'})") from problem
 
 
-def _side(value: Measured, reading: join.Reading) -> tuple[Literal[-1, 0, 1], float | None]:
+def _side(value: Measured, reading: join.RowReading) -> tuple[Literal[-1, 0, 1], float | None]:
     """Return on which side a number says that more was read, and its stated threshold of success."""
     if reading.way in ("quantity", "check"):
         # A quantity of a row that is a success says how far the success reaches.
@@ -313,7 +312,7 @@ def _count(value: Measured) -> int:
     return EXACT if math.isinf(value.independent) else int(value.independent)
 
 
-def _mean(view: Evidence, reading: join.Reading) -> Measured:
+def _mean(view: Evidence, reading: join.RowReading) -> Measured:
     """Return our mean of a printed row in the printed unit, or what may stand for it, with notes."""
     try:
         found = view.at()
@@ -335,15 +334,15 @@ def _recognised(ssim: Any, identified: Any) -> Any:
     return (ssim >= RECOGNISABLE) & (identified >= IDENTIFIED)
 
 
-def _outcome(view: Evidence) -> Outcome:
+def _outcome(view: Evidence) -> Success:
     ssim, identified = (view.at(metric=metric, convention="standard") for metric in ("ssim", "identified"))
     if not (ssim.trials and identified.trials):
-        return Outcome(ssim, identified, [_recognised(ssim.value, identified.value)])
+        return Success(ssim, identified, [_recognised(ssim.value, identified.value)])
     means = (
         pd.Series(trials.values).groupby(pd.Series(trials.clusters)).mean()
         for trials in (ssim.trials, identified.trials)
     )
-    return Outcome(ssim, identified, _recognised(*means).tolist())
+    return Success(ssim, identified, _recognised(*means).tolist())
 
 
 def _agree(own: Measured, other: Measured) -> str:

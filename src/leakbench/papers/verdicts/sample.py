@@ -8,7 +8,7 @@ from typing import Literal
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM
 from leakbench.papers.printed import Relation
-from leakbench.papers.verdicts.schedule import Schedule
+from leakbench.papers.verdicts.schedule import PartialRun
 
 SURE = 0.99  # level at which an interval must stay nearer than FAR; 0.95 fails for skewed samples
 UNSEEN = 0.05  # chance with which outcomes of the share `unseen(n)` stay out of a sample of n
@@ -54,7 +54,7 @@ class Ordering:
     n: int  # independent pairs
     equal_budget: bool  # whether both sides ran with equal budgets
     length: float = 1.0  # the shorter of both shares of the published length
-    schedule: Schedule | None = None  # as of a sample, of the side whose step size falls again
+    schedule: PartialRun | None = None  # as of a sample, of the side whose step size falls again
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Sample:
     length: float = 1.0  # share of the published length that ran; 1 where the run has settled
     beats_null: bool | None = None  # None where there is no null baseline
     ordering: Ordering | None = None  # the difference to the row that the print orders this one against
-    schedule: Schedule | None = None  # None where the step size never falls, or the run has settled
+    schedule: PartialRun | None = None  # None where the step size never falls, or the run has settled
     # The source states no length, and the run has not settled: `length` is of the authors' code.
     open_end: bool = False
     nulls: tuple[float, ...] = ()  # what the null baselines give

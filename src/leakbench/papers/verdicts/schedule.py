@@ -22,7 +22,7 @@ TRIALS = 0.9
 
 
 @dataclass(frozen=True)
-class Schedule:
+class PartialRun:
     """A run of the first iterations of a schedule."""
 
     ran: int
@@ -32,7 +32,7 @@ class Schedule:
     ahead: tuple[int, ...] = ()
 
 
-def schedule_of(attack: Mapping[str, Any], ran: int) -> Schedule | None:
+def schedule_of(attack: Mapping[str, Any], ran: int) -> PartialRun | None:
     """Return how far a run came in the schedule of an attack; None where the step size never falls."""
     decays = [arguments.get("decay") or False for arguments in (attack.get("optimiser") or {}).values()]
     full = int(attack.get("decay_over") or ran)
@@ -41,7 +41,7 @@ def schedule_of(attack: Mapping[str, Any], ran: int) -> Schedule | None:
         falls += [ran] if ran < full else []
     elif not falls:
         return None
-    return Schedule(ran, full, tuple(fall for fall in falls if fall >= ran))
+    return PartialRun(ran, full, tuple(fall for fall in falls if fall >= ran))
 
 
 def settled(falls: Sequence[float], moves: Sequence[float] = (), tolerance: float = 0.0) -> bool:

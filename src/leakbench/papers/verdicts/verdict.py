@@ -13,7 +13,7 @@ from typing import Literal
 
 from leakbench.metrics.interval import wilson
 from leakbench.papers.verdicts.sample import Sample, Statement, difference, median_interval, two_groups
-from leakbench.papers.verdicts.schedule import Schedule
+from leakbench.papers.verdicts.schedule import PartialRun
 
 Word = Literal["reproduced", "direction", "differs", "inconclusive", "not-run"]
 Kind = Literal["", "success", "failure", "as-rival", "as-null"]
@@ -93,7 +93,7 @@ def decide_text(measured: str, published: str) -> Verdict:
 
 def decide_outcome(
     successes: Sequence[bool], published: Literal["success", "failure"], length: float,
-    schedule: Schedule | None = None, open_end: bool = False, networks: int = 0,
+    schedule: PartialRun | None = None, open_end: bool = False, networks: int = 0,
 ) -> Verdict:  # fmt: skip
     """Judge a printed success or failure by whether each independent trial succeeded."""
     # The attack succeeds where Wilson's 95 % interval of the share of successes lies above 1/2, and fails
@@ -135,7 +135,7 @@ def _too_few(n: int) -> str:
     return f"{n} independent trial{'s' * (n != 1)}, of which at least {FEWEST} are needed"
 
 
-def _unfinished(length: float, schedule: Schedule | None) -> str:
+def _unfinished(length: float, schedule: PartialRun | None) -> str:
     if not length >= SHORTEST:
         return (
             f"{100 * length:.3g} % of the published length, of which at least {100 * SHORTEST:g} % are needed"

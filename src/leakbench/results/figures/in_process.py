@@ -1,42 +1,35 @@
-"""Runs the cells of a notebook in this process, as an engine of papermill.
+"""Runs the cells of a notebook in this process: plain Python without magics, shell commands and widgets.
 
 A figure's job is a process of its own already. A kernel would be a second one, with sockets between the two.
 """
 
 import ast
 import traceback
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import nbformat
 from IPython.core.formatters import DisplayFormatter
 from IPython.utils.capture import capture_output
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
-from papermill.engines import Engine, NotebookExecutionManager, papermill_engines
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 
-NAME = "in-process"
 
-
-class InProcess(Engine):
-    """The engine, which runs plain Python: no magics, no shell commands, no widgets."""
-
-    @classmethod
-    def execute_managed_notebook(
-        cls, nb_man: NotebookExecutionManager, kernel_name: str, **settings: Any
-    ) -> None:
-        """Run the cells in order until one fails, and put their outputs into the notebook."""
-        names: dict[str, Any] = {"__name__": "__main__"}
-        code = [cell for cell in nb_man.nb.cells if cell.cell_type == "code"]
-        for count, cell in enumerate(code, 1):
-            index = nb_man.nb.cells.index(cell)
-            nb_man.cell_start(cell, index)
-            cell.execution_count = count
-            cell.outputs = _run(cell.source, names, count)
-            failed = any(output.output_type == "error" for output in cell.outputs)
-            if failed:
-                nb_man.cell_exception(cell, index)
-            nb_man.cell_complete(cell, index)
-            if failed:
-                return
+def run(notebook: Path, out: Path, values: Mapping[str, Any]) -> str:
+    """Run a notebook with values for its parameters, write it, and return which cell failed, or ""."""
+    whole = parameterize_notebook(load_notebook_node(str(notebook)), dict(values), kernel_name="python3")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    failed = ""
+    for count, cell in enumerate((each for each in whole.cells if each.cell_type == "code"), 1):
+        cell.execution_count, cell.outputs = count, _run(cell.source, names, count)
+        if error := next((each for each in cell.outputs if each.output_type == "error"), None):
+            failed = f"cell {count}: {error.ename}: {error.evalue}"
+            break
+    nbformat.write(whole, out)
+    return failed
 
 
 def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
@@ -65,6 +58,3 @@ def _value(source: str, names: dict[str, Any], place: str) -> Any:
         return None
     exec(compile(ast.Module(tree.body[:-1], []), place, "exec"), names)
     return eval(compile(ast.Expression(last.value), place, "eval"), names)
-
-
-papermill_engines.register(NAME, InProcess)

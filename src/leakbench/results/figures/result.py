@@ -49,12 +49,10 @@ class Result:
     spec: Facts
     # The printed numbers that belong to rows of the table, in the unit of the table.
     marks: pd.DataFrame = field(default_factory=pd.DataFrame)
-    # What the work prints of the item in words.
-    said: Sequence[str] = ()
+    said: Sequence[str] = ()  # what the work prints of the item in words
     # If a recorded run is shown in place of this run, when, where and from what it was recorded.
     recorded: str = ""
-    # The file of the single trials behind the rows, if it is known.
-    trials: Path | None = None
+    trials: Path | None = None  # the file of the single trials behind the rows, if it is known
     # The records of other experiments that drawings show beside this one, by name.
     others: Mapping[str, "Result"] = field(default_factory=dict)
 

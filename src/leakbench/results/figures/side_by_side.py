@@ -63,7 +63,7 @@ def side_by_side(
     groups = []
     for heading, lines, attacks, truth in laid:
         called = ["private", *(word(result, "attack", attack) for attack in attacks)]
-        drawn: list[tile.Line] = []
+        drawn: list[tile.Shelf] = []
         for name, line in lines.items():
             private: list[Any] = [None] * count if drawn else list(map(tile.Tile, truth[:count]))
             tiles = [private, *(_tiles(line.get(attack), count) for attack in attacks)]

@@ -47,7 +47,7 @@ class Strip:
 
 
 # A line: the text at its left, and its strips.
-Line = tuple[str, Sequence[Strip]]
+Shelf = tuple[str, Sequence[Strip]]
 
 
 def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -76,7 +76,7 @@ def pearson(score: float) -> str:
     return f"{shown:.3f}".replace("-", "−")
 
 
-def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
+def tiled(groups: Sequence[tuple[str, Sequence[Shelf]]], side: float, *, note: str, legend: str = "") -> Body:
     tiles: list[tuple[float, float, Tile]] = []
     texts: list[tuple[float, float, str, Any]] = []
     bold: Any = {"color": INK, "fontweight": "bold"}

@@ -48,11 +48,11 @@ BY_SIZE = ("published", *NUMBERS)
 
 
 # One row of the scorecard, ready to print: key -> text.
-Line = dict[str, str]
+CardLine = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Group:
+class Tally:
     """The results of one work, or all rows of another class."""
 
     key: str  # the name of the work, or "class-" and the name of the class
@@ -66,14 +66,14 @@ class Group:
         return sum(self.counts.values())
 
 
-def lines(scorecard: pd.DataFrame) -> list[Line]:
+def lines(scorecard: pd.DataFrame) -> list[CardLine]:
     unknown = scorecard[~scorecard["verdict"].isin(list(VERDICTS))]
     for row in unknown.to_dict("records"):
         raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")
     return [_line(row) for row in scorecard.to_dict("records")]
 
 
-def cells(rows: Iterable[Line]) -> list[list[str]]:
+def cells(rows: Iterable[CardLine]) -> list[list[str]]:
     return [[row[key] for key in COLUMNS] for row in rows]
 
 
@@ -88,9 +88,9 @@ def columns() -> list[Facts]:
     ]  # fmt: skip
 
 
-def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str] = ()) -> list[Group]:
+def groups(rows: Sequence[CardLine], titles: Mapping[str, str], core: Collection[str] = ()) -> list[Tally]:
     """Group results by work, the core works first, then all other rows by class."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[CardLine]] = {}
     for line in rows:
         key = line["work"] if line["class"] == RESULT else f"class-{line['class']}"
         found.setdefault(key, []).append(line)
@@ -100,14 +100,14 @@ def groups(rows: Sequence[Line], titles: Mapping[str, str], core: Collection[str
     return [_group(k, names.get(k, k), found[k]) for k in (*own, *(key for key in apart if key in found))]
 
 
-def _group(key: str, name: str, rows: list[Line]) -> Group:
+def _group(key: str, name: str, rows: list[CardLine]) -> Tally:
     words = Counter(line["word"] for line in rows)
     reasons = Counter(line["reason"] for line in rows if line["word"] == "not-run")
     telling = sum(line["kind"] == next(iter(KINDS)) for line in rows)
-    return Group(key, name, {verdict: words[verdict] for verdict in VERDICTS}, telling, reasons.most_common())
+    return Tally(key, name, {verdict: words[verdict] for verdict in VERDICTS}, telling, reasons.most_common())
 
 
-def _line(row: dict[Any, Any]) -> Line:
+def _line(row: dict[Any, Any]) -> CardLine:
     row = {key: "" if pd.isna(value) else value for key, value in row.items()}
     origin = ", ".join(str(row[key]) for key in ("scale", "device", "commit") if row[key] != "")
     if row["here"] not in ("", row["measured"]):

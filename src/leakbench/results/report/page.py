@@ -14,7 +14,7 @@ from leakbench.base.artefacts import Facts
 from leakbench.papers.items import natural
 from leakbench.papers.scorecard.kinds import KINDS, kinds
 from leakbench.results.figures.words import merged, span
-from leakbench.results.report.card import RESULT, VERDICTS, Line, cells, columns, groups, lines
+from leakbench.results.report.card import RESULT, VERDICTS, CardLine, cells, columns, groups, lines
 from leakbench.results.report.leaks import ATTACKERS, STRONGER, Map
 from leakbench.results.report.results import results
 from leakbench.results.report.script import digest, loader, packed, script, style
@@ -70,7 +70,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     )
 
 
-def mine(rows: Sequence[Line], sections: Sequence[Section]) -> dict[str, int]:
+def mine(rows: Sequence[CardLine], sections: Sequence[Section]) -> dict[str, int]:
     """Return what the run measured itself: rows of results, and experiments that a record shows instead."""
     measured = [line for line in rows if line["class"] == RESULT and line["measured"]]
     own = [line for line in measured if line["mine"]]
@@ -85,7 +85,7 @@ def _bare(entry: Facts) -> bool:
     return not (entry["picture"] or entry["results"].rows)
 
 
-def _section(section: Section, rows: Sequence[Line]) -> Facts:
+def _section(section: Section, rows: Sequence[CardLine]) -> Facts:
     found = [line for line in rows if line["word"] != "not-run" and _belongs(section, line)]
     counts = Counter(line["word"] for line in found)
     own = section.table[section.table["baseline"].fillna("") == ""] if len(section.table) else section.table
@@ -102,7 +102,7 @@ def _section(section: Section, rows: Sequence[Line]) -> Facts:
     }
 
 
-def _belongs(section: Section, line: Line) -> bool:
+def _belongs(section: Section, line: CardLine) -> bool:
     """Return whether a scorecard row has the item of an experiment, or its condition names the experiment."""
     named = re.search(rf"\b{re.escape(section.name)}(?![\w-])", line["condition"])
     return bool(named) or (line["work"] == section.work and line["item"] == section.item)

@@ -11,17 +11,17 @@ DECIDED = (HOLDS, "direction", "differs")
 
 
 # The result of a statement with one seed: word, measured, its 95 % interval, n and seeds, as texts.
-Cell = dict[str, str]
+SeedCell = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Statement:
+class Seeded:
     """A headline, or a row whose verdict changes."""
 
     id: str  # the row of the scorecard
     text: str  # the headline, or the id if there is none
     changes: bool  # whether the verdict is not the same with all seeds
-    cells: dict[int, Cell]  # number that was added to every seed -> the result with these seeds
+    cells: dict[int, SeedCell]  # number that was added to every seed -> the result with these seeds
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Seeds:
 
     scale: str
     raised: list[int]  # the numbers that were added to every seed, 0 first
-    statements: list[Statement]  # headlines, then other rows whose verdict changes
+    statements: list[Seeded]  # headlines, then other rows whose verdict changes
     decided: int  # the number of rows that have a decided verdict with every seed
     turned: int  # the number of these rows that have more than one verdict
 
@@ -48,7 +48,7 @@ def held(found: list[Seeds]) -> dict[str, str]:
 
 def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
     raised = sorted({int(value) for value in rows["raised"]})
-    found: dict[str, dict[int, Cell]] = {}
+    found: dict[str, dict[int, SeedCell]] = {}
     for row in rows.to_dict("records"):
         found.setdefault(str(row["id"]), {})[int(row["raised"])] = {
             "word": str(row["verdict"]), "measured": number(row["measured"]), "n": count(row["n"]),
@@ -64,5 +64,5 @@ def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
         if len(cells) == len(raised) and all(cell["word"] in DECIDED for cell in cells.values())
     ]
     order = sorted((key for key in found if texts[key] or changed[key]), key=lambda key: not texts[key])
-    lines = [Statement(key, texts[key] or key, changed[key], found[key]) for key in order]
+    lines = [Seeded(key, texts[key] or key, changed[key], found[key]) for key in order]
     return Seeds(scale, raised, lines, len(decided), sum(changed[key] for key in decided))

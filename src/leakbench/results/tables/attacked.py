@@ -11,7 +11,7 @@ from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.metrics.success import PREFIX, THRESHOLDS, successes
-from leakbench.results.tables.lines import STATISTICS, Lines, Trials, bootstrap, of_seeds
+from leakbench.results.tables.lines import STATISTICS, Lines, TrialNames, bootstrap, of_seeds
 
 CONDITION = [
     "dataset", "victim", "federation", "defence", "attack", "checkpoint", "client", "local_samples",
@@ -91,7 +91,7 @@ def _add_images(
         group[name].to_numpy() for name in ("cluster", "trial", "update", "failed")
     )
     lost = (group["status"] != "ok").to_numpy()
-    named = Trials(cluster, trial, failed, update)
+    named = TrialNames(cluster, trial, failed, update)
     seeds = group["seed"].unique()
     # An attack that infers labels alone has one row for each update, and no image.
     pictured = any(METRICS[m].of == "images" and m in group and group[m].notna().any() for m in metrics)
@@ -119,7 +119,7 @@ def _add_images(
 def _add_updates(out: Lines, group: pd.DataFrame, condition: Facts) -> None:
     updates = group.drop_duplicates("update").sort_values("update")
     cluster, trial = (updates[name].to_numpy() for name in ("cluster", "of_update"))
-    named = Trials(cluster, trial, np.zeros(len(updates), bool))
+    named = TrialNames(cluster, trial, np.zeros(len(updates), bool))
     for metric, each in _updates(group).items():
         if not np.isnan(each).all():
             out.add(condition, (metric, "standard"), each, named, "update", group["seed"].unique())

@@ -10,16 +10,16 @@ from leakbench.datasets.words import spelt
 from leakbench.results.tables.trained import STUDY
 
 # The rows and facts of each study.
-Studies = Sequence[tuple[pd.DataFrame, Facts]]
+Studied = Sequence[tuple[pd.DataFrame, Facts]]
 # Tensors, and descriptions of what they hold.
-Drawn = tuple[dict[str, np.ndarray], list[Facts]]
+Exhibited = tuple[dict[str, np.ndarray], list[Facts]]
 
 
 def _named(rows: pd.DataFrame) -> Facts:
     return {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
 
 
-def boundaries(studies: Studies) -> Drawn:
+def boundaries(studies: Studied) -> Exhibited:
     """Return the tensors of each study in the plane at its last round, and their descriptions."""
     # The tensors are <place>/surface float32 [steps, steps], the probability of the second class from bottom
     # left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). `accuracy` is on all test
@@ -47,7 +47,7 @@ def boundaries(studies: Studies) -> Drawn:
     return tensors, described
 
 
-def examples(studies: Studies) -> Drawn:
+def examples(studies: Studied) -> Exhibited:
     """Return pictures words/<test set> uint8 [words, rows, columns], and what each last model read there."""
     tensors: dict[str, np.ndarray] = {}
     described: list[Facts] = []

@@ -20,7 +20,7 @@ TRIAL = ["line", "cluster", "trial", "value", "failed"]
 
 
 @dataclass(frozen=True)
-class Trials:
+class TrialNames:
     """The names of N trials, each an array [N]."""
 
     cluster: np.ndarray  # trials of one cluster share one fate (str)
@@ -30,10 +30,10 @@ class Trials:
     update: np.ndarray | None = None
 
 
-def of_seeds(rows: pd.DataFrame) -> Trials:
+def of_seeds(rows: pd.DataFrame) -> TrialNames:
     """Return the names of trials that are each one run: their seeds, from a column `seed`."""
     seeds = rows["seed"].astype(str).to_numpy(object)
-    return Trials(seeds, seeds, np.zeros(len(rows), bool))
+    return TrialNames(seeds, seeds, np.zeros(len(rows), bool))
 
 
 class Lines:
@@ -49,7 +49,7 @@ class Lines:
         condition: Mapping[Any, Any],
         metric: tuple[str, str],
         values: np.ndarray,
-        trials: Trials,
+        trials: TrialNames,
         unit: str,
         seeds: Iterable[int],
         rng: np.random.Generator | None = None,
@@ -86,7 +86,7 @@ def bootstrap(metric: str) -> np.random.Generator:
 
 
 @dataclass(frozen=True)
-class Found:
+class Tabled:
     """The results of an experiment."""
 
     table: pd.DataFrame

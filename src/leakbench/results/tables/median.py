@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.base.artefacts import read_table
-from leakbench.base.cellname import named
+from leakbench.base.cellname import cell_name
 from leakbench.base.pixels import pixels
 from leakbench.catalogue.cell import Cell
 from leakbench.results.tables.pictures import opened
@@ -26,7 +26,7 @@ def medians(
     # A cell without its files, without pictures or whose median trial reconstructed nothing is left out.
     found = {}
     for row in rows.to_dict("records"):
-        cell = named(row)
+        cell = cell_name(row)
         stems = [stem for stem in cells if Cell.parse(stem).name == cell]
         results = root / "results" / run
         picture = _median(root, results, scores or results / "scores", row, stems)
@@ -58,8 +58,8 @@ def _median(
     if trial["match"] < 0 or not (guesses.is_file() and truth.is_file() and data.is_file()):
         return None
     images, about = opened(guesses)
-    secret, hidden = opened(truth)
-    private = opened(data)[0][f"{hidden['split']}/images"]
+    secret, drawn = opened(truth)
+    private = opened(data)[0][f"{drawn['split']}/images"]
     if about["target"] != "images" or private.dtype != np.uint8 or private.shape[-1] not in (1, 3):
         return None
     turn, client = int(trial["round"]), int(trial["client"])

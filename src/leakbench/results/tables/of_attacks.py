@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from leakbench.base.artefacts import Facts, read_facts, read_table
-from leakbench.base.cellname import named
+from leakbench.base.cellname import cell_name
 from leakbench.base.errors import UserError
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.baselines import CERTIFIED
 from leakbench.results.tables.attacked import COLUMNS, aggregate
 from leakbench.results.tables.failures import failed
-from leakbench.results.tables.lines import BESIDE, Found, no_lines
-from leakbench.results.tables.pictures import Files, Panel, panel_of
+from leakbench.results.tables.lines import BESIDE, Tabled, no_lines
+from leakbench.results.tables.pictures import Files, Pane, panel_of
 
 if TYPE_CHECKING:
     from leakbench.catalogue.jobs import TableSpec
@@ -48,13 +48,13 @@ def check_bounds(table: pd.DataFrame) -> None:
     own = table[table["baseline"] == ""].merge(bound, on=condition, suffixes=("", "_certified"))
     for row in own[own["ci_low"] > own["mean_certified"]].to_dict("records"):
         raise UserError(
-            f"{named(row)}: {row['metric']}: measured {row['mean']:.4g}, interval {row['ci_low']:.4g} to "
+            f"{cell_name(row)}: {row['metric']}: measured {row['mean']:.4g}, interval {row['ci_low']:.4g} to "
             f"{row['ci_high']:.4g} (n = {row['n']}), and the defence certifies at most "
             f"{row['mean_certified']:.4g} (one of the two is wrong: check the defence and its accountant)"
         )
 
 
-def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Files]) -> Found:
+def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Files]) -> Tabled:
     """Return the table of the experiment that `spec` describes, its trials, pictures and facts."""
     experiment = spec.experiment
     client, shown = experiment.client, experiment.exhibit
@@ -62,7 +62,7 @@ def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Fil
     frames, knows, classes = [], {}, {}
     falls: Facts = {}
     certificates: Facts = {}
-    drawn: list[Panel] = []
+    drawn: list[Pane] = []
     files = dict(zip(spec.cells, pictured, strict=True)) if shown else {}
     for cell, rows, facts in _scored(spec.parsed, scores):
         stem = cell.stem
@@ -95,4 +95,4 @@ def of_attacks(spec: "TableSpec", scores: Sequence[Path], pictured: Sequence[Fil
         "absent_cells": reasons,
     }
     # What defences certify: σ, sampling, steps and ε.
-    return Found(*found, tensors, kept | ({"certificates": certificates} if certificates else {}))
+    return Tabled(*found, tensors, kept | ({"certificates": certificates} if certificates else {}))

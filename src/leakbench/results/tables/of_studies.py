@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from leakbench.base.artefacts import Facts, read_facts, read_table
 from leakbench.base.provenance import spent
 from leakbench.results.tables.drawn import boundaries, examples
-from leakbench.results.tables.lines import Found, no_lines
+from leakbench.results.tables.lines import Tabled, no_lines
 from leakbench.results.tables.trained import COLUMNS, aggregate_studies
 
 if TYPE_CHECKING:
     from leakbench.catalogue.jobs import TableSpec
 
 
-def of_studies(spec: "TableSpec", files: Sequence[Path], costs: Sequence[Path]) -> Found:
+def of_studies(spec: "TableSpec", files: Sequence[Path], costs: Sequence[Path]) -> Tabled:
     """Return the table of an experiment, its trials, what there is to draw, and facts."""
     reasons, studies = spec.reasons, []
     for stem, path, cost in zip(spec.studies or [], files, costs, strict=True):
@@ -34,4 +34,4 @@ def of_studies(spec: "TableSpec", files: Sequence[Path], costs: Sequence[Path]) 
         for key in ("problems", "encryption")
     }
     facts = {"panels": [], "knows": {}, "classes": {}, "absent_cells": reasons}
-    return Found(*found, tensors | words, {key: value for key, value in beside.items() if value} | facts)
+    return Tabled(*found, tensors | words, {key: value for key, value in beside.items() if value} | facts)

@@ -11,12 +11,12 @@ from leakbench.base.cellname import CELL
 from leakbench.base.pixels import pixels
 from leakbench.catalogue.cell import Cell
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
-from leakbench.metrics.scoring.hidden import aim_at
+from leakbench.metrics.scoring.truths import aim_at
 
 if TYPE_CHECKING:
     from leakbench.catalogue.experiment import Exhibit
 
-Panel = tuple[Facts, dict[str, np.ndarray]]
+Pane = tuple[Facts, dict[str, np.ndarray]]
 TENSORS = ("truth", "guess", "usable", "sample", "score")
 
 
@@ -48,17 +48,17 @@ def in_bytes(name: str, array: np.ndarray) -> np.ndarray:
     return np.rint(255 * array).astype(np.uint8) if shown else array
 
 
-def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", client: int) -> Panel:
+def panel_of(cell: Cell, files: Files, scored: pd.DataFrame, shown: "Exhibit", client: int) -> Pane:
     """Return the pictures of a client of one cell: their description and their tensors."""
     # The tensors are truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample
     # [m] and score [m] (r). With the target features, a guess is one channel of one reconstruction.
     tensors, facts = opened(files.guesses)
-    secret, hidden = opened(files.truth)
+    secret, about = opened(files.truth)
     arrays, _ = opened(files.data)
     count, rule = shown.reconstructions, shown.rule
     index = secret[f"images/{client}"]
     rounds = min(shown.rounds, len(index), len(tensors["images"]))
-    chosen = np.array(arrays[f"{hidden['split']}/images"])[index[:rounds]]
+    chosen = np.array(arrays[f"{about['split']}/images"])[index[:rounds]]
     truth = pixels(chosen)
     aim = np.stack([aim_at(facts["target"], images, files.victim) for images in chosen])
     guess = np.array(tensors["images"][:rounds, client])

@@ -11,7 +11,7 @@ from leakbench.attacks.matching.loop import Outcome, Schedule, match
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.optimiser import Evaluate, Optimiser
 from leakbench.attacks.matching.optimisers.adam import Adam
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.networks import victims
 
 TRIALS = 5
@@ -50,7 +50,7 @@ def steady() -> Optimiser:
 
 def matched(
     schedule: Schedule, chunk: int = TRIALS, evaluate: Callable[[Tensor], Evaluate] | None = None,
-    project: Callable[[dict[str, Tensor]], None] = nothing, work: Work | None = None, **more: Any,
+    project: Callable[[dict[str, Tensor]], None] = nothing, work: Crew | None = None, **more: Any,
 ) -> Outcome:  # fmt: skip
     """Return what becomes of five trials in bowls, by steady steps."""
     return match(start(), evaluate or bowls(), steady, project, schedule, chunk, work, **more)

@@ -21,7 +21,7 @@ from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fit
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.objectives.layer_weights import parameter_weights
 from leakbench.attacks.matching.trials import Group
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.networks import victims
 
 RESNET: tuple[str, dict[str, Any]] = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
@@ -38,7 +38,7 @@ def trials(known: bool = True) -> Group:
 def engine(of: Group, device: str, how: dict[str, Any] = FROZEN) -> Any:
     composed = Composition(terms("cosine", ones), unknowns=None, optimiser=None, **how)
     return composed.objective_of(
-        replace(of, observation=replace(of.observation, work=Work(device=device)))
+        replace(of, observation=replace(of.observation, work=Crew(device=device)))
     ).engine
 
 

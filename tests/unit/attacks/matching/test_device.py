@@ -17,7 +17,7 @@ from leakbench.attacks.matching.epochs import joint
 from leakbench.attacks.matching.joint import EpochTerm, JointObjective
 from leakbench.attacks.matching.objective import Objective
 from leakbench.attacks.matching.trials import Group
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.catalogue.load import load_kind
 from leakbench.networks import generators
 
@@ -71,7 +71,7 @@ def test_every_catalogued_attack_stays_on_its_device(name: str, monkeypatch: pyt
     kind = "model" if any("surrogate" in part for part in parts) else "gradient"
     seen = observe(photographs(2, 32)[:, None], torch.tensor([[1], [2]]), victim, parameters, kind)
     seen = replace(
-        seen, work=Work(device="meta"), labelling="joint" if entry["labels"] == "joint" else "oracle"
+        seen, work=Crew(device="meta"), labelling="joint" if entry["labels"] == "joint" else "oracle"
     )
     if entry["generator"]:
         made = generators.build("cvae", (10,), (32, 32, 3), {"latent": 2, "width": 4})
@@ -89,7 +89,7 @@ def elsewhere(module: str, parameters: dict[str, Any], steps: list[slice], known
     observed = {name: torch.zeros(2, *value.shape).double() for name, value in model.named_parameters()}
     of = group(model, images, torch.tensor([[1, 2], [3, 4]]), known, observed, steps)
     return replace(
-        of, observation=replace(of.observation, work=Work(device="meta")),
+        of, observation=replace(of.observation, work=Crew(device="meta")),
         labels=None if of.labels is None else of.labels.to("meta"), mean=of.mean.to("meta"),
         deviation=of.deviation.to("meta"),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from leakbench.attacks.matching.optimisers.adam import Adam
 from leakbench.attacks.matching.optimisers.cma_es import Evolution
 from leakbench.attacks.matching.optimisers.lbfgs import LBFGS
 from leakbench.base.artefacts import read_facts
-from leakbench.base.processes.workers import Work
+from leakbench.base.processes.workers import Crew
 from leakbench.base.seeds import stream
 from leakbench.base.tensors import Tensors
 
@@ -28,11 +28,11 @@ def test_workers_give_the_same_bits(workers: int, resumable: bool, tmp_path: Pat
     """On a network, whose sums would differ with the number of threads; the last chunk is smaller."""
     unknowns, objective = lenet()
 
-    def run(work: Work) -> Outcome:
+    def run(work: Crew) -> Outcome:
         schedule, make = Schedule(6, snapshots=2), lambda: Adam(0.1, 6, True, True)
         return match(unknowns, objective.evaluate, make, nothing, schedule, 2, work)
 
-    same(run(Work(scratch=tmp_path if resumable else None, workers=workers)), run(Work()))
+    same(run(Crew(scratch=tmp_path if resumable else None, workers=workers)), run(Crew()))
     assert len(list(tmp_path.iterdir())) == (3 if resumable else 0)
 
 
@@ -41,7 +41,7 @@ def test_each_chunk_is_one_workers(tmp_path: Path) -> None:
         (tmp_path / f"{os.getpid()}-{'-'.join(map(str, rows.tolist()))}").touch()
         return bowls()(rows)
 
-    matched(Schedule(3), 1, told, work=Work(workers=2))
+    matched(Schedule(3), 1, told, work=Crew(workers=2))
     by: dict[str, set[str]] = {}
     for path in tmp_path.iterdir():
         process, _, rows = path.name.partition("-")
@@ -58,18 +58,18 @@ def test_the_caller_does_what_a_dead_worker_left(tmp_path: Path, capsys: pytest.
             os.kill(os.getpid(), signal.SIGKILL)
         return bowls()(rows)
 
-    found = matched(Schedule(9), 1, dying, work=Work(scratch=tmp_path, workers=2))
+    found = matched(Schedule(9), 1, dying, work=Crew(scratch=tmp_path, workers=2))
     same(found, matched(Schedule(9), 1))
     assert capsys.readouterr().err == "a worker ended early: this process does what it has left\n"
     with pytest.raises(ZeroDivisionError):
-        matched(Schedule(9), 1, counted(bowls(), [], 4, ZeroDivisionError), work=Work(workers=2))
+        matched(Schedule(9), 1, counted(bowls(), [], 4, ZeroDivisionError), work=Crew(workers=2))
 
 
 # Two trials at a time make 57 evaluations of it, five at a time 20: kills within, between and in the last
 # chunk.
 @pytest.mark.parametrize(("chunk", "after"), [(2, 1), (2, 20), (2, 37), (2, 56), (5, 9)])
 def test_a_killed_run_resumes_to_the_same_bits(chunk: int, after: int, tmp_path: Path, death: Death) -> None:
-    work, schedule = Work(scratch=tmp_path), Schedule(20, 0.5, 3)
+    work, schedule = Crew(scratch=tmp_path), Schedule(20, 0.5, 3)
     whole, calls, rest, none = (list[int]() for _ in range(4))
     expected = matched(schedule, chunk, counted(bowls({3: 4}), whole))
     assert set(expected.status.tolist()) == {RUNNING, ENDED, DIVERGED}
@@ -88,15 +88,15 @@ def test_a_killed_run_resumes_to_the_same_bits(chunk: int, after: int, tmp_path:
 def test_a_killed_match_of_images_resumes_to_the_same_bits(tmp_path: Path, death: Death) -> None:
     unknowns, objective = lenet()
 
-    def run(work: Work) -> Outcome:
+    def run(work: Crew) -> Outcome:
         schedule, make = Schedule(6, snapshots=2), lambda: LBFGS(1.0, 5, 4)
         return match(unknowns, objective.evaluate, make, objective.group.clip, schedule, 3, work)
 
-    expected = run(Work())
+    expected = run(Crew())
     with death.meets(2, 3):
-        run(Work(scratch=tmp_path))
+        run(Crew(scratch=tmp_path))
     assert read_facts(tmp_path / "3.safetensors")["iteration"] > 0
-    same(run(Work(scratch=tmp_path)), expected)
+    same(run(Crew(scratch=tmp_path)), expected)
 
 
 FOUR, WIDE, POPULATION = 4, 6, 8
@@ -118,7 +118,7 @@ def bowls_of_members(rows: Tensor) -> Evaluate:
 
 
 def run(
-    rounds: int, evaluate: object = bowls_of_members, chunk: int = FOUR, work: Work | None = None
+    rounds: int, evaluate: object = bowls_of_members, chunk: int = FOUR, work: Crew | None = None
 ) -> loop.Outcome:
     def make() -> Evolution:
         return Evolution(0.5, POPULATION, rounds)
@@ -154,8 +154,8 @@ def test_a_trial_does_not_depend_on_the_others_nor_on_chunks() -> None:
 def test_a_killed_evolution_goes_on_to_the_same_bits(at: int, tmp_path: Path, death: Death) -> None:
     expected, calls = run(12), list[int]()
     with death.meets(1, at):
-        run(12, work=Work(scratch=tmp_path))
-    found = run(12, counted(bowls_of_members, calls), work=Work(scratch=tmp_path))
+        run(12, work=Crew(scratch=tmp_path))
+    found = run(12, counted(bowls_of_members, calls), work=Crew(scratch=tmp_path))
     assert len(calls) == 12 - (at - 1)
     assert torch.equal(found.unknowns["latents"], expected.unknowns["latents"])
     torch.testing.assert_close(found.losses, expected.losses, rtol=0, atol=0, equal_nan=True)

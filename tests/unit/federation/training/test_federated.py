@@ -15,7 +15,7 @@ from leakbench.base.errors import UserError
 from leakbench.defences import Defence
 from leakbench.defences.key_lock import lock, secret_names
 from leakbench.federation.training.batches import to_size
-from leakbench.federation.training.federated import Client, averaged, decayed, hold, play_round, received
+from leakbench.federation.training.federated import Trainee, averaged, decayed, hold, play_round, received
 from leakbench.federation.training.fit import optimiser_of, shared
 from leakbench.federation.training.private import epsilon, made_private, steps_of, train_privately
 from leakbench.federation.training.server import Fit
@@ -41,8 +41,8 @@ def prepare(x: Tensor, rng: torch.Generator) -> Tensor:
     return to_size(x, None)
 
 
-def client(model: nn.Module, x: Tensor, y: Tensor) -> Client:
-    return Client(model, optimiser_of(model, TRAINING), secret_names(model), x, y)
+def client(model: nn.Module, x: Tensor, y: Tensor) -> Trainee:
+    return Trainee(model, optimiser_of(model, TRAINING), secret_names(model), x, y)
 
 
 def rng(seed: int) -> torch.Generator:
@@ -131,16 +131,16 @@ def test_a_lock_multiplies_a_step_of_scale_and_shift_by_the_squared_length_of_it
 PRIVACY: dict[str, Any] = {"noise": 1.0, "clip": 0.5, "delta": 1e-5}
 
 
-def private_client(count: int = 12) -> Client:
+def private_client(count: int = 12) -> Trainee:
     torch.manual_seed(0)
     model = victims.build("perceptron", (1, 2, 1), 2, {})
     rng = torch.Generator().manual_seed(3)
     points = torch.randn(count, 1, 2, 1, generator=rng)
     training = {"optimiser": "sgd", "lr": 0.1, "options": {}}
-    return Client(model, optimiser_of(model, training), frozenset(), points, torch.arange(count) % 2)
+    return Trainee(model, optimiser_of(model, training), frozenset(), points, torch.arange(count) % 2)
 
 
-def trained(own: Client, size: int, lr: float, seed: int) -> Fit:
+def trained(own: Trainee, size: int, lr: float, seed: int) -> Fit:
     """Train a client for an epoch, on its points as they are."""
     training, rng = {"local_epochs": 1, "batch_size": size}, torch.Generator().manual_seed(seed)
     return train_privately(own, training, lr, lambda x, _: x, rng, Defence())

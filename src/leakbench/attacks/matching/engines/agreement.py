@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from leakbench.attacks.matching.distances import products, with_cotangent
-from leakbench.attacks.matching.engines.chain import Step, chain
+from leakbench.attacks.matching.engines.chain import Hop, chain
 from leakbench.attacks.matching.engines.gradients import MISFITS, TRIALS, agreed, apart_in_words, misfit_of
 from leakbench.attacks.matching.engines.plain import plain_gradients
 from leakbench.attacks.matching.terms import Distance
@@ -48,7 +48,7 @@ class Engine:
         raise NotImplementedError
 
     @cached_property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[Hop]:
         return chain(self.group.model) or []
 
     @cached_property

@@ -33,10 +33,10 @@ _SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
 _FLATTENINGS = {torch.flatten, "flatten"}
 # Place → what stands there: values, slopes or rates. Where nothing stands, nothing moves.
 Values = dict[int, Tensor]
-_TRACED: WeakKeyDictionary[nn.Module, "list[Step] | None"] = WeakKeyDictionary()
+_TRACED: WeakKeyDictionary[nn.Module, "list[Hop] | None"] = WeakKeyDictionary()
 
 
-class Step(NamedTuple):
+class Hop(NamedTuple):
     """One layer of a network, as a step of the chain.
 
     name: the layer's name; "" for a sum or a flattening that no module computes.
@@ -52,24 +52,24 @@ class Step(NamedTuple):
     told: tuple[str, ...]
 
 
-class _Tracer(fx.Tracer):
+class _RuleTracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return rule(m) is not None or super().is_leaf_module(m, module_qualified_name)
 
 
-def chain(model: nn.Module) -> list[Step] | None:
+def chain(model: nn.Module) -> list[Hop] | None:
     """Return the steps of a model that is made of registered layers, sums and flattenings, else None."""
     if model not in _TRACED:
         try:
-            _TRACED[model] = _steps(model, _Tracer().trace(model))
+            _TRACED[model] = _steps(model, _RuleTracer().trace(model))
         except (fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, KeyError):
             # The forward pass does something with its values that cannot be traced.
             _TRACED[model] = None
     return _TRACED[model]
 
 
-def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
-    steps: list[Step] = []
+def _steps(model: nn.Module, graph: fx.Graph) -> list[Hop] | None:
+    steps: list[Hop] = []
     # The places whose sum each node of the graph is, and of each place whether its value is flattened.
     places: dict[Any, tuple[int, ...]] = {}
     flat = [False]
@@ -77,7 +77,7 @@ def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
     def added(name: str, layer: nn.Module, reads: tuple[int, ...]) -> tuple[int]:
         link = RULES[type(layer)].link
         assert link is not None
-        steps.append(Step(name, layer, reads, link, own_names(layer)))
+        steps.append(Hop(name, layer, reads, link, own_names(layer)))
         flat.append(isinstance(layer, nn.Flatten) or flat[reads[0]])
         return (len(steps),)
 
@@ -146,7 +146,7 @@ class Forth(NamedTuple):
     kept: list[Kept]
 
 
-def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
+def forth(steps: Sequence[Hop], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
     """Take images through the steps, the first of the four passes."""
     trials = images.shape[0]
     values: Values = {0: as_channels(images)}
@@ -190,7 +190,7 @@ def entropy(logits: Tensor, labels: Tensor) -> Entropy:
 
 
 def back(
-    steps: Sequence[Step], passed: Forth, slope: Tensor, told: list[Tensor] | None, whole: bool
+    steps: Sequence[Hop], passed: Forth, slope: Tensor, told: list[Tensor] | None, whole: bool
 ) -> Values:
     """Take the slope of the loss back through the steps, the second of the four passes."""
     slopes, found, trials = {len(steps): slope}, [], slope.shape[0]
@@ -208,7 +208,7 @@ def back(
 class _Gradients(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, images: Tensor, labels: Tensor, steps: list[Step], *hidden: Tensor
+        ctx: Any, images: Tensor, labels: Tensor, steps: list[Hop], *hidden: Tensor
     ) -> tuple[Tensor, ...]:
         passed = forth(steps, images)
         found: list[Tensor] = []
@@ -258,7 +258,7 @@ class _Gradients(torch.autograd.Function):
         return apart(rates[0], ctx.shape), to_labels, None, *to_hidden
 
 
-def chain_gradients(steps: list[Step], images: Tensor, labels: Tensor) -> tuple[Tensors, Tensor]:
+def chain_gradients(steps: list[Hop], images: Tensor, labels: Tensor) -> tuple[Tensors, Tensor]:
     """Return the weight gradients of a chain for each trial, and the losses."""
     norms = (step.layer for step in steps if isinstance(step.layer, HiddenNorm))
     lent = [each for norm in norms for each in (norm.weight, norm.bias)]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from leakbench.attacks.matching.engines.gradients import engines_fit
 from leakbench.attacks.matching.engines.layers import rule
 from leakbench.attacks.matching.engines.plain import plain_gradients
-from leakbench.attacks.matching.engines.tape import Pass, layer_gradients, layer_passes, summed
+from leakbench.attacks.matching.engines.tape import Taped, layer_gradients, layer_passes, summed
 from leakbench.base.tensors import Tensors
 from leakbench.networks.per_trial import HiddenNorm
 
@@ -73,7 +73,7 @@ def _by_layer(
                 yield _layer(*own[0], observed, owner)
 
 
-def _layer(step: Pass, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[str, Tensors]:
+def _layer(step: Taped, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[str, Tensors]:
     """Return parameter → products [n] of one use of a layer."""
     n, layer, known = len(owner), step.layer, rule(step.layer)
     prefix = f"{step.name}." if step.name else ""

@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.engines.chain import Step, apart, back, chain, chain_gradients, entropy, forth
+from leakbench.attacks.matching.engines.chain import Hop, apart, back, chain, chain_gradients, entropy, forth
 from leakbench.attacks.matching.engines.layers import rule
 from leakbench.attacks.matching.engines.plain import plain_gradients
-from leakbench.attacks.matching.engines.tape import Pass, layer_passes, tape_gradients
+from leakbench.attacks.matching.engines.tape import Taped, layer_passes, tape_gradients
 from leakbench.base.errors import Unfit
 from leakbench.base.progress import log
 from leakbench.base.tensors import Tensors
@@ -165,7 +165,7 @@ def _compared(twin: nn.Module, shape: torch.Size, dtype: torch.dtype) -> tuple[s
     return apart, {name: value.detach() for name, value in wanted.items()}
 
 
-def _multiplied(passes: list[tuple[Pass, Tensor]]) -> Tensors:
+def _multiplied(passes: list[tuple[Taped, Tensor]]) -> Tensors:
     """Return the weight gradients of the layers whose rule writes them as products of two matrices."""
     found: Tensors = {}
     for step, delta in passes:
@@ -179,7 +179,7 @@ def _multiplied(passes: list[tuple[Pass, Tensor]]) -> Tensors:
 
 
 @torch.no_grad()
-def _slope(steps: list[Step], images: Tensor, labels: Tensor) -> Tensor:
+def _slope(steps: list[Hop], images: Tensor, labels: Tensor) -> Tensor:
     """Return the losses' derivative in the images, by a pass that keeps the pattern of an earlier one."""
     passed = forth(steps, images, forth(steps, images).kept)
     found = back(steps, passed, entropy(passed.returned, labels).slope, None, whole=True)[0]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import fold, pad
 
 from leakbench.attacks.matching.distances import factors, inner
-from leakbench.attacks.matching.engines.chain import Step
+from leakbench.attacks.matching.engines.chain import Hop
 from leakbench.attacks.matching.engines.layers.narrow import padding
 from leakbench.attacks.matching.engines.layers.rule import Kept
 from leakbench.base.tensors import Tensors, over
@@ -44,7 +44,7 @@ class OwnProducts:
     number by number, [trials, batch, channels, rows, columns].
     """
 
-    def __init__(self, step: Step, kept: Kept, slope: Tensor, observed: Tensors) -> None:
+    def __init__(self, step: Hop, kept: Kept, slope: Tensor, observed: Tensors) -> None:
         self.layer, self.observed, self.slope = step.layer, observed, slope
         self.read, self.trials = kept[0].shape, len(next(iter(observed.values())))
         if isinstance(self.layer, nn.Conv2d):

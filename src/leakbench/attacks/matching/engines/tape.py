@@ -22,7 +22,7 @@ from leakbench.networks.layers import hooked
 from leakbench.networks.per_trial import hidden, own_names
 
 
-class Pass(NamedTuple):
+class Taped(NamedTuple):
     """What a layer read and returned, [trials·batch, …]; `normed` is what a norm kept, normalised."""
 
     name: str
@@ -53,13 +53,13 @@ def out_of_place(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def watching(model: nn.Module) -> Iterator[list[Pass]]:
+def watching(model: nn.Module) -> Iterator[list[Taped]]:
     """Note each use of a layer that has parameters, in the order of use, while the context lasts."""
-    seen: list[Pass] = []
+    seen: list[Taped] = []
     hooks = [
         layer.register_forward_hook(
             lambda layer, inputs, output, name=name: seen.append(
-                Pass(name, layer, inputs[0], output, getattr(layer, "normed", None))
+                Taped(name, layer, inputs[0], output, getattr(layer, "normed", None))
             )
         )
         for name, layer in model.named_modules()
@@ -69,7 +69,7 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
         yield seen
 
 
-def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
+def layer_gradients(step: Taped, delta: Tensor, trials: int) -> Tensors:
     """Return parameter → gradient [trials, *shape] for one use of a registered layer."""
     known = rule(step.layer)
     assert known is not None
@@ -77,7 +77,7 @@ def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
     return {f"{step.name}.{name}" if step.name else name: value for name, value in found.items()}
 
 
-def summed(passes: Sequence[tuple[Pass, Tensor]], trials: int) -> Tensors:
+def summed(passes: Sequence[tuple[Taped, Tensor]], trials: int) -> Tensors:
     """Return parameter → gradient [trials, *shape], summed over all uses of each layer."""
     found: Tensors = {}
     for step, delta in passes:
@@ -92,7 +92,7 @@ def layer_passes(
     labels: Tensor,
     weights: Tensors | None = None,
     differentiable: bool = True,
-) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
+) -> tuple[list[tuple[Taped, Tensor]], Tensor]:
     """Return each use of a layer with the loss's gradient at the layer's output, and the losses."""
     with ExitStack() as stack:
         stack.enter_context(by_trial(model, len(images)))

@@ -9,7 +9,7 @@ from torch.nn.functional import conv2d
 
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
 from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST, padding
-from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
+from leakbench.attacks.matching.engines.layers.rule import Kept, LayerRule, Link
 from leakbench.base.tensors import Tensors
 
 
@@ -152,4 +152,4 @@ def _known(conv: nn.Conv2d) -> bool:
     return conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
 
 
-CONVOLUTION = Rule(_gradients, _operands, Link(_forward, _backward, _rate, _back, _weights), _known)
+CONVOLUTION = LayerRule(_gradients, _operands, Link(_forward, _backward, _rate, _back, _weights), _known)

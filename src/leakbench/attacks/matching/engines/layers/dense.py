@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
+from leakbench.attacks.matching.engines.layers.rule import Kept, LayerRule, Link
 from leakbench.base.tensors import Tensors
 
 
@@ -51,7 +51,7 @@ def _back(
     return found if rate is None else found.add_(rate @ layer.weight)
 
 
-DENSE = Rule(
+DENSE = LayerRule(
     _gradients,
     _operands,
     Link(

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from leakbench.attacks.matching.engines.layers.rule import Kept, Link, Rule
+from leakbench.attacks.matching.engines.layers.rule import Kept, LayerRule, Link
 from leakbench.base.tensors import Tensors
 from leakbench.networks.batch_statistics import bent, normalised, pulled, standardise
 from leakbench.networks.per_trial import OWN, HiddenNorm
@@ -99,4 +99,4 @@ def _gradients(norm: Normed, x: Tensor, slope: Tensor, trials: int, normed: Tens
 
 
 _LINK = Link(_forward, _backward, _rate, _back, _chained)
-NORM = Rule(_gradients, None, _LINK, lambda norm: norm.affine)
+NORM = LayerRule(_gradients, None, _LINK, lambda norm: norm.affine)

@@ -1,4 +1,4 @@
-"""What the engines know of a type of layer: its `Rule`, and its `Link` in a chain."""
+"""What the engines know of a type of layer: its `LayerRule`, and its `Link` in a chain."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -52,7 +52,7 @@ def by_autograd(layer: nn.Module, x: Tensor, slope: Tensor, trials: int, normed:
     return {name: torch.stack(values) for name, values in zip(own, zip(*found, strict=True), strict=True)}
 
 
-class Rule(NamedTuple):
+class LayerRule(NamedTuple):
     """What the engines know of a layer whose output is linear in its weights.
 
     The gradients of such weights do not depend on the weights. In all functions `x` is what the layer read

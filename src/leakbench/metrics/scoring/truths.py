@@ -33,7 +33,7 @@ def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Hidden:
+class Truths:
     """The truth of a capture, the data set and the victim's file; `made` keeps what its attacks share."""
 
     secret: Mapping[str, np.ndarray]
