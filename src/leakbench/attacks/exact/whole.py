@@ -11,8 +11,7 @@ from leakbench.base.errors import Unfit
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
-# From an update, the length of its sentences without the last token and their number to the sentences, int64
-# [n, length], and their distances, float64 [n].
+# An update, the length of sentences without the last token, their number → sentences and their distances.
 Search = Callable[[Heard, int, int], tuple[Tensor, Tensor]]
 
 
