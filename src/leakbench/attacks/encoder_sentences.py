@@ -37,17 +37,17 @@ def encoder_sentences(observation: Observation, rng: torch.Generator) -> Reconst
 
 def _fitted(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
     """Return an update's sentences without the last token, int64 [n, length], and their distances."""
-    first, every = one.model.blocks[0], torch.arange(one.model.embedding.num_embeddings)
-    left = [every[one.tests[0](first.reads(one.model.at(every, at)))[1]] for at in range(length)]
+    left = [one.left(at)[1].nonzero()[:, 0] for at in range(length)]
     sizes = torch.tensor([len(each) for each in left])
-    tokens, places = torch.cat(left), torch.arange(length).repeat_interleave(sizes)
     found: dict[tuple[int, ...], float] = {}
-    order = _ordered(one, tokens, places, sizes, count)
     if not sizes.min() or sizes.sum() > MOST:
-        order = order[:0]
+        return sizes.new_zeros(0, length), torch.zeros(0, dtype=torch.float64)
+    tokens, places = torch.cat(left), torch.arange(length).repeat_interleave(sizes)
+    (first, second), others = one.model.blocks[:2], one.model.at(tokens, places)
+    order = _ordered(one, tokens, places, sizes, count)
     while len(order) and len(found) < count:
-        read = _mixed(one, left, order[:AT_ONCE])
-        behind = one.model.blocks[1].reads(first(one.model.embedded(read)))
+        read = _mixed(one, left, others, order[:AT_ONCE])
+        behind = second.reads(first(one.model.embedded(read)))
         apart, inside = (each.view(read.shape) for each in one.tests[1](behind.flatten(0, 1)))
         whole = inside.all(1)
         found.update(zip(map(tuple, read[whole].tolist()), apart[whole].amax(1).tolist(), strict=True))
@@ -73,11 +73,9 @@ def _ordered(one: Heard, tokens: Tensor, places: Tensor, sizes: Tensor, count: i
     return share[at, places].argsort(descending=True)[: count * len(sizes)]
 
 
-def _mixed(one: Heard, left: list[Tensor], own: Tensor) -> Tensor:
-    """Return the likeliest sentence [n, length] around each of the tokens `own` [n] of all that are left."""
-    first, second = one.model.blocks[:2]
-    sizes = [len(each) for each in left]
-    others = torch.cat([one.model.at(each, place) for place, each in enumerate(left)])
+def _mixed(one: Heard, left: list[Tensor], others: Tensor, own: Tensor) -> Tensor:
+    """Return the likeliest sentence [n, length] around each token `own` [n] of all `others` [m, width]."""
+    (first, second), sizes = one.model.blocks[:2], [len(each) for each in left]
     held = others.new_zeros(len(own), len(others))
     held[torch.arange(len(own)), own] = FIXED
     logits, read = torch.zeros_like(held, requires_grad=True), first.amid(others[own], others)
@@ -87,8 +85,7 @@ def _mixed(one: Heard, left: list[Tensor], own: Tensor) -> Tensor:
             shares = torch.cat([each.softmax(1) for each in (logits + held).split(sizes, 1)], 1)
             outside, _ = one.tests[1](second.reads(read(shares)))
             # By logarithms a step does not shrink with the distance, which falls by orders of magnitude.
-            nearness = outside.clamp_min(LEAST).log().sum()
-            (logits.grad,) = torch.autograd.grad(nearness, logits)
+            (logits.grad,) = torch.autograd.grad(outside.clamp_min(LEAST).log().sum(), logits)
         adam.step()
     likely = (logits + held).detach().split(sizes, 1)
     return torch.stack([each[own.argmax(1)] for each, own in zip(left, likely, strict=True)], 1)

@@ -32,10 +32,9 @@ def sentences(observation: Observation, rng: torch.Generator) -> Reconstruction:
 def _grown(one: Heard, length: int, count: int) -> tuple[Tensor, Tensor]:
     """Return an update's sentences without the last token, int64 [n, length], and their distances."""
     first, second = one.model.blocks[:2]
-    every = torch.arange(one.model.embedding.num_embeddings)
     begun, apart = torch.zeros(1, 0, dtype=torch.int64), torch.zeros(1, dtype=torch.float64)
     for at in range(length):
-        may_be = every[one.tests[0](first.reads(one.model.at(every, at)))[1]]
+        may_be = one.left(at)[1].nonzero()[:, 0]
         if not len(may_be) or not len(begun):
             return begun.new_zeros(0, length), apart[:0]
         read, new = one.model.embedded(begun), one.model.at(may_be, at)

@@ -22,11 +22,10 @@ def token_span(observation: Observation, rng: torch.Generator) -> Reconstruction
     """
     lead = observation.rounds, len(observation.clients), observation.network["classes"]
     distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
-    every = torch.arange(lead[2])
     for one in heard(observation, "token-span"):
         place = one.round, one.client
         for at in range(observation.network["shape"][1] - 1):
-            apart, inside = one.tests[0](one.model.blocks[0].reads(one.model.at(every, at)))
+            apart, inside = one.left(at)
             distance[place] = torch.minimum(distance[place], apart)
             private[place] |= inside
     return Reconstruction(torch.zeros(*lead, 0), private, target="tokens", span_distance=distance)

@@ -61,6 +61,11 @@ class Heard(NamedTuple):
     still: bool
     sent: Callable[[str], Tensor | None]
 
+    def left(self, place: int) -> tuple[Tensor, Tensor]:
+        """Return how far each token at a place is outside the first span, and which are in it, [tokens]."""
+        every = torch.arange(self.model.embedding.num_embeddings)
+        return self.tests[0](self.model.blocks[0].reads(self.model.at(every, place)))
+
 
 def heard(observation: Observation, attack: str, pictures: bool = False) -> Iterator[Heard]:
     """Yield every update of a transformer with the tests of its blocks; `attack` is the name that an error

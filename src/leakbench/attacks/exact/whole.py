@@ -25,7 +25,7 @@ def whole(observation: Observation, search: Search, causal: bool) -> Reconstruct
     Raises Unfit where `exact.attention.heard` does, for a network of one block, for several local steps,
     which move what the second block reads, and for a network that the other attack reads.
     """
-    attack, other = ("sentences", "encoder-sentences")[:: 1 if causal else -1]
+    attack, other = ("sentences", "encoder-sentences") if causal else ("encoder-sentences", "sentences")
     vocabulary, length = observation.network["classes"], observation.network["shape"][1]
     lead = observation.rounds, len(observation.clients), max(observation.clients)
     found = torch.zeros(*lead, 1, 1, length)
