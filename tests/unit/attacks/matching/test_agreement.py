@@ -46,7 +46,7 @@ def engine(of: Group, device: str, how: dict[str, Any] = FROZEN) -> Any:
     ("how", "device", "expected"),
     [
         (FROZEN, "cpu", FrozenDifference),
-        ({}, "cpu", None),
+        ({}, "cpu", SharedWeights),
         # A GPU takes batches in place of differences.
         (FROZEN, "cuda:0", SharedWeights),
         ({}, "cuda:0", None),

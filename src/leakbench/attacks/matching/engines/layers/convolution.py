@@ -90,7 +90,7 @@ def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     x, weight = kept
     trials = weight.shape[0] // conv.out_channels
-    if trials > 1 and narrow.turns(conv, read, slope.shape):
+    if len(slope) * trials > 1 and narrow.turns(conv, read, slope.shape):
         return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
     return _transposed(conv, slope, x, weight, trials)
 

@@ -70,7 +70,7 @@ def _axes(conv: nn.Conv2d) -> list[tuple[int, int, int]]:
     return list(zip(conv.kernel_size, conv.stride, padding(conv), strict=True))
 
 
-def _margins(conv: nn.Conv2d) -> list[int]:
+def margins(conv: nn.Conv2d) -> list[int]:
     """Return the padding of the transpose as a convolution, of the rows and of the columns."""
     return [-(-k // s) - 1 - p // s for k, s, p in _axes(conv)]
 
@@ -79,7 +79,7 @@ def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: 
     """Return whether the transpose of a convolution is computed faster with `turned` weights."""
     if conv.in_channels >= below or conv.stride == (1, 1) or conv.dilation != (1, 1):
         return False
-    sizes = zip(_axes(conv), _margins(conv), read[2:], returned[2:], strict=True)
+    sizes = zip(_axes(conv), margins(conv), read[2:], returned[2:], strict=True)
     # The transpose must make at least as many places as hold all pixels that were read.
     return all(
         p % s == 0 and margin >= 0 and out + 2 * margin + 1 - -(-k // s) >= -(-size // s)
@@ -99,7 +99,9 @@ def _places(
         out, rows, columns, channels
     )
     taps = order.view(out, small[0], stride[0], small[1], stride[1], channels).flip(1, 3)
-    found = taps.permute(2, 4, 5, 1, 3, 0).flatten().to(device)
+    found = taps.permute(2, 4, 5, 1, 3, 0).flatten(0, 2)
+    empty = found.new_full((max(0, NARROW - len(found)), *found.shape[1:]), -1)
+    found = torch.cat([found, empty]).flatten().to(device)
     return found.clamp_min(0), found < 0
 
 
@@ -113,12 +115,17 @@ def turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
 
 def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[int], trials: int) -> Tensor:
     """Return the transpose of a convolution, computed with `turned` weights."""
-    found = conv2d(slope, weight, None, 1, _margins(conv), 1, trials)
+    return placed(conv, conv2d(slope, weight, None, 1, margins(conv), 1, trials), read, trials)
+
+
+def placed(conv: nn.Conv2d, found: Tensor, read: Sequence[int], trials: int) -> Tensor:
+    """Put the pixels that `turned` weights made as channels in their places."""
     n, channels, rows, columns = read
     (s, t), (down, across) = (
         conv.stride,
         (-(-size // s) for size, s in zip(read[2:], conv.stride, strict=True)),
     )
-    each = found[:, :, :down, :across].permute(0, 2, 3, 1).unflatten(3, (trials, s, t, -1))
+    each = found[:, :, :down, :across].permute(0, 2, 3, 1).unflatten(3, (trials, -1))
+    each = each[..., : s * t * channels // trials].unflatten(4, (s, t, -1))
     pixels = each.permute(0, 1, 4, 2, 5, 3, 6).reshape(n, down * s, across * t, channels)
     return pixels[:, :rows, :columns].permute(0, 3, 1, 2)
