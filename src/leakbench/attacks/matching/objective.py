@@ -110,7 +110,8 @@ class Objective:
         labels = None if group.labels is None else group.labels[rows]
         observed = group.observed(rows)
         weights = None if self.weigh is None else self.weigh(observed)
-        if self.engine is not None:
+        small = group.device == "cpu" and self.engine is not None and len(rows) < self.engine.TOGETHER
+        if self.engine is not None and not small:
             ones = torch.ones(len(rows), device=group.device)
             each = torch.stack([ones if weights is None else weights[name] for name in observed], 1)
             return self._penalised(self.engine(group, distance, observed, labels, each))

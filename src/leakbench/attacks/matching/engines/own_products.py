@@ -18,6 +18,7 @@ from leakbench.attacks.matching.distances import factors, inner, laid_out
 from leakbench.attacks.matching.engines.chain import Hop
 from leakbench.attacks.matching.engines.layers import narrow
 from leakbench.attacks.matching.engines.layers.convolution import derivatives
+from leakbench.attacks.matching.engines.layers.dense import outer
 from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST, padding
 from leakbench.attacks.matching.engines.layers.rule import Kept
 from leakbench.base.tensors import Tensors, over
@@ -197,7 +198,7 @@ class _Matrices(OwnProducts):
         return self._weight() | ({"bias": self.slopes.sum(1)} if "bias" in self.observed else {})
 
     def _weight(self) -> Tensors:
-        return {"weight": self.slopes.mT @ self.inputs}
+        return {"weight": outer(self.slopes, self.inputs)}
 
     def _rate(self) -> Tensor:
         return self.inputs @ self.moving["weight"].mT

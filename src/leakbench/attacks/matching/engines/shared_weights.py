@@ -3,7 +3,7 @@
 All trials of a group attack the same weights W, so the four passes of `engines.chain` multiply by W in one
 convolution of a batch. Only what comes from the moving weights V is each trial's own (`own_products`).
 A batch pays where multiplying by weights takes less time than reading them, on a GPU, and where channels are
-too few to fill a register.
+too few to fill a register (`pays`).
 """
 
 from functools import cached_property
@@ -15,6 +15,7 @@ from leakbench.attacks.matching.distances import derivative
 from leakbench.attacks.matching.engines.agreement import Engine
 from leakbench.attacks.matching.engines.chain import Forth, back, chain, entropy, forth, spread, summed
 from leakbench.attacks.matching.engines.gradients import engines_fit
+from leakbench.attacks.matching.engines.layers.narrow import NARROWEST
 from leakbench.attacks.matching.engines.layers.norm import by_images
 from leakbench.attacks.matching.engines.own_products import (
     PRODUCTS,
@@ -41,15 +42,16 @@ def fits(model: nn.Module, shape: torch.Size) -> bool:
 
 
 def pays(model: nn.Module, shape: torch.Size) -> bool:
-    """Return whether a batch is the faster way on a processor: where all convolutions have few channels."""
+    """Return whether a batch is the faster way on a processor: where channels nearly fill a register."""
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
-    return bool(layers) and all(map(in_groups, layers)) and fits(model, shape)
+    full = all(in_groups(layer) and layer.out_channels >= NARROWEST for layer in layers)
+    return bool(layers) and full and fits(model, shape)
 
 
 class SharedWeights(Engine):
     """The losses of a group's trials and their derivatives, all trials in one batch."""
 
-    # On a GPU, which holds more. The size of its memory must not decide about a result's last bits.
+    # A GPU holds more, but the size of its memory must not decide about a result's last bits.
     TOGETHER = 8
 
     @torch.no_grad()
