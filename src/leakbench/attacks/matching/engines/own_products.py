@@ -80,7 +80,7 @@ class OwnProducts:
         raise NotImplementedError
 
     def _by_trial(self, value: Tensor) -> Tensor:
-        return value.unflatten(0, (self.trials, -1))
+        return value.view(self.trials, -1, *value.shape[1:])
 
 
 class _Scales(OwnProducts):
@@ -138,24 +138,22 @@ class _Groups(OwnProducts):
 
     def _beside(self, value: Tensor, channels: int) -> Tensor:
         """Lay the images of all trials beside each other as channels, with zeros up to so many channels."""
-        count = value.shape[1]
-        if len(value) == self.trials and count == channels < NARROWEST:
+        (n, count), (rows, columns) = value.shape[:2], value.shape[2:]
+        if n == self.trials and count == channels < NARROWEST:
             # Transposing a matrix is twice as fast as permuting more axes.
-            found = value.reshape(-1, value[0, 0].numel()).T.contiguous().view(1, *value.shape[2:], -1)
-            return found.permute(0, 3, 1, 2)
-        each = self._by_trial(value).permute(1, 3, 4, 0, 2)
-        found = (
-            each.new_zeros(*each.shape[:4], channels)
-            if channels > count
-            else torch.empty_like(each, memory_format=torch.contiguous_format)
-        )
-        found[..., :count] = each
-        return found.flatten(3).permute(0, 3, 1, 2)
+            found = value.reshape(n * count, -1).T.contiguous()
+        else:
+            found = value.permute(0, 2, 3, 1).reshape(self.trials, -1, rows, columns, count)
+            found = found.permute(1, 2, 3, 0, 4)
+            found = pad(found, (0, channels - count)) if channels > count else found.contiguous()
+        return found.view(n // self.trials, rows, columns, -1).permute(0, 3, 1, 2)
 
     def _apart(self, value: Tensor, shape: torch.Size) -> Tensor:
         """Undo `_beside`: return images of this shape."""
-        each = value.permute(0, 2, 3, 1).unflatten(3, (self.trials, -1))[..., : shape[1]]
-        return each.permute(3, 0, 1, 2, 4).contiguous().flatten(0, 1).permute(0, 3, 1, 2)
+        (n, _, rows, columns), trials = value.shape, self.trials
+        each = value.permute(0, 2, 3, 1).view(n, rows, columns, trials, -1).narrow(4, 0, shape[1])
+        found = each.permute(3, 0, 1, 2, 4).contiguous().view(n * trials, rows, columns, -1)
+        return found.permute(0, 3, 1, 2)
 
     def _gradients(self) -> Tensors:
         conv = self.layer
