@@ -1,8 +1,7 @@
 """What stops attacks: their convolutions and steps, and what other forms of the same work would take.
 
-LeNet: trials have weights of their own where the weights move, so their convolutions are one with a group for
-each trial. Twelve channels do not fill a register of sixteen numbers. Padded channels do, and a batch of all
-trials can only multiply by weights that all share.
+LeNet: an iteration is some four hundred calls of torch. What they take however small their tensors are shows
+in an attack on one trial.
 
 ResNet20-4: one image goes through 3×3 convolutions of many channels. Winograd's form F(2×2, 3×3) needs 2.25
 times fewer multiplications, and moves more numbers (Lavin, Gray 2016).
@@ -20,15 +19,14 @@ from torch.nn.functional import conv2d, pad
 from bench.ceiling import Ceiling
 from bench.grnn import CLASSES, LR, MOMENTUM, SHAPE
 from bench.grnn import TRIALS as GENERATORS
+from bench.matching import WORK, attacked, setting
 from bench.measure import Row, Side, compare
 from leakbench.attacks.matching.engines.layers import unfolded
 from leakbench.attacks.matching.engines.products import product
 from leakbench.attacks.matching.generator_weights import GeneratorWeights
 from leakbench.attacks.matching.optimisers.rmsprop import RMSprop
 
-TRIALS, KERNEL, UNIT = 32, 5, "seconds per image"
-# Layer of LeNet → its channels, the rows of what it reads, and its stride.
-LAYERS = {"second": (12, 16, 2), "third": (12, 8, 1)}
+UNIT = "seconds per image"
 # Stage of ResNet20-4 → its channels, and the rows of what its convolutions read.
 STAGES = {"first": (64, 32), "second": (128, 16), "third": (256, 8)}
 # Winograd's matrices: of a tile of 4×4 pixels, of a kernel of 3×3, and of what becomes 2×2 pixels.
@@ -42,32 +40,21 @@ def rows(ceiling: Ceiling, small: bool = False) -> Iterator[Row]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     core = ceiling["convolution"] / len(os.sched_getaffinity(0))
-    for name, (channels, side, stride) in LAYERS.items():
-        flop = 2 * channels * channels * KERNEL**2 * (side // stride) ** 2
-        ours = _side("a group of 12 channels for each trial", channels, side, stride, TRIALS, flop, small)
-        rivals = [
-            _side("groups padded to 16 channels", 16, side, stride, TRIALS, flop, small),
-            _side("one batch, weights shared", channels, side, stride, 1, flop, small),
-        ]
-        work = f"the {name} convolution of LeNet, {TRIALS} trials, one thread"
-        yield from compare(f"floor {name}", work, UNIT, ours, rivals, core, small=small)
+    ours, alone = (_attack(trials, small) for trials in (2 if small else 32, 1))
+    work = "an iteration of an attack on LeNet, one thread"
+    yield from compare("floor calls", work, "seconds per iteration", ours, [alone], core, small=small)
     for name, (channels, side) in STAGES.items():
         yield from _stage(name, channels, side, core, small)
     yield from _step(small)
     torch.set_num_threads(threads)
 
 
-def _side(name: str, channels: int, side: int, stride: int, groups: int, flop: int, small: bool) -> Side:
-    batch, turns = TRIALS // groups, 1 if small else 200
-    x = torch.randn(batch, groups * channels, side, side).contiguous(memory_format=torch.channels_last)
-    weight = torch.randn(groups * channels, channels, KERNEL, KERNEL)
-    weight = weight.contiguous(memory_format=torch.channels_last)
-
-    def run() -> None:
-        for _ in range(turns):
-            conv2d(x, weight, None, stride, KERNEL // 2, 1, groups)
-
-    return Side(name, run, TRIALS * turns, flop)
+def _attack(trials: int, small: bool) -> Side:
+    iterations = 2 if small else 300
+    work = WORK["lenet-dlg"] | {"targets": trials, "iterations": iterations}
+    model, tensors, _ = setting("lenet-dlg", work, small)
+    name = "one trial" if trials == 1 else f"{trials} trials"
+    return Side(name, lambda: attacked("lenet-dlg", work, model, tensors, 1), iterations)
 
 
 def _stage(name: str, channels: int, side: int, core: float, small: bool) -> Iterator[Row]:
