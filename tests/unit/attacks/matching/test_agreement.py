@@ -46,7 +46,7 @@ def engine(of: Group, device: str, how: dict[str, Any] = FROZEN) -> Any:
     ("how", "device", "expected"),
     [
         (FROZEN, "cpu", FrozenDifference),
-        ({}, "cpu", SharedWeights),
+        ({}, "cpu", None),
         # A GPU takes batches in place of differences.
         (FROZEN, "cuda:0", SharedWeights),
         ({}, "cuda:0", None),
@@ -59,6 +59,12 @@ def test_an_engine_that_agrees_is_used_and_draws_on_nobodys_chance(
     assert engine(of, device, how) is expected
     assert torch.equal(torch.get_rng_state(), before)
     assert not capsys.readouterr().err
+
+
+def test_a_processor_takes_batches_on_a_network_of_twelve_channels() -> None:
+    images = torch.rand(2, 1, 3, 32, 32, dtype=torch.float64)
+    of = group(met("lenet_dlg", {}), images, torch.zeros(2, 1, dtype=torch.int64))
+    assert engine(of, "cpu", {}) is SharedWeights
 
 
 def more(value: Any) -> Any:

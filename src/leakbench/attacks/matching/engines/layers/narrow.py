@@ -1,7 +1,4 @@
-"""Convolutions of fewer channels than a vector register holds, for many trials at once.
-
-A convolution with groups takes as long for 24 channels of each trial as for 12. A sum of two convolutions is
-therefore computed as one that reads the channels of both beside each other.
+"""The transpose of a convolution of fewer channels than a vector register holds, for many trials at once.
 
 In the transpose of a convolution with stride s, each pixel depends on every s-th tap of the kernel only. So
 it is a convolution with smaller kernels that makes the s·s pixels of a place as channels, which are then put
@@ -32,30 +29,6 @@ def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) ->
     if name not in known or known[name][0] is not conv.weight or known[name][1] != key:
         known[name] = conv.weight, key, make()
     return known[name][2]
-
-
-def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
-    """Join two tensors, channels last, along an axis: each trial's part of a, then its part of b."""
-    shape = [a.shape[0], a.shape[2], a.shape[3], a.shape[1]]
-    split = [*shape[:axis], trials, shape[axis] // trials, *shape[axis + 1 :]]
-    shape[axis] *= 2
-    found = torch.cat([value.permute(0, 2, 3, 1).view(split) for value in (a, b)], axis + 1)
-    return found.view(shape).permute(0, 3, 1, 2)
-
-
-def paired(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Lay two sets of images beside each other as channels of each trial."""
-    return _joined(a, b, 3, trials)
-
-
-def reading_both(a: Tensor, b: Tensor) -> Tensor:
-    """Join the weights of two convolutions into one that reads `paired` and makes the sum."""
-    return _joined(a, b, 3, 1)
-
-
-def making_both(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Join the weights of two convolutions into one whose transpose reads `paired` and makes the sum."""
-    return _joined(a, b, 0, trials)
 
 
 def padding(conv: nn.Conv2d) -> tuple[int, int]:
