@@ -1,15 +1,16 @@
 """What stops attacks: their convolutions and steps, and what other forms of the same work would take.
 
-LeNet: trials have weights of their own where the weights move, so their convolutions are one with a group for
-each trial. Twelve channels do not fill a register of sixteen numbers. Padded channels do, and a batch of all
-trials can only multiply by weights that all share.
+LeNet and GRNN: an iteration is hundreds of calls of torch. What they take however small their tensors are
+shows in an attack on one trial.
 
 ResNet20-4: one image goes through 3×3 convolutions of many channels. Winograd's form F(2×2, 3×3) needs 2.25
 times fewer multiplications, and moves more numbers (Lavin, Gray 2016).
 
-GRNN: RMSprop reads and writes eight numbers for each weight of a generator.
+GRNN: each trial multiplies by its own generator's weights, and RMSprop reads and writes eight numbers for
+each of them.
 """
 
+import math
 import os
 from collections.abc import Iterator
 
@@ -18,19 +19,20 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
 from bench.ceiling import Ceiling
-from bench.grnn import CLASSES, LR, MOMENTUM, SHAPE
+from bench.grnn import CLASSES, LR, MOMENTUM, SHAPE, batched
 from bench.grnn import TRIALS as GENERATORS
+from bench.matching import WORK, attacked, setting
 from bench.measure import Row, Side, compare
 from leakbench.attacks.matching.engines.layers import unfolded
 from leakbench.attacks.matching.engines.products import product
 from leakbench.attacks.matching.generator_weights import GeneratorWeights
 from leakbench.attacks.matching.optimisers.rmsprop import RMSprop
 
-TRIALS, KERNEL, UNIT = 32, 5, "seconds per image"
-# Layer of LeNet → its channels, the rows of what it reads, and its stride.
-LAYERS = {"second": (12, 16, 2), "third": (12, 8, 1)}
+UNIT = "seconds per image"
 # Stage of ResNet20-4 → its channels, and the rows of what its convolutions read.
 STAGES = {"first": (64, 32), "second": (128, 16), "third": (256, 8)}
+# Block of GRNN's generator → the places that it reads, the channels of each, and what they are multiplied to.
+BLOCKS = ((16, 128, 1152), (64, 64, 576), (256, 32, 54))
 # Winograd's matrices: of a tile of 4×4 pixels, of a kernel of 3×3, and of what becomes 2×2 pixels.
 TILE = torch.tensor([[1.0, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
 TAPS = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
@@ -41,33 +43,56 @@ def rows(ceiling: Ceiling, small: bool = False) -> Iterator[Row]:
     """Yield a row for each other form of a layer's convolution, and for RMSprop's step, by one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    core = ceiling["convolution"] / len(os.sched_getaffinity(0))
-    for name, (channels, side, stride) in LAYERS.items():
-        flop = 2 * channels * channels * KERNEL**2 * (side // stride) ** 2
-        ours = _side("a group of 12 channels for each trial", channels, side, stride, TRIALS, flop, small)
-        rivals = [
-            _side("groups padded to 16 channels", 16, side, stride, TRIALS, flop, small),
-            _side("one batch, weights shared", channels, side, stride, 1, flop, small),
-        ]
-        work = f"the {name} convolution of LeNet, {TRIALS} trials, one thread"
-        yield from compare(f"floor {name}", work, UNIT, ours, rivals, core, small=small)
+    cores = len(os.sched_getaffinity(0))
+    core = ceiling["convolution"] / cores
+    for name, sides in (("LeNet", _attacks(small)), ("GRNN", _generators(small))):
+        work = f"an iteration of {name}, one thread"
+        yield from compare(f"floor {name} calls", work, "seconds per iteration", *sides, core, small=small)
+    yield from _products(ceiling["product"] / cores, small)
     for name, (channels, side) in STAGES.items():
         yield from _stage(name, channels, side, core, small)
     yield from _step(small)
     torch.set_num_threads(threads)
 
 
-def _side(name: str, channels: int, side: int, stride: int, groups: int, flop: int, small: bool) -> Side:
-    batch, turns = TRIALS // groups, 1 if small else 200
-    x = torch.randn(batch, groups * channels, side, side).contiguous(memory_format=torch.channels_last)
-    weight = torch.randn(groups * channels, channels, KERNEL, KERNEL)
-    weight = weight.contiguous(memory_format=torch.channels_last)
+def _attacks(small: bool) -> tuple[Side, list[Side]]:
+    def side(trials: int, name: str) -> Side:
+        work = WORK["lenet-dlg"] | {"targets": trials, "iterations": iterations}
+        model, tensors, _ = setting("lenet-dlg", work, small)
+        return Side(name, lambda: attacked("lenet-dlg", work, model, tensors, 1), iterations)
 
-    def run() -> None:
-        for _ in range(turns):
-            conv2d(x, weight, None, stride, KERNEL // 2, 1, groups)
+    iterations = 2 if small else 300
+    return side(2 if small else 32, "32 trials"), [side(1, "one trial")]
 
-    return Side(name, run, TRIALS * turns, flop)
+
+def _generators(small: bool) -> tuple[Side, list[Side]]:
+    iterations = 2 if small else 50
+    many = Side("8 trials", lambda: batched(2 if small else 8, iterations, 1), iterations)
+    return many, [Side("one trial", lambda: batched(1, iterations, 1), iterations)]
+
+
+def _products(core: float, small: bool) -> Iterator[Row]:
+    """Yield the products of eight generators' three blocks: forth, back, and of the weights' gradients."""
+    given = []
+    for rows, inner, columns in BLOCKS:
+        a, b, c = (torch.randn(8, *shape) for shape in ((rows, inner), (inner, columns), (rows, columns)))
+        given += [(a, b), (c, b.mT), (a.mT, c)]
+
+    def ours() -> None:
+        for a, b in given:
+            product(a, b)
+
+    def rival() -> None:
+        for a, b in given:
+            for left, right in zip(a, b, strict=True):
+                torch.ops.mkldnn._linear_pointwise(left, right.T, None, "none", [], "")
+
+    flop = 3 * 8 * sum(2 * math.prod(block) for block in BLOCKS)
+    sides = Side("all trials together", ours, 1, flop), Side("one after another, by oneDNN", rival, 1, flop)
+    work = "the products of the generators of 8 trials of GRNN, one thread"
+    yield from compare(
+        "floor products", work, "seconds per iteration", sides[0], [sides[1]], core, small=small
+    )
 
 
 def _stage(name: str, channels: int, side: int, core: float, small: bool) -> Iterator[Row]:

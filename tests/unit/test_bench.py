@@ -22,7 +22,8 @@ from leakbench.attacks.matching.engines.products import product
 # Comparison → rows that a try prints of it, without breaching.
 PRINTED = {
     "fidel": 2, "peel": 2, "spear": 2, "membership": 2, "grnn": 1, "encryption": 9,
-    "matching lenet-dlg": 1, "matching resnet20-4": 1, "floor second": 2, "floor third": 2,
+    "matching lenet-dlg": 1, "matching resnet20-4": 1, "floor LeNet calls": 1, "floor GRNN calls": 1,
+    "floor products": 1,
     "floor first stage": 1, "floor second stage": 1, "floor third stage": 1, "floor rmsprop": 1,
     "scheduler": 1, "digests": 1, "command help": 1, "command import": 1, "command plan": 1,
 }  # fmt: skip

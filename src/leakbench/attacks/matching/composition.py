@@ -8,9 +8,10 @@ from typing import Literal
 import torch
 
 from leakbench.attacks.exact.adam import stepped_back
+from leakbench.attacks.matching.engines import frozen, shared_weights
 from leakbench.attacks.matching.engines.agreement import Engine, agrees
-from leakbench.attacks.matching.engines.frozen import FrozenDifference, pays
-from leakbench.attacks.matching.engines.shared_weights import SharedWeights, fits
+from leakbench.attacks.matching.engines.frozen import FrozenDifference
+from leakbench.attacks.matching.engines.shared_weights import SharedWeights
 from leakbench.attacks.matching.local_epochs import Updates
 from leakbench.attacks.matching.loop import Schedule, match
 from leakbench.attacks.matching.objective import Objective
@@ -40,17 +41,20 @@ class Composition:
     ) -> Objective:
         """Return the objective of a group's trials, with the engine that suits it.
 
-        Differences, and on a GPU batches of trials in their place, serve where nothing else stands between
-        dummies and gradients and all entries are compared by products. Plain autograd has to agree first.
+        Differences, on a GPU batches of trials in their place, and on a processor batches on narrow networks
+        serve where nothing else stands between dummies and gradients and all entries are compared by
+        products. Plain autograd has to agree first.
         """
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
         plain = not (group.steps or hidden(group.model) or mechanism or weighs or group.nuisance.start)
         plain = plain and not (objective.distance.whole or objective.partial)
         engine: type[Engine] | None = None
-        if plain and self.derivative == "frozen" and pays(group.model, group.shape):
-            batched = group.device != "cpu" and fits(group.model, group.shape)
-            engine = SharedWeights if batched else FrozenDifference
+        of, cpu = (group.model, group.shape), group.device == "cpu"
+        if plain and self.derivative == "frozen" and frozen.pays(*of):
+            engine = FrozenDifference if cpu or not shared_weights.fits(*of) else SharedWeights
+        elif plain and cpu and shared_weights.pays(*of):
+            engine = SharedWeights
         if engine is not None and not agrees(engine, group, objective.distance):
             engine = None
         return replace(objective, engine=engine, mechanism=mechanism)

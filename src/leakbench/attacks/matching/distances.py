@@ -48,7 +48,7 @@ def factors(of: Sequence[str], g: Tensor, o: Tensor) -> dict[str, tuple[Tensor, 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
     """Return the inner product of a and b for each trial, [trials, *shape] → [trials]."""
-    if len(a) == 1:
+    if a.shape[0] == 1:
         return torch.dot(in_memory(a), in_memory(b))[None]
     if a is b:
         return torch.linalg.vector_norm(a, dim=tuple(range(1, a.dim()))).square()

@@ -1,7 +1,7 @@
 """The loss of a trial: how far dummy gradients are from observed ones, and how unlikely the images are."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -110,7 +110,8 @@ class Objective:
         labels = None if group.labels is None else group.labels[rows]
         observed = group.observed(rows)
         weights = None if self.weigh is None else self.weigh(observed)
-        if self.engine is not None:
+        small = group.device == "cpu" and self.engine is not None and len(rows) < self.engine.TOGETHER
+        if self.engine is not None and not small:
             ones = torch.ones(len(rows), device=group.device)
             each = torch.stack([ones if weights is None else weights[name] for name in observed], 1)
             return self._penalised(self.engine(group, distance, observed, labels, each))
@@ -173,7 +174,7 @@ class Objective:
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
         """Return how many trials (or members) run together: as many as are of use and fit into memory."""
         members = optimiser.population
-        if self.engine is not None:
+        if self.engine is not None and (self.engine.TOGETHER == 1 or self.group.device != "cpu"):
             return self.engine.TOGETHER
         trial = torch.arange(1)
         unknowns = unknowns or Dummies(self.group.draw("normal", torch.Generator().manual_seed(0), 1))
@@ -181,7 +182,8 @@ class Objective:
         kept = sum(value.nbytes for value in self.group.observed(trial).values())
         kept += optimiser.copies * sum(value.nbytes for value in one.values())
         if members == 1:
-            used = measured_bytes(unknowns.through(self.evaluate)(trial), one)
+            # Autograd says what it keeps. Every engine keeps about as much.
+            used = measured_bytes(unknowns.through(replace(self, engine=None).evaluate)(trial), one)
         else:
             several = {name: value[:, None] for name, value in one.items()}
             used = measured_bytes(unknowns.members(self.losses, 1)(trial), several)

@@ -61,6 +61,12 @@ def test_an_engine_that_agrees_is_used_and_draws_on_nobodys_chance(
     assert not capsys.readouterr().err
 
 
+def test_a_processor_takes_batches_on_a_network_of_twelve_channels() -> None:
+    images = torch.rand(2, 1, 3, 32, 32, dtype=torch.float64)
+    of = group(met("lenet_dlg", {}), images, torch.zeros(2, 1, dtype=torch.int64))
+    assert engine(of, "cpu", {}) is SharedWeights
+
+
 def more(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: more(each) for name, each in value.items()}

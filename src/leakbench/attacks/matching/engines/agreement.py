@@ -31,7 +31,7 @@ class Engine:
 
     Observed gradients are parameter → [trials, *shape], and `labels` None if they are unknowns too; `weights`
     [trials, parameters] are those of the distance. `scale` shortens the steps of differences. TOGETHER says
-    how many trials of a chunk are of use.
+    how many trials of a chunk are of use on a GPU, and from how many on the engine pays on a processor.
     """
 
     TOGETHER: ClassVar[int] = 1

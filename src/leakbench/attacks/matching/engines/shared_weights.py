@@ -2,7 +2,8 @@
 
 All trials of a group attack the same weights W, so the four passes of `engines.chain` multiply by W in one
 convolution of a batch. Only what comes from the moving weights V is each trial's own (`own_products`).
-A batch pays where multiplying by weights takes less time than reading them: on a GPU.
+A batch pays where multiplying by weights takes less time than reading them, on a GPU, and where channels are
+too few to fill a register (`pays`).
 """
 
 from functools import cached_property
@@ -14,8 +15,15 @@ from leakbench.attacks.matching.distances import derivative
 from leakbench.attacks.matching.engines.agreement import Engine
 from leakbench.attacks.matching.engines.chain import Forth, back, chain, entropy, forth, spread, summed
 from leakbench.attacks.matching.engines.gradients import engines_fit
+from leakbench.attacks.matching.engines.layers.narrow import NARROWEST
 from leakbench.attacks.matching.engines.layers.norm import by_images
-from leakbench.attacks.matching.engines.own_products import PRODUCTS, OwnProducts
+from leakbench.attacks.matching.engines.own_products import (
+    PRODUCTS,
+    OwnProducts,
+    in_groups,
+    own_products,
+    seen,
+)
 from leakbench.base.tensors import Tensors
 
 # The gradients of each step with parameters, by the step's place.
@@ -31,6 +39,13 @@ def fits(model: nn.Module, shape: torch.Size) -> bool:
         or (isinstance(step.layer, nn.Conv2d) and step.layer.dilation != (1, 1))
         for step in steps
     )
+
+
+def pays(model: nn.Module, shape: torch.Size) -> bool:
+    """Return whether a batch is the faster way on a processor: where channels nearly fill a register."""
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    full = all(in_groups(layer) and layer.out_channels >= NARROWEST for layer in layers)
+    return bool(layers) and full and fits(model, shape)
 
 
 class SharedWeights(Engine):
@@ -65,14 +80,18 @@ class SharedWeights(Engine):
         return value, found
 
     @cached_property
-    def seen(self) -> list[Tensors]:
+    def known(self) -> list[Tensors]:
         """What was observed of each step's own parameters."""
-        return [{n: self.observed[f"{step.name}.{n}"].contiguous() for n in step.told} for step in self.steps]
+        return [
+            {n: seen(step.layer, self.observed[f"{step.name}.{n}"]) for n in step.told} for step in self.steps
+        ]
 
     def gradients(self, passed: Forth, slopes: dict[int, Tensor]) -> Owns:
         """Return the gradients of each step with parameters, by the step's place."""
         return {
-            place: OwnProducts(step, passed.kept[place], slopes[place + 1], self.seen[place])
+            place: own_products(
+                step, passed.kept[place], slopes[place + 1], self.known[place], self.distance.of
+            )
             for place, step in enumerate(self.steps)
             if step.told
         }
@@ -81,7 +100,7 @@ class SharedWeights(Engine):
         """Return the losses [trials], and the factors along and across, parameter → [trials]."""
         known: dict[str, Tensors] = {}
         for place, own in owns.items():
-            for name, found in own.products(self.distance.of).items():
+            for name, found in own.products().items():
                 known[f"{self.steps[place].name}.{name}"] = found
         totals = {
             kind: (self.weights * torch.stack([known[name][kind] for name in self.observed], 1)).sum(1)
@@ -116,7 +135,7 @@ class SharedWeights(Engine):
         for place, step in reversed(list(enumerate(self.steps))):
             kept, read, at = passed.kept[place], passed.reads[place], rates[place + 1]
             if place in owns:
-                found = owns[place].back().add_(step.link.backward(step.layer, kept, read, at))
+                found = owns[place].back(at)
             else:
                 found = step.link.back(step.layer, kept, read, slopes[place + 1], reads[place], at, {})
             spread(found, step.reads, rates)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from leakbench.attacks.matching.engines.layers import narrow, unfolded
-from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST, padding
+from leakbench.attacks.matching.engines.layers.narrow import NARROWEST, padding
 from leakbench.attacks.matching.engines.layers.rule import Kept, LayerRule, Link
 from leakbench.base.tensors import Tensors
 
@@ -90,7 +90,7 @@ def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     x, weight = kept
     trials = weight.shape[0] // conv.out_channels
-    if trials > 1 and narrow.turns(conv, read, slope.shape):
+    if len(slope) * trials > 1 and narrow.turns(conv, read, slope.shape):
         return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
     return _transposed(conv, slope, x, weight, trials)
 
@@ -115,36 +115,25 @@ def _rate(
     conv: nn.Conv2d, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors, trials: int
 ) -> Tensor:
     x, weight = kept
+    passed = None if rate is None else _convolved(conv, rate, weight, None, trials)
     if not own:
-        assert rate is not None
-        return _convolved(conv, rate, weight, None, trials)
+        assert passed is not None
+        return passed
     bias = own["bias"].flatten() if "bias" in own else None
-    moving = own["weight"].flatten(0, 1)
-
-    if rate is None:
-        return _convolved(conv, x, moving, bias, trials)
-    if conv.in_channels < NARROW:
-        both = narrow.paired(x, rate, trials), narrow.reading_both(moving, weight)
-        return conv2d(*both, bias, conv.stride, conv.padding, conv.dilation, trials)
-    return _convolved(conv, x, moving, bias, trials).add_(_convolved(conv, rate, weight, None, trials))
+    found = _convolved(conv, x, own["weight"].flatten(0, 1), bias, trials)
+    return found if passed is None else found.add_(passed)
 
 
 def _back(
     conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor | None,
     own: Tensors
 ) -> Tensor:  # fmt: skip
-    x, weight = kept
     moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
-    if rate is None:
-        return _transposed(conv, slope, x, moving, trials)
     if narrow.turns(conv, read, slope.shape, NARROWEST):
-        both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
-        return narrow.transposed(conv, narrow.paired(rate, slope, trials), both, read, trials)
-    if conv.out_channels < NARROW:
-        both = narrow.making_both(weight, moving, trials)
-        return derivatives(conv, narrow.paired(rate, slope, trials), x, both, trials, (True, False))[0]
-    found = _transposed(conv, rate, x, weight, trials)
-    return found.add_(_transposed(conv, slope, x, moving, trials))
+        found = narrow.transposed(conv, slope, narrow.turned(conv, moving, trials), read, trials)
+    else:
+        found = _transposed(conv, slope, kept[0], moving, trials)
+    return found if rate is None else found.add_(_backward(conv, kept, read, rate))
 
 
 def _known(conv: nn.Conv2d) -> bool:

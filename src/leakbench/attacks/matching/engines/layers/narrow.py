@@ -1,7 +1,4 @@
-"""Convolutions of fewer channels than a vector register holds, for many trials at once.
-
-A convolution with groups takes as long for 24 channels of each trial as for 12. A sum of two convolutions is
-therefore computed as one that reads the channels of both beside each other.
+"""The transpose of a convolution of fewer channels than a vector register holds, for many trials at once.
 
 In the transpose of a convolution with stride s, each pixel depends on every s-th tap of the kernel only. So
 it is a convolution with smaller kernels that makes the s·s pixels of a place as channels, which are then put
@@ -34,30 +31,6 @@ def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) ->
     return known[name][2]
 
 
-def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
-    """Join two tensors, channels last, along an axis: each trial's part of a, then its part of b."""
-    shape = [a.shape[0], a.shape[2], a.shape[3], a.shape[1]]
-    split = [*shape[:axis], trials, shape[axis] // trials, *shape[axis + 1 :]]
-    shape[axis] *= 2
-    found = torch.cat([value.permute(0, 2, 3, 1).view(split) for value in (a, b)], axis + 1)
-    return found.view(shape).permute(0, 3, 1, 2)
-
-
-def paired(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Lay two sets of images beside each other as channels of each trial."""
-    return _joined(a, b, 3, trials)
-
-
-def reading_both(a: Tensor, b: Tensor) -> Tensor:
-    """Join the weights of two convolutions into one that reads `paired` and makes the sum."""
-    return _joined(a, b, 3, 1)
-
-
-def making_both(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Join the weights of two convolutions into one whose transpose reads `paired` and makes the sum."""
-    return _joined(a, b, 0, trials)
-
-
 def padding(conv: nn.Conv2d) -> tuple[int, int]:
     """Return the padding of rows and of columns, where it is a number."""
     assert not isinstance(conv.padding, str)
@@ -70,7 +43,7 @@ def _axes(conv: nn.Conv2d) -> list[tuple[int, int, int]]:
     return list(zip(conv.kernel_size, conv.stride, padding(conv), strict=True))
 
 
-def _margins(conv: nn.Conv2d) -> list[int]:
+def margins(conv: nn.Conv2d) -> list[int]:
     """Return the padding of the transpose as a convolution, of the rows and of the columns."""
     return [-(-k // s) - 1 - p // s for k, s, p in _axes(conv)]
 
@@ -79,7 +52,7 @@ def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: 
     """Return whether the transpose of a convolution is computed faster with `turned` weights."""
     if conv.in_channels >= below or conv.stride == (1, 1) or conv.dilation != (1, 1):
         return False
-    sizes = zip(_axes(conv), _margins(conv), read[2:], returned[2:], strict=True)
+    sizes = zip(_axes(conv), margins(conv), read[2:], returned[2:], strict=True)
     # The transpose must make at least as many places as hold all pixels that were read.
     return all(
         p % s == 0 and margin >= 0 and out + 2 * margin + 1 - -(-k // s) >= -(-size // s)
@@ -99,7 +72,9 @@ def _places(
         out, rows, columns, channels
     )
     taps = order.view(out, small[0], stride[0], small[1], stride[1], channels).flip(1, 3)
-    found = taps.permute(2, 4, 5, 1, 3, 0).flatten().to(device)
+    found = taps.permute(2, 4, 5, 1, 3, 0).flatten(0, 2)
+    empty = found.new_full((max(0, NARROW - len(found)), *found.shape[1:]), -1)
+    found = torch.cat([found, empty]).flatten().to(device)
     return found.clamp_min(0), found < 0
 
 
@@ -113,12 +88,17 @@ def turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
 
 def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[int], trials: int) -> Tensor:
     """Return the transpose of a convolution, computed with `turned` weights."""
-    found = conv2d(slope, weight, None, 1, _margins(conv), 1, trials)
+    return placed(conv, conv2d(slope, weight, None, 1, margins(conv), 1, trials), read, trials)
+
+
+def placed(conv: nn.Conv2d, found: Tensor, read: Sequence[int], trials: int) -> Tensor:
+    """Put the pixels that `turned` weights made as channels in their places."""
     n, channels, rows, columns = read
     (s, t), (down, across) = (
         conv.stride,
         (-(-size // s) for size, s in zip(read[2:], conv.stride, strict=True)),
     )
-    each = found[:, :, :down, :across].permute(0, 2, 3, 1).unflatten(3, (trials, s, t, -1))
+    each = found[:, :, :down, :across].permute(0, 2, 3, 1).unflatten(3, (trials, -1))
+    each = each[..., : s * t * channels // trials].unflatten(4, (s, t, -1))
     pixels = each.permute(0, 1, 4, 2, 5, 3, 6).reshape(n, down * s, across * t, channels)
     return pixels[:, :rows, :columns].permute(0, 3, 1, 2)

@@ -21,7 +21,7 @@ SMALL, WINDOW = 20480, 3
 
 def pays(conv: nn.Conv2d, x: Tensor) -> bool:
     """Return whether a convolution of images x, and its derivatives, are faster as products with windows."""
-    if x.device.type != "cpu" or x.dtype != torch.float32 or len(x) > 1 or x.numel() > SMALL:
+    if x.shape[0] > 1 or x.numel() > SMALL or x.device.type != "cpu" or x.dtype != torch.float32:
         return False
     if conv.dilation != (1, 1) or max(conv.kernel_size) > WINDOW:
         return False

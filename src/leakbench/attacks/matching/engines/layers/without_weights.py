@@ -71,7 +71,7 @@ def _pool_rate(
     return rate.flatten(2).gather(2, chosen.flatten(2)).view(chosen.shape)
 
 
-SIGMOID = _activation(torch.sigmoid, aten.sigmoid_backward, lambda t, y: torch.addcmul(t, t, y, value=-2))
+SIGMOID = _activation(torch.sigmoid, aten.sigmoid_backward, lambda t, y: t.addcmul_(t, y, value=-2))
 TANH = _activation(torch.tanh, aten.tanh_backward, lambda t, y: (t * y).mul_(-2))
 RELU = _activation(torch.relu, lambda slope, y: aten.threshold_backward(slope, y, 0), None)
 MAX_POOL = Link(
