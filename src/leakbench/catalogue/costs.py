@@ -86,28 +86,29 @@ JOB, EXPERIMENT = 0.5, 0.7
 IMAGES = 60_000
 
 
+def network(victim: Spec, shape: list[int]) -> Network:
+    """Return the size of a network for samples of `shape` (rows, columns, channels), by its entry."""
+    told = {"module": victim["module"], "parameters": victim.get("parameters", {})}
+    return _sized(json.dumps(told, sort_keys=True), *shape)
+
+
 @cache
-def _counted(victim: str, shape: tuple[int, ...]) -> Network:
-    """Return the size of a victim, given in JSON, as a process with torch counts it."""
+def _sized(victim: str, rows: int, columns: int, channels: int) -> Network:
+    """Return the size of a victim, given in JSON, as its file states it or a process with torch counts it."""
+    module, parameters = json.loads(victim).values()
+    known = {"tokens": columns, "channels": channels, "values": rows * columns * channels}
+    asked = dict.fromkeys(Network._fields, "missing") | Network._field_defaults
+    for room in ("victims", "generators"):
+        if module_file(room, module).is_file() and constant(room, module, "COST", None):
+            return Network(**stated(room, module, asked, parameters, known | {"area": rows * columns / 1024}))
     told = [sys.executable, "-m", "leakbench.jobs.size"]
-    asked = f"[{victim}, {json.dumps(shape)}]".encode()
+    given = f"[{victim}, {[rows, columns, channels]}]".encode()
     within = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "CUDA_VISIBLE_DEVICES": ""}
     try:
-        done = subprocess.run(told, input=asked, env=within, capture_output=True, timeout=120, check=True)
+        done = subprocess.run(told, input=given, env=within, capture_output=True, timeout=120, check=True)
         return Network(**json.loads(done.stdout))
     except (OSError, ValueError, TypeError, subprocess.SubprocessError):
         return UNKNOWN
-
-
-def network(victim: Spec, shape: list[int]) -> Network:
-    """Return the size of a network for samples of `shape` (rows, columns, channels), by its entry."""
-    module, parameters, (rows, columns, channels) = victim["module"], victim.get("parameters", {}), shape
-    area, asked = rows * columns / 1024, dict.fromkeys(Network._fields, "missing") | Network._field_defaults
-    sizes = {"tokens": columns, "channels": channels, "values": math.prod(shape), "area": area}
-    for room in ("victims", "generators"):
-        if module_file(room, module).is_file() and constant(room, module, "COST", None):
-            return Network(**stated(room, module, asked, parameters, sizes))
-    return _counted(json.dumps({"module": module, "parameters": parameters}, sort_keys=True), tuple(shape))
 
 
 def _passes(

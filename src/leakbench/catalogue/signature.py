@@ -70,7 +70,7 @@ def constant(room: str, module: str, name: str, default: Any = ...) -> Any:
             try:
                 return ast.literal_eval(node.value)
             except (ValueError, TypeError, RecursionError, MemoryError) as problem:
-                raise UserError(f"{path}: {name}: {problem} (write numbers and texts)") from problem
+                raise UserError(f"{path}: {name}: is no literal (write numbers and texts)") from problem
     if default is not ...:
         return default
     raise LookupError(f"{path}: {name} is missing")
@@ -83,25 +83,34 @@ def stated(
 
     An expression reads `known` quantities, the part's parameters and the keys before.
     """
-    path, said = module_file(room, module), constant(room, module, "COST", None) or {}
-    if odd := [*said.keys() - asked.keys()] if isinstance(said, dict) else [said]:
-        raise UserError(f"{path}: COST: {odd[0]}: is no key of COST ({suggest(str(odd[0]), asked)})")
     fields = parameters_model(room, module).model_fields
     own = {**known, **{key: field.default for key, field in fields.items()}, **parameters}
-    for key, text in {**asked, **said}.items():
-        where = f"{path}: COST: {key}"
+    for key, where, tree in _expressions(room, module, tuple(asked.items()), frozenset(own)):
         try:
-            own[key] = evaluated(_parsed(str(text), where, frozenset(own)), FUNCTIONS, own)
+            own[key] = evaluated(tree, FUNCTIONS, own)
             if not 0 <= own[key] < math.inf:
                 raise ValueError(f"it is {own[key]}")
         except (ArithmeticError, LookupError, TypeError, ValueError) as problem:
-            raise UserError(f"{where}: {text}: is no number from 0 on: {problem} (mend it)") from problem
+            raise UserError(f"{where}: is no number from 0 on: {problem} (mend the expression)") from problem
     return {key: own[key] for key in asked}
 
 
 @cache
-def _parsed(text: str, where: str, names: frozenset[str]) -> ast.expr:
-    return parse(text, where, {*FUNCTIONS}, {*names} - {*FUNCTIONS})
+def _expressions(
+    room: str, module: str, asked: tuple[tuple[str, Any], ...], names: frozenset[str]
+) -> list[tuple[str, str, ast.expr]]:
+    path, said = f"{module_file(room, module)}: COST", constant(room, module, "COST", None) or {}
+    if odd := [*said.keys() - dict(asked).keys()] if isinstance(said, dict) else [said]:
+        raise UserError(f"{path}: {odd[0]}: is no key of COST ({suggest(str(odd[0]), dict(asked))})")
+    keys, own = [*dict(asked)], {*names} - {*FUNCTIONS}
+    return [
+        (
+            key,
+            f"{path}: {key}",
+            parse(str(said.get(key, text)), f"{path}: {key}", {*FUNCTIONS}, own | {*keys[:n]}),
+        )
+        for n, (key, text) in enumerate(asked)
+    ]
 
 
 @cache
