@@ -31,9 +31,6 @@ class Effort(NamedTuple):
     calls: float = 0.0
     wide: float = 0.0  # convolutions of 64 channels and more
 
-    def times(self, factor: float) -> "Effort":
-        return Effort(*(factor * each for each in self))
-
     def plus(self, other: "Effort") -> "Effort":
         return Effort(*map(operator.add, self, other))
 
@@ -73,8 +70,8 @@ GRADIENT = 300
 PART = {"evaluations": 1, "candidates": 1, "made": 0, "alone": False}
 # What another attack costs if its file states nothing else: it divides each update, for each million weights.
 ATTACK = {
-    "update": 0, "products": "updates * (2000 * weights + update)", "calls": "0.01 * updates",
-    "convolutions": 0, "passes": 0,
+    "update": 0, "convolutions": 0, "products": "updates * (2000 * weights + update)",
+    "calls": "0.01 * updates", "passes": 0,
 }  # fmt: skip
 # The move of an image through a network of convolutions, for each pass, in batches of more than CACHED images
 # (LeNet-5 and Fidel's CNN were timed with 8 to 1,024).
@@ -188,9 +185,8 @@ def of_attack(spec: Spec, capture: Spec) -> Effort:
     }  # fmt: skip
     if rule not in WITHOUT_RULE:
         known |= stated("labels", rule, {"probed": 0}, {}, known)
-    own = stated("attacks", attack["module"], ATTACK, chosen, known)
-    besides = Effort(own["convolutions"], own["products"], own["calls"])
-    return _passes(victim, shape, own["passes"], 1, 0).plus(besides)
+    _, *others, passes = stated("attacks", attack["module"], ATTACK, chosen, known).values()
+    return _passes(victim, shape, passes, 1, 0).plus(Effort(*others))
 
 
 def _of_matching(attack: Spec, capture: Spec, weights: float, updates: float, images: float) -> Effort:
@@ -223,14 +219,11 @@ def _of_matching(attack: Spec, capture: Spec, weights: float, updates: float, im
 
 def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = IMAGES) -> Effort:
     """Return the work of a job by the kind of its spec. An attack needs the spec of its capture."""
-    match kind:
-        case "attack" if capture:
-            return of_attack(spec, capture)
-        case "capture":
-            return of_capture(spec)
-        case "study":
-            return of_study(spec, there)
-    return of_training(spec, there)
+    if capture:
+        return of_attack(spec, capture)
+    if kind == "capture":
+        return of_capture(spec)
+    return of_study(spec, there) if kind == "study" else of_training(spec, there)
 
 
 def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Effort]:

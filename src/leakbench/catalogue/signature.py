@@ -83,34 +83,27 @@ def stated(
 
     An expression reads `known` quantities, the part's parameters and the keys before.
     """
+    path, said = f"{module_file(room, module)}: COST", constant(room, module, "COST", None) or {}
+    if odd := [*said.keys() - asked.keys()] if isinstance(said, dict) else [said]:
+        raise UserError(f"{path}: {odd[0]}: is no key of COST ({suggest(str(odd[0]), asked)})")
     fields = parameters_model(room, module).model_fields
     own = {**known, **{key: field.default for key, field in fields.items()}, **parameters}
-    for key, where, tree in _expressions(room, module, tuple(asked.items()), frozenset(own)):
+    for key, default in asked.items():
+        tree = _parsed(str(said.get(key, default)), f"{path}: {key}", frozenset(own))
         try:
             own[key] = evaluated(tree, FUNCTIONS, own)
             if not 0 <= own[key] < math.inf:
                 raise ValueError(f"it is {own[key]}")
-        except (ArithmeticError, LookupError, TypeError, ValueError) as problem:
-            raise UserError(f"{where}: is no number from 0 on: {problem} (mend the expression)") from problem
+        except (ArithmeticError, LookupError, TypeError, ValueError) as wrong:
+            raise UserError(
+                f"{path}: {key}: is no number from 0 on: {wrong} (mend the expression)"
+            ) from wrong
     return {key: own[key] for key in asked}
 
 
 @cache
-def _expressions(
-    room: str, module: str, asked: tuple[tuple[str, Any], ...], names: frozenset[str]
-) -> list[tuple[str, str, ast.expr]]:
-    path, said = f"{module_file(room, module)}: COST", constant(room, module, "COST", None) or {}
-    if odd := [*said.keys() - dict(asked).keys()] if isinstance(said, dict) else [said]:
-        raise UserError(f"{path}: {odd[0]}: is no key of COST ({suggest(str(odd[0]), dict(asked))})")
-    keys, own = [*dict(asked)], {*names} - {*FUNCTIONS}
-    return [
-        (
-            key,
-            f"{path}: {key}",
-            parse(str(said.get(key, text)), f"{path}: {key}", {*FUNCTIONS}, own | {*keys[:n]}),
-        )
-        for n, (key, text) in enumerate(asked)
-    ]
+def _parsed(text: str, where: str, names: frozenset[str]) -> ast.expr:
+    return parse(text, where, {*FUNCTIONS}, {*names} - {*FUNCTIONS})
 
 
 @cache

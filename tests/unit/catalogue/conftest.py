@@ -78,7 +78,7 @@ def forget() -> Iterator[None]:
 
     def clear() -> None:
         names = ("definition", "check_signature", "parameters_model", "part_names", "constant")
-        for name in (*names, "_expressions", "declared_metrics"):
+        for name in (*names, "declared_metrics"):
             getattr(signature, name).cache_clear()
 
     clear()

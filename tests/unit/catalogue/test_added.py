@@ -1,4 +1,4 @@
-"""A network, a data set, a server, a defence and an attack are added by files of their own; no other file changes."""
+"""A network, a data set, a server, a defence and an attack are added by files of their own alone."""
 
 import json
 import os
@@ -36,7 +36,7 @@ EXPERIMENT = {
     }],
     "figure": {"drawing": "dots", "metrics": ["pearson"], "y": ["defence"]},
 }  # fmt: skip
-# What a process of the copy says: the new experiment's specs, its network's size, an attack's work, stale pages.
+# What a process of the copy says: the experiment's specs, its network's size, an attack's work, stale pages.
 ASKED = """
 import json
 from pathlib import Path

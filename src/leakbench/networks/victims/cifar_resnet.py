@@ -8,7 +8,6 @@ from torch.nn.functional import pad
 from leakbench.networks.layers import activate, normalised
 from leakbench.networks.victims.resnet20_4 import three_stages
 
-# Its size by depth (`catalogue.costs.Network`).
 COST = {
     "operations": "area * {20: 82, 32: 140}[depth]",
     "weights": "{20: 0.3, 32: 0.5}[depth]",

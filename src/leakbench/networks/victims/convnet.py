@@ -8,7 +8,6 @@ from torch import nn
 
 from leakbench.networks.layers import normalised
 
-# Its size (`catalogue.costs.Network`).
 COST = {"operations": "3700 * area", "weights": 3, "layers": 8}
 
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from leakbench.networks.layers import glorot, normalised
 
-# Its size (`catalogue.costs.Network`).
 COST = {"operations": "400 * area", "weights": 9, "layers": 12}
 
 

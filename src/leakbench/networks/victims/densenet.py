@@ -7,7 +7,6 @@ from torch import nn
 
 from leakbench.networks.layers import normalised
 
-# Its size (`catalogue.costs.Network`).
 COST = {"operations": "120 * area", "weights": 8, "layers": 121}
 
 

@@ -7,7 +7,6 @@ from torch import nn
 
 from leakbench.networks.layers import normalised, sequential
 
-# Its size (`catalogue.costs.Network`).
 COST = {"operations": "1.3 * area", "weights": 0.1, "layers": 5}
 
 

@@ -6,7 +6,6 @@ from torch import nn
 
 from leakbench.networks.layers import sequential
 
-# Its size (`catalogue.costs.Network`).
 COST = {"operations": "1.5 * area", "weights": 0.1, "layers": 4}
 
 

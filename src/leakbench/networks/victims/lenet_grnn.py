@@ -4,7 +4,6 @@ from torch import nn
 
 from leakbench.networks.victims.lenet5 import lenet5_layers
 
-# Its size (`catalogue.costs.Network`).
 COST = {"operations": "1.5 * area", "weights": 0.1, "layers": 4}
 
 

@@ -9,7 +9,6 @@ from torch import nn
 
 from leakbench.networks.victims.mlp import mlp
 
-# Its size (`catalogue.costs.Network`).
 COST = {"weights": "1000 * values / 1e6", "operations": "2 * weights", "layers": 2, "dense": True}
 
 # The neurons of the first layer, and the deviation of their weights.

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from leakbench.networks.layers import normalised
 
-# Its size (`catalogue.costs.Network`).
 COST = {"operations": "1300 * area", "weights": 4.4, "layers": 21}
 
 

@@ -6,7 +6,6 @@ from torch import nn
 
 from leakbench.networks.layers import Dropout, normalised, sequential
 
-# Its size (`catalogue.costs.Network`).
 COST = {"operations": "870 * area", "weights": 135, "layers": 16}
 
 # Configuration D, in multiples of the first layer's width; M halves rows and columns.
