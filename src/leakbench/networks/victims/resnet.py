@@ -6,9 +6,11 @@ from torch import nn
 
 from leakbench.networks.layers import activate, normalised
 
-COST = {"operations": "area * {'large': {18: 75, 34: 150, 50: 170}, 'unpooled': {18: 290, 34: 590, 50: 660}"
-        ", 'small': {18: 1120, 34: 2330, 50: 2610}}[stem][depth]",
-        "weights": "{18: 12, 34: 22, 50: 26}[depth]", "layers": "{18: 21, 34: 37, 50: 54}[depth]"}  # fmt: skip
+COST = {
+    "operations": "area * {'large': {18: 75, 34: 150, 50: 170}, 'unpooled': {18: 290, 34: 590, 50: 660},"
+    " 'small': {18: 1120, 34: 2330, 50: 2610}}[stem][depth]",
+    "weights": "{18: 12, 34: 22, 50: 26}[depth]", "layers": "{18: 21, 34: 37, 50: 54}[depth]",
+}  # fmt: skip
 
 
 def resnet(
