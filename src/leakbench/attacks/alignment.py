@@ -19,6 +19,8 @@ from leakbench.observations.reconstruction import Reconstruction
 FLOATS = 25_000_000
 # A candidate is taken for private if its score exceeds the median candidate's by this many deviations.
 FAR = 4.0
+# What it costs: the gradient of each candidate under each label, times each update.
+COST = {"products": "labels * held * weights * 2 * (3 + updates)", "calls": "labels * held * 0.01 / 100"}
 
 
 def _directions(

@@ -13,6 +13,8 @@ from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
 AT_ONCE = 32
+# What it costs: 64 images of a generator for each update.
+COST = {"convolutions": "updates * 64 * 240 * generator"}
 
 
 # The labels of a round follow from its own update alone.

@@ -17,6 +17,8 @@ FIXED = 30.0
 # As many tokens are fixed at once, and altogether. An update that leaves more tokens at places than MOST is
 # not read: noise hides its first span, and each fixed token has a share of all that are left.
 AT_ONCE, TRIED, MOST = 32, 4096, 16384
+# What it costs for each token of an update: a test of the whole vocabulary, and a fit.
+COST = {"update": "(250 + weights * 1000) * tokens * samples"}
 
 
 @capable(rounds_at_once=1)

@@ -17,6 +17,8 @@ from leakbench.observations.reconstruction import Reconstruction
 
 # The loss behind the first dense layer is not computed, so that it may be any.
 ANY_LOSS = True
+# What it costs: an image that a generator makes of each neuron, of which 64 live in a layer that feeds it.
+COST = {"convolutions": "updates * (min(neurons, 64) if neurons else 64) * 240 * generator"}
 IMAGES_AT_ONCE = 32
 # The largest number of weight changes that are divided at once: two megabytes.
 CACHED = 1 << 19

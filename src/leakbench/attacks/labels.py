@@ -9,6 +9,9 @@ from leakbench.base.parts import WITHOUT_RULE
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
+# What it costs: little but for the rules that pass images through each client's own model.
+COST = {"products": 0, "calls": "0.05 * updates", "passes": "updates * probed"}
+
 
 # The labels of a round follow from its own update alone.
 @capable(together=True)

@@ -23,6 +23,14 @@ LARGEST, MODELS = 8, 5
 HELD = 0.1
 # The most bytes of updates that are kept from epoch to epoch, where clients would send the same again.
 KEPT = 1_000_000_000
+# What it costs: updates are drawn anew in each epoch unless the defence works on gradients of single samples,
+# whose gradient alone is as dear as ten forward passes. Adam's step takes 170 for each million weights.
+COST = {
+    "products": "models * pairs * epochs * (6 + 170 / batch) * hidden / 1e6"
+    " * (min(weights * 1e6, bins or weights * 1e6) + hidden + samples * values)",
+    "calls": "models * pairs * defended",
+    "passes": "models * pairs * (1 if defended else epochs) * samples * 10",
+}
 
 
 # The images of a round follow from its own update. Rounds of one model share only the inverter.

@@ -19,6 +19,10 @@ from leakbench.observations.reconstruction import Reconstruction
 
 # The loss behind the first dense layer is not computed, so that it may be any.
 ANY_LOSS = True
+# What it costs: a span, proofs for each label of a sample and each pair of samples, the columns of all.
+COST = {"update": "8000 * (1 + weights) + (weights * (8 * classes * samples + 0.1 * (samples * samples))"
+    " + (2 * samples * (weights * 1e6 / values * (samples * samples) + 10 * samples * samples * samples)"
+    " / 1e6 if rule == 'own' else 0))"}  # fmt: skip
 # Since 2 the errors of samples that were subtracted are carried into later rounds. Since 3 the errors of the
 # neurons that hold a sample are added as squares. Since 4 the proof of a sample allows for the largest of
 # these errors, because what the client rounded behind the layer is one error for all neurons.

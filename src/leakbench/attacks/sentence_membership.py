@@ -9,6 +9,8 @@ from leakbench.observations.reconstruction import Reconstruction
 
 # As many candidates go through a block at once.
 AT_ONCE = 256
+# What it costs: each token of an update is tested with the whole vocabulary, and each of a candidate.
+COST = {"update": "250 * tokens * samples + weights * (5 * held * tokens)"}
 
 
 @capable(rounds_at_once=1)

@@ -13,6 +13,8 @@ from leakbench.observations.reconstruction import Reconstruction
 KEPT = 4
 # As many beginnings with a next token go through a block at once.
 AT_ONCE = 4096
+# What it costs: each token is tested with the whole vocabulary, and each pair of tokens when sentences grow.
+COST = {"update": "250 * tokens * samples + weights * 4 * (tokens * samples) * (tokens * samples)"}
 
 
 @capable(rounds_at_once=1)

@@ -20,6 +20,10 @@ from leakbench.observations.reconstruction import Reconstruction
 
 # The loss behind the first dense layer is not computed, so that it may be any.
 ANY_LOSS = True
+# What it costs: the span of an update, proofs with the square of the batch and searches with its cube, and
+# each of at most 1,000 neurons that samples open differently.
+COST = {"update": "8000 * (1 + weights) + weights * samples * samples * (0.2 + 0.07 * samples)"
+                  " + 100 * min(weights * 1e6 / values, 1000)"}  # fmt: skip
 # A column is new if the part of it outside the span of the others has at least this length.
 INDEPENDENT = 1e-6
 

@@ -17,6 +17,8 @@ from leakbench.observations.reconstruction import Reconstruction
 TABLES = "embedding.weight", "position.weight"
 # Steps of the splitting, and the length in units of the mean row by which each shortens a part.
 STEPS, SHORTER = 300, 0.1
+# What it costs: each place of a sentence with each other.
+COST = {"update": "weights * tokens * tokens * samples"}
 
 
 @capable(rounds_at_once=1)

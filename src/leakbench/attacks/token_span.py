@@ -7,6 +7,9 @@ from leakbench.attacks.exact.attention import heard
 from leakbench.observations.observation import Observation
 from leakbench.observations.reconstruction import Reconstruction
 
+# What it costs: each token of an update is tested with the whole vocabulary at each place.
+COST = {"update": "250 * tokens * samples"}
+
 
 @capable(rounds_at_once=1)
 @torch.no_grad()

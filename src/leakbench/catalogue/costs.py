@@ -5,7 +5,6 @@ torch. A calibration says how much of each a core does in a second. Every machin
 REFERENCE, so that the same cells run everywhere. `leakbench plan` also measures the machine that it runs on.
 """
 
-import itertools
 import json
 import math
 import operator
@@ -19,8 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leakbench.base.code import PACKAGE
+from leakbench.base.parts import SECTIONS, WITHOUT_RULE
 from leakbench.catalogue.cell import Cell, Spec
-from leakbench.catalogue.signature import constant, module_file
+from leakbench.catalogue.signature import constant, module_file, stated
 
 
 class Effort(NamedTuple):
@@ -30,9 +30,6 @@ class Effort(NamedTuple):
     products: float = 0.0
     calls: float = 0.0
     wide: float = 0.0  # convolutions of 64 channels and more
-
-    def times(self, factor: float) -> "Effort":
-        return Effort(*(factor * each for each in self))
 
     def plus(self, other: "Effort") -> "Effort":
         return Effort(*map(operator.add, self, other))
@@ -53,51 +50,32 @@ WIDE = 500
 class Network(NamedTuple):
     """The size of a network, as its file states it in COST."""
 
-    operations: float  # millions of operations of the forward pass of one image of 32×32
     weights: float  # millions of parameters
+    operations: float  # millions of operations of the forward pass of one image
     layers: int
     dense: bool = False  # whether all of its layers are dense
 
 
 # A network whose file states no COST, and whose operations cannot be counted, is taken for a large one.
-UNKNOWN = Network(1300, 30, 50)
-# Networks that read tokens, and the number of different tokens that they are taken to know.
-READERS, VOCABULARY = ("transformer", "encoder", "published"), 2048
+UNKNOWN = Network(30, 1300, 50)
 # Forward passes that a training step costs, and one of matching by exact second derivatives or differences.
 STEP, EXACT, FROZEN = 3, 14, 7
 # Thousands of calls of torch for each layer, in a training step and in an iteration of gradient matching.
 STEPPED, MATCHED = 0.01, 0.16
-# One iteration of L-BFGS evaluates the loss up to 20 times, and uses a hundred earlier gradients.
-LBFGS = 26
-# What follows is in millions of operations. For each million weights of a gradient that is matched.
+# Millions of operations of a matched gradient, for each million of its weights.
 GRADIENT = 300
-# For each image of 32×32 and iteration: the generator of GRNN, one that reads latents, the filters of DLF.
-GENERATOR, LATENT, FILTERED = 90, 60, 80
-# Fidel: the division of an update for each million parameters, and the image that a generator makes of a
-# neuron, of which NEURONS live in a layer that feeds it.
-DIVIDED, IMAGINED, NEURONS = 2000, 240, 64
-# An exact attack: the span of one update, and as much for each million weights.
-SPANNED = 8000
-# Text: for each token of an update, with the whole vocabulary at each place (TESTED); for each million
-# weights, for each token of a candidate (HELD), for each pair of tokens of an update when sentences are grown
-# (GROWN), and for each token when they are fitted (FITTED). Timed with 1 to 32 sentences of 16 tokens.
-TESTED, HELD, GROWN, FITTED = 250, 5, 4, 1000
-# SPEAR, for each million weights: proofs grow with the square of the batch (PROOF), searches with its cube
-# (SEARCH), and with SETTLED for each thousand neurons, of at most ROWS that samples open differently.
-PROOF, SEARCH, SETTLED, ROWS = 0.2, 0.07, 100_000, 1000
-# Peeling, for each million weights: proofs for each label that a sample may have (LABELS), and each pair of
-# samples (PAIRS). The columns of all samples, where all are found, are eigenvectors of a matrix (EIGEN) in
-# double precision, which is half as fast (DOUBLE).
-LABELS, PAIRS, EIGEN, DOUBLE = 8, 0.1, 10, 2
+# What a part of an attack that matches gradients costs if its file states nothing else: evaluations of the
+# distance in an iteration, candidates that are compared in each, millions of operations to make an image of
+# 32×32, and whether trials have weights of their own. (docs/adding-parts.md says what an expression reads.)
+PART = {"evaluations": 1, "candidates": 1, "made": 0, "alone": False}
+# What another attack costs if its file states nothing else: it divides each update, for each million weights.
+ATTACK = {
+    "update": 0, "convolutions": 0, "products": "updates * (2000 * weights + update)",
+    "calls": "0.01 * updates", "passes": 0,
+}  # fmt: skip
 # The move of an image through a network of convolutions, for each pass, in batches of more than CACHED images
 # (LeNet-5 and Fidel's CNN were timed with 8 to 1,024).
 MOVED, CACHED = 15, 256
-# Label inference: thousands of calls of torch for each update. After several local steps two rules pass
-# images through every client's own model: NOISE images of noise (zlg), or EACH samples of each class (rlu).
-LABELLED, NOISE, EACH = 0.05, 64, 100
-# The learned inverter: forward passes that cost as much as the gradient of one sample alone, and millions of
-# operations of Adam's step for each million weights.
-ALONE, ADAM = 10, 170
 # Core-seconds that each job takes in addition, for files and Snakemake, and that the table and the figure of
 # an experiment take on average: an experiment that shows nothing has neither.
 JOB, EXPERIMENT = 0.5, 0.7
@@ -105,67 +83,29 @@ JOB, EXPERIMENT = 0.5, 0.7
 IMAGES = 60_000
 
 
-@cache
-def sizes(module: str) -> dict[str, Network]:
-    """Return what the file of a victim or a generator states as COST, by depth and stem or network."""
-    room = next((each for each in ("victims", "generators") if module_file(each, module).is_file()), "")
-    said = (constant(room, module, "COST", None) if room else None) or {}
-    return {key: Network(**size) for key, size in ({"": said} if "weights" in said else said).items()}
+def network(victim: Spec, shape: list[int]) -> Network:
+    """Return the size of a network for samples of `shape` (rows, columns, channels), by its entry."""
+    told = {"module": victim["module"], "parameters": victim.get("parameters", {})}
+    return _sized(json.dumps(told, sort_keys=True), *shape)
 
 
 @cache
-def _counted(victim: str, shape: tuple[int, ...]) -> Network:
-    """Return the size of a victim, given in JSON, as a process with torch counts it."""
+def _sized(victim: str, rows: int, columns: int, channels: int) -> Network:
+    """Return the size of a victim, given in JSON, as its file states it or a process with torch counts it."""
+    module, parameters = json.loads(victim).values()
+    known = {"tokens": columns, "channels": channels, "values": rows * columns * channels}
+    asked = dict.fromkeys(Network._fields, "missing") | Network._field_defaults
+    for room in ("victims", "generators"):
+        if module_file(room, module).is_file() and constant(room, module, "COST", None):
+            return Network(**stated(room, module, asked, parameters, known | {"area": rows * columns / 1024}))
     told = [sys.executable, "-m", "leakbench.jobs.size"]
-    asked = f"[{victim}, {json.dumps(shape)}]"
+    given = f"[{victim}, {[rows, columns, channels]}]".encode()
     within = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "CUDA_VISIBLE_DEVICES": ""}
     try:
-        done = subprocess.run(
-            told, input=asked, env=within, capture_output=True, text=True, timeout=120, check=False
-        )
-        return Network(**json.loads(done.stdout)) if done.returncode == 0 else UNKNOWN
-    except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
+        done = subprocess.run(told, input=given, env=within, capture_output=True, timeout=120, check=True)
+        return Network(**json.loads(done.stdout))
+    except (OSError, ValueError, TypeError, subprocess.SubprocessError):
         return UNKNOWN
-
-
-def network(victim: Spec, shape: list[int]) -> Network:
-    """Return the size of a network for images of `shape` (rows, columns, channels), by its resolved entry."""
-    parameters, known = victim.get("parameters", {}), sizes(victim["module"])
-    longer = [str(parameters[key]) for key in ("depth", "stem", "network") if key in parameters]
-    names = ("-".join(longer[:count]) for count in range(len(longer), -1, -1))
-    found = next((known[name] for name in names if name in known), None)
-    if victim["module"] in ("mlp", "peeling"):
-        widths = [math.prod(shape), *parameters.get("hidden", [1000])]
-        weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
-        return Network(2 * weights, weights, len(widths), dense=True)
-    if victim["module"] in READERS:
-        wide, blocks = parameters.get("width", 256), parameters.get("blocks", 2)
-        weights = (12 * blocks * wide**2 + VOCABULARY * wide) / 1e6
-        # The rows of the embedding are looked up, not multiplied.
-        return Network(2 * weights * shape[1], weights + VOCABULARY * wide / 1e6, 8 * blocks + 2, dense=True)
-    larger = shape[0] * shape[1] / 1024
-    if victim["module"] == "imprinted":
-        behind, clients = sizes("lenet-dlg")[""], parameters.get("clients", 0)
-        weights = (1 + max(clients, 1)) * math.prod(shape) * parameters["bins"] / 1e6
-        # The convolution in front has nine weights for each channel of each client and of a sample.
-        kernels = 18 * clients * shape[2] * math.prod(shape) / 1e6
-        return Network(
-            behind.operations * larger + 2 * weights + kernels, behind.weights + weights, behind.layers + 2
-        )
-    if found is None:
-        asked = {"module": victim["module"], "parameters": parameters}
-        return _counted(json.dumps(asked, sort_keys=True), tuple(shape))
-    if victim["module"] == "fedavg-cnn":
-        # Its weights are those of its second convolution, which has most operations, and first dense layer.
-        wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)
-        weights = (18 * wide**2 + 128 * larger * wide * dense) / 1e6
-        operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
-        return found._replace(operations=operations, weights=weights)
-    if victim["module"] == "fcnn":
-        # Nearly all of its weights are in the first layer, which has some for each value of an image.
-        larger *= shape[2] / 3
-        found = found._replace(weights=found.weights * larger)
-    return found._replace(operations=found.operations * larger)
 
 
 def _passes(
@@ -194,10 +134,8 @@ def of_training(spec: Spec, there: int = IMAGES) -> Effort:
     if training is None:
         return Effort()
     there = auxiliary["stop"] - auxiliary["start"] if auxiliary else there
-    images = training["epochs"] * min(training["images"] or there, there)
-    return _passes(
-        spec[part], spec["dataset"]["shape"], images, STEP, STEPPED * images / training["batch_size"]
-    )
+    images, shape = training["epochs"] * min(training["images"] or there, there), spec["dataset"]["shape"]
+    return _passes(spec[part], shape, images, STEP, STEPPED * images / training["batch_size"])
 
 
 def of_study(spec: Spec, there: int = IMAGES) -> Effort:
@@ -223,30 +161,41 @@ def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
     rounds = federation["rounds"] + min(spec["null_rounds"], -(-federation["rounds"] // 4))
     played = starts(federation) * rounds
     # Of a sum over a hundred clients one update is attacked. Sums over few clients cost next to nothing.
-    seen = 1 if capture["defence"]["module"] == "aggregated" and len(federation["clients"]) > 10 else 0
-    return played * (seen or len(federation["clients"])), played * sum(federation["clients"])
+    clients = federation["clients"]
+    alone = capture["defence"]["module"] == "aggregated" and len(clients) > 10
+    return played * (1 if alone else len(clients)), played * sum(clients)
 
 
 def of_attack(spec: Spec, capture: Spec) -> Effort:
     attack, victim, shape = spec["attack"], capture["victim"], capture["dataset"]["shape"]
     federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
     updates, images = trials(spec, capture)
-    if attack["module"] == "alignment":
-        # A pair is a candidate under a class (a sentence has one): its gradient, times each update.
-        labels = 1 if victim["module"] in READERS else capture["dataset"]["classes"]
-        pairs = labels * (federation.get("candidates", 0) + images)
-        return Effort(0, pairs * weights * 2 * (STEP + updates), pairs * STEPPED / 100)
-    if attack["module"] == "labels":
-        asked = {"zlg": NOISE, "rlu": EACH * capture["dataset"]["classes"]}.get(attack["labels"], 0)
-        several = federation["update"] == "model" and federation["local"]["epochs"] > 1
-        probed = updates * asked if several else 0
-        return _passes(victim, shape, probed, 1, 0).plus(Effort(calls=updates * LABELLED))
-    if attack["module"] == "learned-inverter":
-        return _of_inverter(victim, shape, images / updates, starts(federation), chosen)
-    if not attack["optimiser"]:
-        neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
-        exact = _exact(attack, capture, weights, images / updates, federation.get("candidates", 0) + images)
-        return Effort(updates * neurons * IMAGINED, updates * (weights * DIVIDED + exact), updates * STEPPED)
+    if attack["optimiser"]:
+        return _of_matching(attack, capture, weights, updates, images)
+    rule, classes = attack.get("labels", "none"), capture["dataset"]["classes"]
+    played = (chosen.get("defence") or capture["defence"])["module"]
+    known = {
+        "local_epochs": federation["local"]["epochs"] if federation["update"] == "model" else 1,
+        "updates": updates, "images": images, "samples": images / updates, "weights": weights,
+        "values": math.prod(shape), "tokens": shape[1], "classes": classes, "models": starts(federation),
+        "held": federation.get("candidates", 0) + images, "generator": bool(attack["generator"]),
+        # A sentence has no class.
+        "labels": 1 if constant("victims", victim["module"], "READS", "") == "tokens" else classes,
+        "defended": constant("defences", played, "COST", 0), "probed": 0,
+    }  # fmt: skip
+    if rule not in WITHOUT_RULE:
+        known |= stated("labels", rule, {"probed": 0}, {}, known)
+    _, *others, passes = stated("attacks", attack["module"], ATTACK, chosen, known).values()
+    return _passes(victim, shape, passes, 1, 0).plus(Effort(*others))
+
+
+def _of_matching(attack: Spec, capture: Spec, weights: float, updates: float, images: float) -> Effort:
+    federation, chosen, shape = capture["federation"], attack["parameters"], capture["dataset"]["shape"]
+    parts = [
+        stated(room, name, PART, given, chosen)
+        for section, room in SECTIONS.items()
+        for name, given in (attack.get(section) or {}).items()
+    ]
     steps, batches = chosen["iterations"] * chosen["restarts"], 1
     if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
         # Each epoch is a pass over the samples, in mini-batches or in one batch.
@@ -254,74 +203,27 @@ def of_attack(spec: Spec, capture: Spec) -> Effort:
         steps *= local["epochs"]
         if local["batch_size"] and chosen["updates"] != "epochs":
             batches = math.ceil(images / updates / local["batch_size"])
-    steps *= LBFGS if "lbfgs" in attack["optimiser"] else 1
-    # The penalty evaluates the distance twice.
-    steps *= 2 if "slope-penalty" in attack["objective"] else 1
-    candidates = math.prod(arguments.get("population", 1) for arguments in attack["optimiser"].values())
+    steps *= math.prod(part["evaluations"] for part in parts)
+    candidates = math.prod(part["candidates"] for part in parts)
     # Candidates are compared by their gradients, of which no derivative is taken.
     passes = STEP if candidates > 1 else FROZEN if chosen["derivative"] == "frozen" else EXACT
-    made = GENERATOR if "generator" in attack["unknowns"] else LATENT if attack["generator"] else 0
+    made = sum(part["made"] for part in parts)
     # The engines are compared before the first iteration, and the gradients once more after the last.
     times = steps * candidates + 2
-    alike = attack["objective"].get("epochs-alike", {}).get("of") == "filters"
-    made += FILTERED if alike and chosen["updates"] == "reshuffled" else 0
     # Trials with weights of their own go through the network one after another, and so do mini-batches.
-    alone = updates if chained or any(name.startswith("surrogate") for name in attack["unknowns"]) else 1
+    alone = updates if chained or any(part["alone"] for part in parts) else 1
     besides = Effort(images * times * made * shape[0] * shape[1] / 1024, updates * times * weights * GRADIENT)
     calls = MATCHED * (steps * alone * batches + updates)
-    return _passes(victim, shape, images * times, passes, calls).plus(besides)
-
-
-def _exact(attack: Spec, capture: Spec, weights: float, batch: float, held: float) -> float:
-    """Return the millions of operations of an exact attack on one update of `batch` samples."""
-    module, shape = attack["module"], capture["dataset"]["shape"]
-    found = SPANNED * (1 + weights) if module in ("membership", "peel", "spear") else 0.0
-    # The width of a first layer that has nearly all of the weights.
-    width = weights * 1e6 / math.prod(shape)
-    match module:
-        case "encoder-sentences":
-            return (TESTED + weights * FITTED) * shape[1] * batch
-        case "token-span" | "sentences" | "sentence-membership":
-            candidates = HELD * (held if module == "sentence-membership" else 0.0) * shape[1]
-            grown = GROWN * (shape[1] * batch) ** 2 if module == "sentences" else 0.0
-            return TESTED * shape[1] * batch + weights * (candidates + grown)
-        case "token-places":
-            found += weights * shape[1] ** 2 * batch
-        case "spear":
-            found += weights * (PROOF * batch**2 + SEARCH * batch**3)
-            found += SETTLED * min(width, ROWS) / 1000
-        case "peel":
-            published = attack["parameters"].get("rule") == "published"
-            solved = 0.0 if published else batch * (width * batch**2 + EIGEN * batch**3)
-            pairs = LABELS * capture["dataset"]["classes"] * batch + PAIRS * batch**2
-            found += weights * pairs + DOUBLE * solved / 1e6
-    return found
-
-
-def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Effort:
-    """Return the work of fitting an inverter to updates of `batch` samples for each of `models` models."""
-    # Updates are counted as drawn anew in each epoch unless the defence works on gradients of single samples.
-    hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
-    inputs = network(victim, shape).weights * 1e6
-    inputs = min(inputs, chosen["bins"] or inputs)
-    weights = (inputs + hidden + batch * math.prod(shape)) * hidden / 1e6
-    fit = Effort(products=pairs * epochs * weights * (2 * STEP + ADAM / chosen["batch"]))
-    calls = constant("defences", (chosen["defence"] or {"module": "none"})["module"], "COST", 0)
-    drawn = 1 if calls else epochs
-    played = _passes(victim, shape, pairs * drawn * batch, ALONE, 0).plus(Effort(calls=pairs * calls))
-    return fit.plus(played).times(models)
+    return _passes(capture["victim"], shape, images * times, passes, calls).plus(besides)
 
 
 def work(kind: str, spec: Spec, capture: Spec | None = None, there: int = IMAGES) -> Effort:
     """Return the work of a job by the kind of its spec. An attack needs the spec of its capture."""
-    match kind:
-        case "attack" if capture:
-            return of_attack(spec, capture)
-        case "capture":
-            return of_capture(spec)
-        case "study":
-            return of_study(spec, there)
-    return of_training(spec, there)
+    if capture:
+        return of_attack(spec, capture)
+    if kind == "capture":
+        return of_capture(spec)
+    return of_study(spec, there) if kind == "study" else of_training(spec, there)
 
 
 def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Effort]:
@@ -329,10 +231,9 @@ def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Effo
     found = {}
     for name, spec in specs.items():
         kind, _, stem = name.partition("/")
-        if kind == "attack":
-            found[name] = of_attack(spec, specs[Cell.parse(stem).path("capture")])
-        elif kind in ("train", "generator", "study", "capture"):
-            found[name] = work(kind, spec, there=images_of(spec, there))
+        if kind in ("train", "generator", "study", "capture", "attack"):
+            capture = specs[Cell.parse(stem).path("capture")] if kind == "attack" else None
+            found[name] = work(kind, spec, capture, 0 if capture else images_of(spec, there))
     return found
 
 

@@ -1,9 +1,10 @@
 """The schema of a part: its keyword arguments, read from the source. (An import may need torch.)"""
 
 import ast
+import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic_core import SchemaError
 
 from leakbench.base.code import PACKAGE
 from leakbench.base.errors import UserError
+from leakbench.base.expression import evaluated, parse
 from leakbench.base.parts import NAME, SECTIONS, judge, place, stem
 from leakbench.base.yamls import suggest
 from leakbench.catalogue.cell import Arguments
@@ -28,6 +30,9 @@ _FIELD = {"gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pa
 # What pydantic may raise of an annotation.
 _RAISED = (AssertionError, AttributeError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError,
            SchemaError)  # fmt: skip
+
+# What an expression in COST may call.
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in (len, max, min, sum, zip)}
 
 # Room → what the function of each part takes before its keywords, and what it may return, as parts write it.
 # An attack also takes the parts of its sections there, by the names of the sections.
@@ -62,10 +67,43 @@ def constant(room: str, module: str, name: str, default: Any = ...) -> Any:
     path = module_file(room, module)
     for node in parsed(path).body if name.encode() in path.read_bytes() else ():
         if isinstance(node, ast.Assign) and [getattr(each, "id", "") for each in node.targets] == [name]:
-            return ast.literal_eval(node.value)
+            try:
+                return ast.literal_eval(node.value)
+            except (ValueError, TypeError, RecursionError, MemoryError) as problem:
+                raise UserError(f"{path}: {name}: is no literal (write numbers and texts)") from problem
     if default is not ...:
         return default
     raise LookupError(f"{path}: {name} is missing")
+
+
+def stated(
+    room: str, module: str, asked: Mapping[str, Any], parameters: Mapping[str, Any], known: Mapping[str, Any]
+) -> Arguments:
+    """Return what a part's file states in COST, or else `asked`: key → number, in the order of `asked`.
+
+    An expression reads `known` quantities, the part's parameters and the keys before.
+    """
+    path, said = f"{module_file(room, module)}: COST", constant(room, module, "COST", None) or {}
+    if odd := [*said.keys() - asked.keys()] if isinstance(said, dict) else [said]:
+        raise UserError(f"{path}: {odd[0]}: is no key of COST ({suggest(str(odd[0]), asked)})")
+    fields = parameters_model(room, module).model_fields
+    own = {**known, **{key: field.default for key, field in fields.items()}, **parameters}
+    for key, default in asked.items():
+        tree = _parsed(str(said.get(key, default)), f"{path}: {key}", frozenset(own))
+        try:
+            own[key] = evaluated(tree, FUNCTIONS, own)
+            if not 0 <= own[key] < math.inf:
+                raise ValueError(f"it is {own[key]}")
+        except (ArithmeticError, LookupError, TypeError, ValueError) as wrong:
+            raise UserError(
+                f"{path}: {key}: is no number from 0 on: {wrong} (mend the expression)"
+            ) from wrong
+    return {key: own[key] for key in asked}
+
+
+@cache
+def _parsed(text: str, where: str, names: frozenset[str]) -> ast.expr:
+    return parse(text, where, {*FUNCTIONS}, {*names} - {*FUNCTIONS})
 
 
 @cache

@@ -86,6 +86,8 @@ class Workflow:
         offered = local_datasets(root / "config", self.home / "data")
         self._asked = only.split(",") if only else []
         self.plan: Plan = plan(root, scale, offered, seed, self._asked)
+        # A cost that a part states wrongly is told of before anything runs.
+        costs.works(self.plan.specs, counted(root / "config"))
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         # The lock is held as long as this object lives.
         self._lock = run.write(self.home, f"{self.results}/specs", self.plan.texts)

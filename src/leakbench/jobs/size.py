@@ -25,11 +25,7 @@ def size(victim: Spec, shape: tuple[int, int, int]) -> Spec:
         image = torch.zeros(1, channels, rows, columns)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         network(image)
-    layers = [
-        layer
-        for layer in network.modules()
-        if any(weight.dim() > 1 for weight in layer.parameters(recurse=False))
-    ]
+    layers = [it for it in network.modules() if any(w.dim() > 1 for w in it.parameters(recurse=False))]
     return {
         "operations": counter.get_total_flops() / 1e6,
         "weights": sum(value.numel() for value in network.parameters()) / 1e6,

@@ -1,4 +1,4 @@
-"""A network, a data set, a server and a defence are added by files of their own; no other file changes."""
+"""A network, a data set, a server, a defence and an attack are added by files of their own alone."""
 
 import json
 import os
@@ -32,11 +32,11 @@ EXPERIMENT = {
     "item": NAME, "title": "Added", "shows": "Parts of a stranger.", "metrics": ["pearson"],
     "cells": [{
         "dataset": [NAME], "victim": [NAME], "federation": [NAME], "defence": [NAME, "none"],
-        "attack": ["fidel"],
+        "attack": ["fidel", NAME],
     }],
     "figure": {"drawing": "dots", "metrics": ["pearson"], "y": ["defence"]},
 }  # fmt: skip
-# What a process of the copy says: the specs of the new experiment, its network's size, and stale pages.
+# What a process of the copy says: the experiment's specs, its network's size, an attack's work, stale pages.
 ASKED = """
 import json
 from pathlib import Path
@@ -47,7 +47,8 @@ root = Path.cwd()
 found = plan(root, "paper", only=["added"])
 size = costs.network(found.specs["train/added/added/0"]["victim"], [32, 32, 3])
 stale = [name for name, text in texts(root).items() if text != (root / name).read_text()]
-print(json.dumps([sorted(found.specs), size, stale]))
+work = costs.works(found.specs, {})["attack/added/added/added/none/added/0"]
+print(json.dumps([sorted(found.specs), size, work, stale]))
 """
 
 
@@ -77,8 +78,10 @@ def python(root: Path, *words: str) -> str:
 
 def test_parts_are_added_without_a_change_to_any_other_file(copy: Path) -> None:
     before = files(copy)
-    for kind in ("victim", "dataset", "defence"):
+    for kind in ("victim", "dataset", "defence", "attack"):
         python(copy, "-m", "leakbench", "new", kind, NAME)
+    attack = copy / "src/leakbench/attacks/added.py"
+    attack.write_text(attack.read_text() + 'COST = {"products": "7 * samples", "calls": 3}\n')
     (copy / "src/leakbench/federation/servers/added.py").write_text(SERVER)
     written = {
         "config/servers/added.yaml": {"summary": "It changes nothing.", "threat": "F"},
@@ -87,13 +90,15 @@ def test_parts_are_added_without_a_change_to_any_other_file(copy: Path) -> None:
     }
     for path, text in written.items():
         (copy / path).write_text(yaml.safe_dump(text))
-    specs, size, stale = json.loads(python(copy, "-c", ASKED))
+    specs, size, work, stale = json.loads(python(copy, "-c", ASKED))
     after = files(copy)
     assert {path: digest for path, digest in after.items() if path in before} == before
     # A source file and a YAML for each part, how a defence is known to an attacker, and who uses the parts.
-    assert len(after) - len(before) == 4 * 2 + 1 + 2
+    assert len(after) - len(before) == 5 * 2 + 1 + 2
     assert {f"attack/added/added/added/{defence}/fidel/0" for defence in (NAME, "none")} <= set(specs)
     assert f"fetch/{NAME}" in specs
     # Its file states no size: torch counts two products of 3,072 · 64 and 64 · 10.
-    assert size == [0.394496, 0.197322, 2, True]
+    assert size == [0.197322, 0.394496, 2, True]
+    # The attack's file states what it costs: an update is of four samples.
+    assert work == [0, 28, 3, 0]
     assert stale == []

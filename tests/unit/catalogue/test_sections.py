@@ -17,9 +17,9 @@ from leakbench.catalogue import sections, signature
 from leakbench.catalogue.load import load_kind, odd
 from leakbench.catalogue.schema import AttackEntry
 from leakbench.catalogue.sections import as_parts, varied
-from leakbench.catalogue.signature import constant, declared_metrics, parameters_model
+from leakbench.catalogue.signature import constant, declared_metrics, parameters_model, stated
 
-TERMS = yaml.safe_load(Path(__file__).with_name("signatures.yaml").read_text())["terms"]
+TABLE = yaml.safe_load(Path(__file__).with_name("signatures.yaml").read_text())
 
 
 def loaded(root: Path, name: str) -> AttackEntry:
@@ -111,7 +111,7 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, forget: None) -> Path:
     return tmp_path / "package" / place("objectives") / "own.py"
 
 
-@pytest.mark.parametrize(("text", "says"), TERMS)
+@pytest.mark.parametrize(("text", "says"), TABLE["terms"])
 def test_a_wrong_file_of_a_term_is_named(text: str, says: str, own: Path, root: Callable[..., Path]) -> None:
     own.write_text(text)
     with pytest.raises(UserError) as problem:
@@ -148,6 +148,15 @@ def test_a_part_that_cannot_be_read_is_named(text: bytes, says: str, package: Pa
     says = rf"^{re.escape(str(path))}: .*{says}.* \(mend "
     with pytest.raises(UserError, match=says):
         parameters_model("objectives", "part")
+
+
+@pytest.mark.parametrize(("cost", "says"), TABLE["costs"])
+def test_a_wrong_cost_is_one_line_with_file_and_key(cost: str, says: str, package: Path) -> None:
+    path = package / "attacks/part.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"COST = {cost}\ndef part(*, epochs: int = 2): ...\n")
+    with pytest.raises(UserError, match=rf"^{re.escape(str(path))}: COST: {says}.* \(.*\)$"):
+        stated("attacks", "part", {"calls": 0}, {}, {"tokens": 8})
 
 
 @pytest.mark.parametrize("read", [declared_metrics, lambda: constant("metrics", "part", "COST", None)])

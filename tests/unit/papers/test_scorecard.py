@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from tests_world import CLAIMS, TRUE, card, cell_of, evidence, files_of, lines, paper, tabled
 
 from leakbench.base.errors import UserError
+from leakbench.base.expression import evaluated, parse
 from leakbench.jobs.scorecard import _without_other_devices, scorecard
 from leakbench.papers.reference import Kept
 from leakbench.papers.scorecard.evidence import ScaleEvidence
-from leakbench.papers.scorecard.expression import evaluated, parse
 from leakbench.papers.scorecard.kinds import kinds
 from leakbench.papers.scorecard.recorded import joined, of_records
 from leakbench.papers.scorecard.scorecard import COLUMNS, Card

@@ -12,6 +12,8 @@ EXCLUDES = {"": ("generator: none",)}
 
 # How often simulated logits are compared with measured ones at most, and what difference is small enough.
 ROUNDS, CLOSE = 5, 0.1
+# How many images pass through each client's own model, samples of each class.
+COST = {"probed": "100 * classes if local_epochs > 1 else 0"}
 
 
 def rlu(layer: LastLayer) -> Tensor:

@@ -4,6 +4,9 @@ from torch import Tensor
 
 from leakbench.attacks.label_inference import LastLayer, nearest
 
+# How many images of noise pass through each client's own model.
+COST = {"probed": "64 if local_epochs > 1 else 0"}
+
 
 def zlg(layer: LastLayer) -> Tensor:
     """Return labels that may repeat: [trials, batch].

@@ -8,7 +8,7 @@ from leakbench.networks.generators import OfLatents
 from leakbench.networks.layers import RandomLayer
 
 # Its size (`catalogue.costs.Network`), by what its training was measured to take.
-COST = {"operations": 16, "weights": 1, "layers": 10}
+COST = {"operations": "16 * area", "weights": 1, "layers": 10}
 
 # A latent with a larger log-variance tells as good as nothing, and the exponential overflows.
 LARGEST = 10.0

@@ -11,7 +11,7 @@ from leakbench.networks.layers import freeze, sequential
 from leakbench.networks.victims.transformer import Adapted, TransformerBlock
 
 # Its size (`catalogue.costs.Network`), between that of the dense network and that of the ViT.
-COST = {"operations": 11.2, "weights": 0.5, "layers": 18, "dense": True}
+COST = {"operations": "11.2 * area", "weights": 0.5, "layers": 18, "dense": True}
 
 
 class ViT(nn.Module):

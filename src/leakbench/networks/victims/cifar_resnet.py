@@ -8,10 +8,10 @@ from torch.nn.functional import pad
 from leakbench.networks.layers import activate, normalised
 from leakbench.networks.victims.resnet20_4 import three_stages
 
-# Its size by depth (`catalogue.costs.Network`).
 COST = {
-    "20": {"operations": 82, "weights": 0.3, "layers": 21},
-    "32": {"operations": 140, "weights": 0.5, "layers": 33},
+    "operations": "area * {20: 82, 32: 140}[depth]",
+    "weights": "{20: 0.3, 32: 0.5}[depth]",
+    "layers": "depth + 1",
 }
 
 

@@ -7,10 +7,7 @@ from torch import nn
 
 from leakbench.networks.layers import ACTIVATIONS, Dropout, glorot, sequential
 
-# Its size by the number of convolutions (`catalogue.costs.Network`).
-COST = {
-    "": {"operations": 7, "weights": 1.0, "layers": 4}, "2": {"operations": 10, "weights": 0.2, "layers": 5}
-}  # fmt: skip
+COST = {"operations": "area * [7, 10][depth - 1]", "weights": "[1.0, 0.2][depth - 1]", "layers": "3 + depth"}
 
 
 def cnn(

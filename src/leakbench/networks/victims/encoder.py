@@ -11,6 +11,9 @@ from leakbench.networks.layers import tokens
 from leakbench.networks.victims.transformer import Transformer, raise_unless_sized
 
 READS = "tokens"
+COST = {"operations": "width * (24 * blocks * width + 4096) / 1e6 * tokens", "dense": True,
+        "weights": "width * (12 * blocks * width + 2048) / 1e6 + 2048 * width / 1e6",
+        "layers": "8 * blocks + 2"}  # fmt: skip
 # The logit of a token that the network reads: a softmax in single precision gives it all of the probability.
 SURE = 1e3
 

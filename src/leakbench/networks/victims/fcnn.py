@@ -7,8 +7,8 @@ from torch import nn
 
 from leakbench.networks.layers import ACTIVATIONS, Dropout, glorot, sequential
 
-# Its size (`catalogue.costs.Network`).
-COST = {"operations": 0.9, "weights": 0.5, "layers": 3, "dense": True}
+COST = {"operations": "0.9 * (area * (channels / 3))", "layers": 3,
+        "weights": "0.5 * (area * (channels / 3))", "dense": True}  # fmt: skip
 
 
 def fcnn(

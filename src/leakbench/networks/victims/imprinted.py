@@ -10,6 +10,11 @@ from torch import nn
 from leakbench.networks.layers import sequential
 from leakbench.networks.victims.lenet_dlg import lenet_dlg
 
+# Its size (`catalogue.costs.Network`): the LeNet's, the block's and the convolution's.
+COST = {"weights": "0.1 + (1 + max(clients, 1)) * values * bins / 1e6",
+        "operations": "1.5 * area + ((1 + max(clients, 1)) * 2 * bins + 18 * clients * channels)"
+        " * values / 1e6", "layers": 6}  # fmt: skip
+
 
 def imprinted(
     shape: tuple[int, int, int],

@@ -4,8 +4,7 @@ from torch import nn
 
 from leakbench.networks.victims.lenet5 import lenet5_layers
 
-# Its size (`catalogue.costs.Network`).
-COST = {"operations": 1.5, "weights": 0.1, "layers": 4}
+COST = {"operations": "1.5 * area", "weights": 0.1, "layers": 4}
 
 
 def lenet_grnn(shape: tuple[int, int, int], classes: int, *, bound: float = 0.5) -> nn.Module:

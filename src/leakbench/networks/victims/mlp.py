@@ -8,8 +8,8 @@ from torch import nn
 
 from leakbench.networks.layers import ACTIVATIONS, glorot, in_precision, normalised, sequential
 
-# Its size (`catalogue.costs.Network`).
-COST = {"operations": 6.2, "weights": 3.1, "layers": 2, "dense": True}
+COST = {"weights": "sum([a * b for a, b in zip([values] + [n for n in hidden], hidden)]) / 1e6",
+        "operations": "2 * weights", "layers": "len(hidden) + 1", "dense": True}  # fmt: skip
 
 
 def mlp(

@@ -9,8 +9,7 @@ from torch import nn
 
 from leakbench.networks.victims.mlp import mlp
 
-# Its size (`catalogue.costs.Network`).
-COST = {"operations": 6.2, "weights": 3.1, "layers": 2, "dense": True}
+COST = {"weights": "1000 * values / 1e6", "operations": "2 * weights", "layers": 2, "dense": True}
 
 # The neurons of the first layer, and the deviation of their weights.
 NEURONS, DEVIATION = 1000, 0.5

@@ -7,8 +7,7 @@ from torch import nn
 
 from leakbench.networks.victims.mlp import mlp
 
-# Its size (`catalogue.costs.Network`).
-COST = {"operations": 0.06, "weights": 0.001, "layers": 3, "dense": True}
+COST = {"operations": "0.06 * area", "weights": 0.001, "layers": 3, "dense": True}
 
 
 def perceptron(

@@ -15,6 +15,9 @@ from leakbench.networks.victims.encoder import certain
 from leakbench.networks.victims.transformer import Transformer, raise_unless_adapted, raise_unless_sized
 
 READS = "tokens"
+COST = {"operations": "width * (24 * blocks * width + 4096) / 1e6 * tokens", "dense": True,
+        "weights": "width * (12 * blocks * width + 2048) / 1e6 + 2048 * width / 1e6",
+        "layers": "8 * blocks + 2"}  # fmt: skip
 # Their names → those of our transformer, replaced one after the other.
 _BOTH = {".base_layer": "", ".lora_A.default.weight": ".down", ".lora_B.default.weight": ".up"}
 _NAMES = {

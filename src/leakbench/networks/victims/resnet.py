@@ -6,15 +6,11 @@ from torch import nn
 
 from leakbench.networks.layers import activate, normalised
 
-# Its size by depth and stem (`catalogue.costs.Network`).
 COST = {
-    "18-large": {"operations": 75, "weights": 12, "layers": 21},
-    "34-large": {"operations": 150, "weights": 22, "layers": 37},
-    "50-large": {"operations": 170, "weights": 26, "layers": 54},
-    "18-small": {"operations": 1120, "weights": 12, "layers": 21},
-    "18-unpooled": {"operations": 290, "weights": 12, "layers": 21},
-    "34-unpooled": {"operations": 590, "weights": 22, "layers": 37},
-}
+    "operations": "area * {'large': {18: 75, 34: 150, 50: 170}, 'unpooled': {18: 290, 34: 590, 50: 660},"
+    " 'small': {18: 1120, 34: 2330, 50: 2610}}[stem][depth]",
+    "weights": "{18: 12, 34: 22, 50: 26}[depth]", "layers": "{18: 21, 34: 37, 50: 54}[depth]",
+}  # fmt: skip
 
 
 def resnet(

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from leakbench.networks.layers import normalised
 
-# Its size (`catalogue.costs.Network`).
-COST = {"operations": 1300, "weights": 4.4, "layers": 21}
+COST = {"operations": "1300 * area", "weights": 4.4, "layers": 21}
 
 
 class ResidualBlock(nn.Module):

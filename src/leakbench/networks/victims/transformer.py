@@ -13,6 +13,10 @@ from leakbench.networks.layers import freeze, tokens
 
 # Its data sets hold tokens (`labels: tokens`), and no other network reads those.
 READS = "tokens"
+# Its size (`catalogue.costs.Network`), if it knows 2,048 tokens. Rows of the embedding are looked up.
+COST = {"operations": "width * (24 * blocks * width + 4096) / 1e6 * tokens", "dense": True,
+        "weights": "width * (12 * blocks * width + 2048) / 1e6 + 2048 * width / 1e6",
+        "layers": "8 * blocks + 2"}  # fmt: skip
 
 
 class Adapted(nn.Linear):

@@ -6,8 +6,7 @@ from torch import nn
 
 from leakbench.networks.layers import Dropout, normalised, sequential
 
-# Its size (`catalogue.costs.Network`).
-COST = {"operations": 870, "weights": 135, "layers": 16}
+COST = {"operations": "870 * area", "weights": 135, "layers": 16}
 
 # Configuration D, in multiples of the first layer's width; M halves rows and columns.
 LAYERS: list[int | str] = [1, 1, "M", 2, 2, "M", 4, 4, 4, "M", 8, 8, 8, "M", 8, 8, 8, "M"]

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from leakbench.base.errors import UserError
+from leakbench.base.expression import TOLERANT, evaluated, parse
 from leakbench.papers.join import words_of
 from leakbench.papers.printed import Row, as_text, parse_printed
 from leakbench.papers.scorecard import quantity
 from leakbench.papers.scorecard.evidence import DEFAULTS, ScaleEvidence
-from leakbench.papers.scorecard.expression import TOLERANT, evaluated, parse
 from leakbench.papers.scorecard.quantity import Measured, NotMeasured, as_measured, exactly
 from leakbench.papers.work import Work
 

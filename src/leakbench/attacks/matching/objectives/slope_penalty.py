@@ -10,6 +10,9 @@ from leakbench.attacks.matching.optimiser import Evaluate
 from leakbench.attacks.matching.terms import Penalty
 from leakbench.base.tensors import Tensors, over
 
+# What an iteration costs: the distance is evaluated twice.
+COST = {"evaluations": 2}
+
 
 def slope_penalty(*, weight: Annotated[float, Field(ge=0)], reach: Annotated[float, Field(gt=0)]) -> Penalty:
     """Return the penalty on the length ‖∇D‖ of the distances' own gradient in the dummies.

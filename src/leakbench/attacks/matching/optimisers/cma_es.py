@@ -23,6 +23,7 @@ EXCLUDES = {
 
 # The loss that stands for a member without a finite one: it sorts behind every other.
 WORST = float(np.finfo(np.float64).max)
+COST = {"candidates": "population"}
 
 
 def cma_es(

@@ -9,6 +9,9 @@ from torch import Tensor
 from leakbench.attacks.matching.optimiser import Evaluate, Make
 from leakbench.base.tensors import Tensors
 
+# What an iteration costs: up to 20 evaluations of the loss, and the use of a hundred earlier gradients.
+COST = {"evaluations": 26}
+
 
 def lbfgs(
     *,

@@ -15,6 +15,8 @@ from leakbench.base.tensors import Tensors
 # Each generator has weights of its own, so few of them already fill a cache.
 AT_ONCE = 8
 
+COST = {"made": 90}
+
 
 def generator(
     *,

@@ -11,6 +11,7 @@ from leakbench.networks.generators import of_latents
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
 EXCLUDES = {"": ("generator: none", "labels: joint")}
+COST = {"made": 60}
 
 
 def latent() -> Parameterisation:

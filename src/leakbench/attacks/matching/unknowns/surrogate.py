@@ -9,6 +9,7 @@ from leakbench.attacks.matching.surrogates import surrogate_unknowns
 
 # What does not go with it in one attack (`catalogue.sections.check_fit`).
 EXCLUDES = {"": ("parameters.updates: *", "optimiser: cma-es", "epochs: joint")}
+COST = {"alone": True}
 
 
 def surrogate(

@@ -1,4 +1,4 @@
-"""The evaluator of the expressions of papers/: Python's own, restricted in syntax and functions.
+"""The evaluator of the expressions of papers/ and of COST: Python's own, restricted in syntax and functions.
 
 No expression can use attributes, so none reaches anything that it is not given. Python evaluates the tree
 after every node is found to be of the allowed kinds.
@@ -8,10 +8,12 @@ import ast
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from types import CodeType
 from typing import Any
 
-from leakbench.base.errors import UserError
-from leakbench.papers.scorecard.quantity import NotMeasured
+from leakbench.base.errors import NotMeasured, UserError
+from leakbench.base.yamls import suggest
 
 _ALLOWED = {
     ast.Constant, ast.Name, ast.Load, ast.Store, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.And, ast.Or,
@@ -46,7 +48,7 @@ def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.ex
             known = ", ".join(sorted(functions))
             raise UserError(f"{where}: {ast.unparse(node.func)} is no function here (there are: {known})")
         if isinstance(node, ast.Name) and id(node) not in called and node.id not in names | bound:
-            raise UserError(f"{where}: no name {node.id!r} (add it to `let`, or mend the expression)")
+            raise UserError(f"{where}: no name {node.id!r} ({suggest(node.id, names)})")
         if type(node) not in _ALLOWED:
             raise UserError(
                 f"{where}: {type(node).__name__} has no place in an expression (see papers/README.md)"
@@ -144,6 +146,11 @@ def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names
                 raise ValueError(f"more than {MOST:,} steps")
             yield item
 
-    code = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
     own = {"__builtins__": {}, "_counted": counted, "_times": _times, "_plus": _plus, TOLERANT: _there}
-    return eval(compile(code, "expression", "eval"), {**names, **functions, **own})
+    return eval(_code(tree), {**names, **functions, **own})
+
+
+@cache
+def _code(tree: ast.expr) -> CodeType:
+    code = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
+    return compile(code, "expression", "eval")
