@@ -1,7 +1,9 @@
 """One entry of the catalogue at a scale: its values, with the scale's caps applied."""
 
 import fnmatch
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,15 +33,20 @@ class Sizes:
     short: set[str] = field(default_factory=set)  # the keys of the budget that leave out some cell or study
 
 
+def holding(kind: str, place: str, name: str, scale: Scale) -> Iterator[str]:
+    """Yield the patterns of a scale's caps that an entry fits."""
+    for pattern in scale.caps.get(kind, ()):
+        if fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
+            yield pattern
+
+
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
     """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset."""
     # A pattern with a slash is compared with <place>/<name>, where the place is the data set, or of an attack
     # <data set>/<victim>/<federation>/<defence>.
     out = dict(value)
-    for pattern, caps in scale.caps.get(kind, {}).items():
-        if not fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
-            continue
-        for path, cap in caps.items():
+    for pattern in holding(kind, place, name, scale):
+        for path, cap in scale.caps[kind][pattern].items():
             where_of = f"{where}: caps.{kind}.{pattern}: '{path}' is no"
             *parents, last = path.split(".")
             inside = out
@@ -67,8 +74,7 @@ class Salt(Strict):
     """The file config/salt.yaml: the end of the names of the clients' random streams (docs/security.md)."""
 
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32,}$")]
-    # Whether clients hold samples of their own behind each defence.
-    apart: bool = Field(False, exclude_if=lambda value: not value)
+    apart: bool = False  # whether clients hold samples of their own behind each defence
 
 
 @dataclass(frozen=True)
@@ -81,16 +87,16 @@ class Sized:
     sizes: Sizes = field(default_factory=Sizes)  # what the scale's budget pays for
     only: frozenset[str] = frozenset()  # the experiments that run; empty if all run
     # A cache, because many cells name the same few entries.
-    _entries: dict[tuple[str, str, str, int | None], Spec] = field(default_factory=dict, compare=False)
+    _entries: dict[tuple[object, ...], Spec] = field(default_factory=dict, compare=False)
 
-    @property
+    @cached_property
     def name(self) -> str:
         return Path(self.file).stem
 
     def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
         """Return an entry with caps and budget applied. Callers share the mappings in it, and change none."""
-        # Only a cap may depend on the place.
-        key = kind, place if self.scale.caps.get(kind) else "", name, self.sizes.values.get(spec)
+        # Only the caps that hold depend on the place.
+        key = kind, tuple(holding(kind, place, name, self.scale)), name, self.sizes.values.get(spec)
         if key not in self._entries:
             self._entries[key] = self._made(kind, place, name, where, spec)
         return dict(self._entries[key])
@@ -113,8 +119,8 @@ class Sized:
     def salted(self, cell: Cell) -> Spec:
         """Return the salt of a cell's capture, and whether its clients hold samples of their own."""
         place = cell.capture.rpartition("/")[0]
-        control = any(fnmatch.filter([place], each) for each in self.scale.apart) and cell.defence != "none"
-        return self.salt.model_copy(update={"apart": self.salt.apart or control}).model_dump()
+        control = cell.defence != "none" and any(fnmatch.fnmatch(place, each) for each in self.scale.apart)
+        return {"salt": self.salt.salt, **({"apart": True} if self.salt.apart or control else {})}
 
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or <experiment>/<stem> of a cell or study, or ""."""

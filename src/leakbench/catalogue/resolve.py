@@ -140,7 +140,8 @@ def _bought(at: Sized, budget: Budget) -> Sizes:
                 specs |= own
                 asks.append(Ask(name, job, networks))
     folders = {name: file_of(config, "experiments", name).parents[1] for name in experiments}
-    papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
+    read = {folder: read_paper(folder) for folder in {*folders.values()}}
+    papers = {name: paper for name, folder in folders.items() if (paper := read[folder])}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
     sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare, experiments)

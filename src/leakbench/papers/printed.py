@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -97,13 +98,20 @@ def as_text(value: object) -> str:
     """Return a table's value or a wanted value in one form: "" for nothing, whole numbers without a point."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
+    return _of_text(value) if isinstance(value, str) else _plain(value)
+
+
+def _plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value)
     try:
-        number = float(value)  # type: ignore[arg-type]
+        return f"{float(value):g}"  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return str(value)
-    return f"{number:g}"
+
+
+# The same few texts are asked for a million times.
+_of_text = lru_cache(10_000)(_plain)
 
 
 def read_tables(folder: Path) -> dict[str, list[Row]]:

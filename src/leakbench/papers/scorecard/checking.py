@@ -32,7 +32,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, SyntaxError,
          TypeError, ValueError)  # fmt: skip
 COMPARED = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
+NAMES = frozenset(
+    [*FUNCTIONS, "at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT]
+)
 
 
 class Values(list[Any]):
@@ -174,7 +176,7 @@ class Evidence:
 
     def evaluate(self, text: str) -> Any:
         """Return the value of an expression. Raises UserError naming file and key."""
-        tree = parse(text, self.where, {*FUNCTIONS, *OWN}, set(self.let))
+        tree = parse(text, self.where, NAMES, frozenset(self.let))
         functions = FUNCTIONS | {
             "at": self.at, "own": self.at, "only": self.only, "row": self._row, "values": self.values,
             "word": self.word, "measured": self.measured, "printed": self.printed, "fact": self._fact,

@@ -62,28 +62,30 @@ class Table:
         self.row: Callable[[int], Any] = cache(lambda line: frame.iloc[line])
         self.values: Callable[[str], np.ndarray] = cache(lambda column: frame[column].to_numpy())
         self.trials = cache(self._trials_of)
+        self.having, self.pooled = cache(self._lines_with), cache(self._pooled)
 
-    def _has(self, name: str, wanted: object) -> np.ndarray:
+    def _lines_with(self, name: str, wanted: str) -> np.ndarray | None:
+        """Return for each line whether its value in a column reads as `wanted`, or None where none does."""
         if name not in self._columns:
             codes, values = pd.factorize(self.frame[name], use_na_sentinel=False)
             texts: dict[str, int] = {}
             of_values = [texts.setdefault(as_text(value), len(texts)) for value in values.tolist()]
             self._columns[name] = np.array(of_values, int)[codes], texts
         codes, numbers = self._columns[name]
-        return codes == numbers.get(as_text(wanted), len(numbers))
+        return codes == numbers[wanted] if wanted in numbers else None
 
     def select(self, where: Mapping[str, object]) -> np.ndarray:
         """Return the places of the lines whose columns equal the wanted values, defaults included."""
+        asked = {key: as_text(each) for key, each in {**DEFAULTS, **where}.items() if each is not None}
+        if beyond := next((key for key in where if asked.get(key) and key not in self.columns), ""):
+            known = ", ".join(map(str, self.frame.columns))
+            raise UserError(f"table {self.name}: no column {beyond!r} (columns: {known})")
         found = np.ones(len(self.frame), bool)
-        for key, wanted in {**DEFAULTS, **where}.items():
-            if wanted is None:
-                continue
-            if key not in self.columns:
-                if key in where and as_text(wanted) != "":
-                    known = ", ".join(map(str, self.frame.columns))
-                    raise UserError(f"table {self.name}: no column {key!r} (columns: {known})")
-                continue
-            found &= self._has(key, wanted)
+        for key, text in asked.items():
+            if key in self.columns:
+                if (these := self.having(key, text)) is None:
+                    return np.array([], int)
+                found &= these
         return np.flatnonzero(found)
 
     def one(self, where: Mapping[str, object]) -> int:
@@ -115,6 +117,11 @@ class Table:
         if len(set(trials)) < len(trials):
             return None
         return Trials(dict(zip(trials, values, strict=True)), dict(zip(trials, clusters, strict=True)))
+
+    def _pooled(self, line: int, raised: tuple[tuple["Table", int], ...]) -> Measured:
+        """Return the mean of a line and of the lines of raised seeds that measure the same."""
+        sources = ((self, line), *raised)
+        return pooled([it.row(place) for it, place in sources], [it.trials(place) for it, place in sources])
 
 
 def pooled(rows: Sequence[Any], kept: Sequence[Trials | None]) -> Measured:
@@ -189,13 +196,12 @@ class ScaleEvidence:
 
     def _raised(self, lines: Table, line: int) -> Iterator[tuple[Table, int]]:
         """Yield the lines of raised seeds that measure what a line of this scale does."""
-        own = lines.row(line)
-        where = {str(name): own[name] for name in own.index if name not in STATISTICS - {"scale"}}
-        for block in self.blocks:
-            if lines.name in block.lines:
-                others = block.lines[lines.name]
-                if len(places := others.select(where)) == 1:
-                    yield others, int(places[0])
+        where: dict[str, object] = {}
+        for others in (block.lines[lines.name] for block in self.blocks if lines.name in block.lines):
+            names = lines.columns - (STATISTICS - {"scale"})
+            where = where or {name: lines.values(name)[line] for name in names}
+            if len(places := others.select(where)) == 1:
+                yield others, int(places[0])
 
     def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Table:
         if experiment not in self.lines:
@@ -240,15 +246,13 @@ class ScaleEvidence:
             raise self.missing(
                 experiment, f"{missing} ({others})" if others else str(missing), where
             ) from None
-        sources = [(lines, line), *self._raised(lines, line)]
-        rows = [each.row(place) for each, place in sources]
-        if math.isnan(float(rows[0]["mean"])):
+        if math.isnan(float(lines.row(line)["mean"])):
             raise NotMeasured(f"table {experiment} has no value for {metric}")
-        trials = [each.trials(place) for each, place in sources]
-        found = pooled(rows, trials)
+        raised = tuple(self._raised(lines, line))
+        rows, found = [it.row(place) for it, place in ((lines, line), *raised)], lines.pooled(line, raised)
         seeds = {seed for row in rows for seed in as_text(row.get("seeds", "")).split()}
         length, schedule, note, open_end = self._length(lines, line, paper, wanted)
-        beats_null, nulls = self._nulls(lines, wanted, metric, found.value, trials[0])
+        beats_null, nulls = self._nulls(lines, wanted, metric, found.value, lines.trials(line))
         return replace(
             found, length=length, beats_null=beats_null, leaves=frozenset({(experiment, line)}),
             notes=(note,) if note else (), metric=metric, raw=True, schedule=schedule, open_end=open_end,

@@ -8,6 +8,8 @@ import ast
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from leakbench.base.errors import UserError
@@ -28,7 +30,9 @@ TOLERANT = "there"
 FORMAT = r"(\.\d)?[efg]?"
 
 
-def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.expr:
+# A statement is judged by every scale.
+@lru_cache(5_000)
+def parse(text: str, where: str, functions: frozenset[str], names: frozenset[str]) -> ast.expr:
     if not isinstance(text, str) or len(text) > LONGEST:
         raise UserError(f"{where}: is no expression of at most {LONGEST:,} characters (see papers/README.md)")
     try:
@@ -144,6 +148,11 @@ def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names
                 raise ValueError(f"more than {MOST:,} steps")
             yield item
 
-    code = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
     own = {"__builtins__": {}, "_counted": counted, "_times": _times, "_plus": _plus, TOLERANT: _there}
-    return eval(compile(code, "expression", "eval"), {**names, **functions, **own})
+    return eval(_compiled(tree), {**names, **functions, **own})
+
+
+@lru_cache(5_000)
+def _compiled(tree: ast.expr) -> CodeType:
+    code = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
+    return compile(code, "expression", "eval")
