@@ -153,10 +153,8 @@ def network(victim: Spec, shape: list[int]) -> Network:
             behind.operations * larger + 2 * weights + kernels, behind.weights + weights, behind.layers + 2
         )
     if found is None:
-        # Only victims can be counted: a generator that states nothing is not asked for.
-        asked = json.dumps({"module": victim["module"], "parameters": parameters}, sort_keys=True)
-        there = module_file("victims", victim["module"]).is_file()
-        return _counted(asked, tuple(shape)) if there else UNKNOWN
+        own = json.dumps({"module": victim["module"], "parameters": parameters}, sort_keys=True)
+        return _counted(own, tuple(shape)) if module_file("victims", victim["module"]).is_file() else UNKNOWN
     if victim["module"] == "fedavg-cnn":
         # Its weights are those of its second convolution, which has most operations, and first dense layer.
         wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)

@@ -1,7 +1,6 @@
 """One entry of the catalogue at a scale: its values, with the scale's caps applied."""
 
 import fnmatch
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,27 +32,21 @@ class Sizes:
     short: set[str] = field(default_factory=set)  # the keys of the budget that leave out some cell or study
 
 
-def holding(kind: str, place: str, name: str, scale: Scale) -> Iterator[str]:
-    """Yield the patterns of a scale's caps that an entry fits."""
-    for pattern in scale.caps.get(kind, ()):
-        if fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
-            yield pattern
-
-
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
     """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset."""
     # A pattern with a slash is compared with <place>/<name>, where the place is the data set, or of an attack
     # <data set>/<victim>/<federation>/<defence>.
     out = dict(value)
-    for pattern in holding(kind, place, name, scale):
-        for path, cap in scale.caps[kind][pattern].items():
+    for pattern, caps in scale.caps.get(kind, {}).items():
+        if not fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
+            continue
+        for path, cap in caps.items():
             where_of = f"{where}: caps.{kind}.{pattern}: '{path}' is no"
             *parents, last = path.split(".")
             inside = out
             for parent in parents:
                 if not isinstance(inside.get(parent), dict):
-                    known = suggest(parent, inside)
-                    raise UserError(f"{where_of} key of {kind[:-1]} '{name}' ({known})")
+                    raise UserError(f"{where_of} key of {kind[:-1]} '{name}' ({suggest(parent, inside)})")
                 inside[parent] = dict(inside[parent])
                 inside = inside[parent]
             if inside.get(last, cap) is None:
@@ -74,7 +67,8 @@ class Salt(Strict):
     """The file config/salt.yaml: the end of the names of the clients' random streams (docs/security.md)."""
 
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32,}$")]
-    apart: bool = False  # whether clients hold samples of their own behind each defence
+    # Whether clients hold samples of their own behind each defence.
+    apart: bool = Field(False, exclude_if=lambda value: not value)
 
 
 @dataclass(frozen=True)
@@ -95,8 +89,9 @@ class Sized:
 
     def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
         """Return an entry with caps and budget applied. Callers share the mappings in it, and change none."""
-        # Only the caps that hold depend on the place.
-        key = kind, tuple(holding(kind, place, name, self.scale)), name, self.sizes.values.get(spec)
+        # Only a cap may depend on the place.
+        caps = (each for each in self.scale.caps.get(kind, ()) if fnmatch.fnmatch(f"{place}/{name}", each))
+        key = kind, name, self.sizes.values.get(spec), *caps
         if key not in self._entries:
             self._entries[key] = self._made(kind, place, name, where, spec)
         return dict(self._entries[key])
@@ -108,8 +103,7 @@ class Sized:
         if spec in self.sizes.values:
             *path, last = SIZED[kind].split(".")
             value = with_values(value, *path, **{last: self.sizes.values[spec]})
-        training = value.get("training")
-        if training:
+        if training := value.get("training"):
             last = training["epochs"]
             training["checkpoints"] = sorted({*(min(c, last) for c in training["checkpoints"]), last})
         if changed:
@@ -120,7 +114,7 @@ class Sized:
         """Return the salt of a cell's capture, and whether its clients hold samples of their own."""
         place = cell.capture.rpartition("/")[0]
         control = cell.defence != "none" and any(fnmatch.fnmatch(place, each) for each in self.scale.apart)
-        return {"salt": self.salt.salt, **({"apart": True} if self.salt.apart or control else {})}
+        return {"salt": self.salt.salt} | ({"apart": True} if self.salt.apart or control else {})
 
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or <experiment>/<stem> of a cell or study, or ""."""

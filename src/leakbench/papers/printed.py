@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,20 +97,13 @@ def as_text(value: object) -> str:
     """Return a table's value or a wanted value in one form: "" for nothing, whole numbers without a point."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    return _of_text(value) if isinstance(value, str) else _plain(value)
-
-
-def _plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value)
     try:
-        return f"{float(value):g}"  # type: ignore[arg-type]
+        number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return str(value)
-
-
-# The same few texts are asked for a million times.
-_of_text = lru_cache(10_000)(_plain)
+    return f"{number:g}"
 
 
 def read_tables(folder: Path) -> dict[str, list[Row]]:

@@ -42,8 +42,6 @@ TEXT = {"seeds": str, "baseline": str, "key": str}
 NEEDED = ("metric", "baseline", "mean", "ci_low", "ci_high", "n", "seeds")
 COUNTS = ("n", "iterations", "client", "local_samples", "checkpoint", "round", "rounds", "images")
 LARGEST_COUNT = 10**12
-# The columns of a file of trials that say which trial of which line has which value.
-TRIALS = ("line", "cluster", "trial", "value")
 NUMBERS = ("mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "failure_rate", "threshold", *COUNTS)
 # What a user can do: make a record, or mend one.
 _AGAIN = "run `leakbench record`"
@@ -184,10 +182,10 @@ class Kept:
         return path if path.is_file() else None
 
     def trials(self) -> "pd.DataFrame | None":
-        """Return TRIALS of the single trials behind the lines, or None if they were not recorded."""
-        path = self.beside(".parquet")
-        found = read_table(path, [*TRIALS])[0] if path else None
-        if found is not None and (lacking := {*TRIALS} - {*found.columns}):
+        """Return which trial of which line has which value, or None if this was not recorded."""
+        path, needed = self.beside(".parquet"), ["line", "cluster", "trial", "value"]
+        found = read_table(path, needed)[0] if path else None
+        if found is not None and (lacking := {*needed} - {*found.columns}):
             raise UserError(f"{path}: lacks the column {min(lacking)} ({_MEND})")
         return found
 

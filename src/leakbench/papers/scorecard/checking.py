@@ -32,9 +32,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, SyntaxError,
          TypeError, ValueError)  # fmt: skip
 COMPARED = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-NAMES = frozenset(
-    [*FUNCTIONS, "at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT]
-)
+OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
 
 
 class Values(list[Any]):
@@ -176,13 +174,13 @@ class Evidence:
 
     def evaluate(self, text: str) -> Any:
         """Return the value of an expression. Raises UserError naming file and key."""
-        tree = parse(text, self.where, NAMES, frozenset(self.let))
         functions = FUNCTIONS | {
             "at": self.at, "own": self.at, "only": self.only, "row": self._row, "values": self.values,
             "word": self.word, "measured": self.measured, "printed": self.printed, "fact": self._fact,
         }  # fmt: skip
         try:
-            return evaluated(tree, functions, self.let)
+            code = parse(text, self.where, frozenset({*FUNCTIONS, *OWN}), frozenset(self.let))
+            return evaluated(code, functions, self.let)
         except WRONG as problem:
             raise UserError(f"{self.where}: {type(problem).__name__}: {problem} (mend it)") from problem
 

@@ -7,7 +7,7 @@ interval and n.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -48,6 +48,8 @@ STATISTICS = {
 }  # fmt: skip
 # A statement on many cells names this many of the reasons for which they are absent, and counts the others.
 REASONS = 2
+# The same few texts are asked for a million times.
+_text = lru_cache(10_000)(as_text)
 
 
 class Table:
@@ -76,7 +78,8 @@ class Table:
 
     def select(self, where: Mapping[str, object]) -> np.ndarray:
         """Return the places of the lines whose columns equal the wanted values, defaults included."""
-        asked = {key: as_text(each) for key, each in {**DEFAULTS, **where}.items() if each is not None}
+        given = {**DEFAULTS, **where}.items()
+        asked = {key: (_text if type(x) is str else as_text)(x) for key, x in given if x is not None}
         if beyond := next((key for key in where if asked.get(key) and key not in self.columns), ""):
             known = ", ".join(map(str, self.frame.columns))
             raise UserError(f"table {self.name}: no column {beyond!r} (columns: {known})")
@@ -97,11 +100,8 @@ class Table:
         if len(rows) > 1:
             some = self.frame.iloc[rows]
             columns = [str(name) for name in some if name not in STATISTICS]
-            differ = [name for name in columns if len(set(some[name].astype(str))) > 1]
-            raise UserError(
-                f"table {self.name}: {len(rows)} rows match {asked} "
-                f"(they differ in {', '.join(differ) or 'nothing'})"
-            )
+            differ = ", ".join(name for name in columns if len(set(some[name].astype(str))) > 1) or "nothing"
+            raise UserError(f"table {self.name}: {len(rows)} rows match {asked} (they differ in {differ})")
         return int(rows[0])
 
     @cached_property
@@ -119,7 +119,6 @@ class Table:
         return Trials(dict(zip(trials, values, strict=True)), dict(zip(trials, clusters, strict=True)))
 
     def _pooled(self, line: int, raised: tuple[tuple["Table", int], ...]) -> Measured:
-        """Return the mean of a line and of the lines of raised seeds that measure the same."""
         sources = ((self, line), *raised)
         return pooled([it.row(place) for it, place in sources], [it.trials(place) for it, place in sources])
 
@@ -196,10 +195,8 @@ class ScaleEvidence:
 
     def _raised(self, lines: Table, line: int) -> Iterator[tuple[Table, int]]:
         """Yield the lines of raised seeds that measure what a line of this scale does."""
-        where: dict[str, object] = {}
+        where = {n: lines.values(n)[line] for n in sorted(lines.columns - (STATISTICS - {"scale"}))}
         for others in (block.lines[lines.name] for block in self.blocks if lines.name in block.lines):
-            names = lines.columns - (STATISTICS - {"scale"})
-            where = where or {name: lines.values(name)[line] for name in names}
             if len(places := others.select(where)) == 1:
                 yield others, int(places[0])
 
@@ -242,10 +239,8 @@ class ScaleEvidence:
         try:
             line = lines.one(wanted)
         except NotMeasured as missing:
-            others = self.why(experiment)
-            raise self.missing(
-                experiment, f"{missing} ({others})" if others else str(missing), where
-            ) from None
+            told = f"{missing} ({others})" if (others := self.why(experiment)) else str(missing)
+            raise self.missing(experiment, told, where) from None
         if math.isnan(float(lines.row(line)["mean"])):
             raise NotMeasured(f"table {experiment} has no value for {metric}")
         raised = tuple(self._raised(lines, line))
@@ -270,10 +265,9 @@ class ScaleEvidence:
         self, lines: Table, line: int, paper: Paper, where: Mapping[str, object]
     ) -> tuple[float, PartialRun | None, str, bool]:
         """Return how far the run behind a line came."""
-        # Returns the share of the published length that ran, the schedule of the step size, words if the
-        # share is less than one, and whether the work states no length and the run is not shown to have
-        # settled. A run that has settled counts as whole where it is else too short or its step size falls
-        # again.
+        # Returns the share of the published length that ran, the schedule of the step size, words for a share
+        # below one, and whether the work states no length and the run is not shown to have settled. A run
+        # that has settled counts as whole where it is else too short or its step size falls again.
         row = lines.row(line)
         shares, words = [1.0], []
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
