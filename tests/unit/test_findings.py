@@ -115,8 +115,8 @@ def differences(experiment: str) -> pd.DataFrame:
     """Return the same columns for the paired differences in PSNR of every two attacks on the same updates."""
     path = ROOT / "reference" / "standard" / f"{experiment}.parquet"
     found = []
-    trials = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=["metric", "baseline"])
-    trials = trials[(trials["baseline"] == "") & (trials["metric"] == "psnr")]
+    asked = [("baseline", "==", ""), ("metric", "==", "psnr")]
+    trials = pd.read_parquet(path, filters=asked) if path.exists() else pd.DataFrame(columns=[*UPDATE])
     names = [name for name in UPDATE if name in trials]
     for values, same in trials.groupby(names):
         attacks = [own.set_index("trial") for _, own in same.groupby("attack")]
