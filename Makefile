@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 UV := .bootstrap/bin/uv
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
+# Some containers forbid to keep compiled files. Each of a run's thousand processes would compile leakbench again.
+unexport PYTHONDONTWRITEBYTECODE
 # Snakemake keeps a cache in the home, which may be read-only.
 ifneq ($(shell test -w "$(HOME)" && echo yes),yes)
 export XDG_CACHE_HOME ?= $(CURDIR)/scratch/cache

@@ -15,7 +15,7 @@ from project import ROOT
 
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.schema import Dataset, Victim
-from leakbench.catalogue.workflow import Workflow
+from leakbench.jobs.record import planned
 from leakbench.metrics.metric import Metric
 from leakbench.papers import reference
 
@@ -27,9 +27,9 @@ FIGURES = sorted(set(re.findall(r"results/(quick|standard)/figures/([a-z0-9-]+)\
 
 @pytest.mark.parametrize("scale", ["quick", "standard"])
 def test_every_figure_that_the_readme_or_the_manifest_names_is_measured_or_recorded(scale: str) -> None:
-    planned = Workflow(ROOT, scale).plan
+    found = planned(ROOT, scale)
     for name in (name for each, name in FIGURES if each == scale):
-        measured = planned.experiments[name] or planned.studies[name]
+        measured = found.experiments[name] or found.studies[name]
         assert measured or reference.files(ROOT, name), f"{name} is empty at scale {scale}"
 
 

@@ -79,9 +79,9 @@ def labelled(rows: pd.DataFrame) -> list[str]:
     names = [
         name for name in rows if name not in STATISTICS | {"experiment", "scale", "file", "row", "moment"}
     ]
-    text = rows[names].astype(str).where(rows[names].notna(), "").replace(r"\.0$", "", regex=True)
+    text = rows[names].astype(str).where(rows[names].notna(), "")
     return [
-        "; ".join(f"{name}={value}" for name, value in zip(names, values, strict=True) if value)
+        "; ".join(f"{name}={v.removesuffix('.0')}" for name, v in zip(names, values, strict=True) if v)
         for values in text.itertuples(index=False)
     ]
 
@@ -104,6 +104,7 @@ def known() -> dict[str, pd.DataFrame]:
     return {str(name): rows for name, rows in recorded().groupby("experiment")}
 
 
+@cache
 def of(experiments: frozenset[str]) -> pd.DataFrame:
     return pd.concat(
         [pd.DataFrame(columns=TOLD), *(known()[name] for name in experiments if name in known())]
@@ -115,8 +116,8 @@ def differences(experiment: str) -> pd.DataFrame:
     """Return the same columns for the paired differences in PSNR of every two attacks on the same updates."""
     path = ROOT / "reference" / "standard" / f"{experiment}.parquet"
     found = []
-    trials = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=["metric", "baseline"])
-    trials = trials[(trials["baseline"] == "") & (trials["metric"] == "psnr")]
+    asked = [("baseline", "==", ""), ("metric", "==", "psnr")]
+    trials = pd.read_parquet(path, filters=asked) if path.exists() else pd.DataFrame(columns=[*UPDATE])
     names = [name for name in UPDATE if name in trials]
     for values, same in trials.groupby(names):
         attacks = [own.set_index("trial") for _, own in same.groupby("attack")]
@@ -255,14 +256,18 @@ def choices() -> dict[str, dict[str, str]]:
         return {line["key"]: line for line in csv.DictReader(file)}
 
 
+@cache
+def told(experiment: str, scale: str, row: str) -> pd.DataFrame:
+    table = differences(experiment) if "less=" in row else of(frozenset([experiment]))
+    return table[(table["row"] == row) & (table["scale"] == scale)]
+
+
 def hold(asked: Interval, chosen: dict[str, dict[str, str]]) -> None:
     """Assert that the row of which an interval is has these numbers, and is of the attack that is named."""
     write = f"(once it is right, run python {Path(__file__).relative_to(ROOT)})"
     line = chosen.get(asked.key)
     assert line is not None, f"'{asked.words})' stands for no recorded row {write}"
-    of_two = "less=" in line["row"]
-    table = differences(line["experiment"]) if of_two else of(frozenset([line["experiment"]]))
-    rows = table[(table["row"] == line["row"]) & (table["scale"] == line["scale"])]
+    rows = told(line["experiment"], line["scale"], line["row"])
     assert len(rows) == 1, f"{len(rows)} recorded rows are {line}"
     assert len(fitting(asked, rows, int(line["back"]))) >= 1, (
         f"'{asked.words})' is not {rows.to_dict('records')}"

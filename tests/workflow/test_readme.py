@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
+@cache
 def shown(file: Path, begin: str = SNAKEMAKE) -> list[list[str]]:
     """Return the words of each command of a page, with its braces expanded.
 
@@ -45,8 +47,9 @@ def shown(file: Path, begin: str = SNAKEMAKE) -> list[list[str]]:
         for text in command.findall(file.read_text())
         if not re.search(r"[<>…]|\b[A-Z]+\b(?!=)", text)
     )
-    scripts = [f"printf '%s\\n' {text}" for text in dict.fromkeys(found)]
-    return [subprocess.check_output(["bash", "-c", script], text=True).splitlines() for script in scripts]
+    script = "\n".join(f"printf '%s\\n' {text}; printf '\\0'" for text in dict.fromkeys(found))
+    told = subprocess.check_output(["bash", "-c", script], text=True)
+    return [words.splitlines() for words in told.split("\0")[:-1]]
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

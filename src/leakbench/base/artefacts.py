@@ -270,12 +270,12 @@ def _whole_parquet(path: Path) -> Iterator[None]:
         raise Altered(path, "not a whole parquet file") from problem
 
 
-def read_table(path: Path) -> tuple[Any, Facts]:
-    """Read a parquet file: (pandas frame, facts). Raises Altered where it is not whole."""
+def read_table(path: Path, columns: list[str] | None = None) -> tuple[Any, Facts]:
+    """Read a parquet file: (pandas frame, facts); only `columns` if given. Raises Altered if not whole."""
     import pyarrow.parquet as pq
 
     with _whole_parquet(path):
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read(columns)
         whole(Path(path))
         # Text that is none would be found by whoever looks at it first.
         table.validate(full=True)

@@ -8,7 +8,7 @@ import ast
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -30,7 +30,9 @@ TOLERANT = "there"
 FORMAT = r"(\.\d)?[efg]?"
 
 
-def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.expr:
+# A statement is judged by every scale.
+@lru_cache(5_000)
+def parse(text: str, where: str, functions: frozenset[str], names: frozenset[str]) -> CodeType:
     if not isinstance(text, str) or len(text) > LONGEST:
         raise UserError(f"{where}: is no expression of at most {LONGEST:,} characters (see papers/README.md)")
     try:
@@ -39,9 +41,8 @@ def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.ex
         raise UserError(f"{where}: {problem} (mend the expression)") from problem
     if shadowed := sorted(names & functions):
         raise UserError(f"{where}: let: {shadowed[0]!r} is a function (choose another name)")
-    bound = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    bound = {node.id for node in named if isinstance(node.ctx, ast.Store)}
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in functions):
@@ -59,7 +60,8 @@ def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.ex
             raise UserError(f"{where}: a format is such as .2f (mend the f-string)")
         if isinstance(node, ast.Name) and node.id in bound & functions:
             raise UserError(f"{where}: {node.id!r} is a function (choose another name)")
-    return tree
+    bounded = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
+    return compile(bounded, "expression", "eval")
 
 
 def _fits(spec: ast.expr | None) -> bool:
@@ -137,7 +139,7 @@ def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
     return found
 
 
-def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names: Mapping[str, Any]) -> Any:
+def evaluated(code: CodeType, functions: Mapping[str, Callable[..., Any]], names: Mapping[str, Any]) -> Any:
     steps = itertools.count(1)
 
     def counted(items: Iterable[Any]) -> Iterable[Any]:
@@ -147,10 +149,4 @@ def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names
             yield item
 
     own = {"__builtins__": {}, "_counted": counted, "_times": _times, "_plus": _plus, TOLERANT: _there}
-    return eval(_code(tree), {**names, **functions, **own})
-
-
-@cache
-def _code(tree: ast.expr) -> CodeType:
-    code = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
-    return compile(code, "expression", "eval")
+    return eval(code, {**names, **functions, **own})

@@ -98,6 +98,8 @@ def _sized(victim: str, rows: int, columns: int, channels: int) -> Network:
     for room in ("victims", "generators"):
         if module_file(room, module).is_file() and constant(room, module, "COST", None):
             return Network(**stated(room, module, asked, parameters, known | {"area": rows * columns / 1024}))
+    if not module_file("victims", module).is_file():
+        return UNKNOWN
     told = [sys.executable, "-m", "leakbench.jobs.size"]
     given = f"[{victim}, {[rows, columns, channels]}]".encode()
     within = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "CUDA_VISIBLE_DEVICES": ""}

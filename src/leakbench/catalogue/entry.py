@@ -2,6 +2,7 @@
 
 import fnmatch
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,8 +46,7 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
             inside = out
             for parent in parents:
                 if not isinstance(inside.get(parent), dict):
-                    known = suggest(parent, inside)
-                    raise UserError(f"{where_of} key of {kind[:-1]} '{name}' ({known})")
+                    raise UserError(f"{where_of} key of {kind[:-1]} '{name}' ({suggest(parent, inside)})")
                 inside[parent] = dict(inside[parent])
                 inside = inside[parent]
             if inside.get(last, cap) is None:
@@ -81,16 +81,17 @@ class Sized:
     sizes: Sizes = field(default_factory=Sizes)  # what the scale's budget pays for
     only: frozenset[str] = frozenset()  # the experiments that run; empty if all run
     # A cache, because many cells name the same few entries.
-    _entries: dict[tuple[str, str, str, int | None], Spec] = field(default_factory=dict, compare=False)
+    _entries: dict[tuple[object, ...], Spec] = field(default_factory=dict, compare=False)
 
-    @property
+    @cached_property
     def name(self) -> str:
         return Path(self.file).stem
 
     def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
         """Return an entry with caps and budget applied. Callers share the mappings in it, and change none."""
         # Only a cap may depend on the place.
-        key = kind, place if self.scale.caps.get(kind) else "", name, self.sizes.values.get(spec)
+        caps = (each for each in self.scale.caps.get(kind, ()) if fnmatch.fnmatch(f"{place}/{name}", each))
+        key = kind, name, self.sizes.values.get(spec), *caps
         if key not in self._entries:
             self._entries[key] = self._made(kind, place, name, where, spec)
         return dict(self._entries[key])
@@ -102,8 +103,7 @@ class Sized:
         if spec in self.sizes.values:
             *path, last = SIZED[kind].split(".")
             value = with_values(value, *path, **{last: self.sizes.values[spec]})
-        training = value.get("training")
-        if training:
+        if training := value.get("training"):
             last = training["epochs"]
             training["checkpoints"] = sorted({*(min(c, last) for c in training["checkpoints"]), last})
         if changed:
@@ -113,8 +113,8 @@ class Sized:
     def salted(self, cell: Cell) -> Spec:
         """Return the salt of a cell's capture, and whether its clients hold samples of their own."""
         place = cell.capture.rpartition("/")[0]
-        control = any(fnmatch.filter([place], each) for each in self.scale.apart) and cell.defence != "none"
-        return self.salt.model_copy(update={"apart": self.salt.apart or control}).model_dump()
+        control = cell.defence != "none" and any(fnmatch.fnmatch(place, each) for each in self.scale.apart)
+        return {"salt": self.salt.salt} | ({"apart": True} if self.salt.apart or control else {})
 
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or <experiment>/<stem> of a cell or study, or ""."""

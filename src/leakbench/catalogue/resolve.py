@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from leakbench.base.artefacts import to_json
@@ -139,8 +139,8 @@ def _bought(at: Sized, budget: Budget) -> Sizes:
             if not reason:
                 specs |= own
                 asks.append(Ask(name, job, networks))
-    folders = {name: file_of(config, "experiments", name).parents[1] for name in experiments}
-    papers = {name: paper for name, folder in folders.items() if (paper := read_paper(folder))}
+    read = cache(read_paper)
+    papers = {n: paper for n in experiments if (paper := read(file_of(config, "experiments", n).parents[1]))}
     rare = {name for paper in papers.values() for name in paper.stand_ins}
     rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
     sizes = paid(at.name, budget, asks, specs, papers, counted(config), rare, experiments)

@@ -89,9 +89,10 @@ def stated(
     fields = parameters_model(room, module).model_fields
     own = {**known, **{key: field.default for key, field in fields.items()}, **parameters}
     for key, default in asked.items():
-        tree = _parsed(str(said.get(key, default)), f"{path}: {key}", frozenset(own))
+        names = frozenset(own.keys() - FUNCTIONS.keys())
+        code = parse(str(said.get(key, default)), f"{path}: {key}", frozenset(FUNCTIONS), names)
         try:
-            own[key] = evaluated(tree, FUNCTIONS, own)
+            own[key] = evaluated(code, FUNCTIONS, own)
             if not 0 <= own[key] < math.inf:
                 raise ValueError(f"it is {own[key]}")
         except (ArithmeticError, LookupError, TypeError, ValueError) as wrong:
@@ -99,11 +100,6 @@ def stated(
                 f"{path}: {key}: is no number from 0 on: {wrong} (mend the expression)"
             ) from wrong
     return {key: own[key] for key in asked}
-
-
-@cache
-def _parsed(text: str, where: str, names: frozenset[str]) -> ast.expr:
-    return parse(text, where, {*FUNCTIONS}, {*names} - {*FUNCTIONS})
 
 
 @cache

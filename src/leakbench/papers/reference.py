@@ -182,10 +182,10 @@ class Kept:
         return path if path.is_file() else None
 
     def trials(self) -> "pd.DataFrame | None":
-        """Return the single trials behind the lines, or None if they were not recorded."""
-        path = self.beside(".parquet")
-        found = read_table(path)[0] if path else None
-        if found is not None and (lacking := {"line", "cluster", "trial", "value"} - {*found.columns}):
+        """Return which trial of which line has which value, or None if this was not recorded."""
+        path, needed = self.beside(".parquet"), ["line", "cluster", "trial", "value"]
+        found = read_table(path, needed)[0] if path else None
+        if found is not None and (lacking := {*needed} - {*found.columns}):
             raise UserError(f"{path}: lacks the column {min(lacking)} ({_MEND})")
         return found
 

@@ -116,7 +116,7 @@ LARGE = [
 @pytest.mark.parametrize(("text", "let"), LARGE)
 def test_numbers_texts_and_lists_have_a_longest(text: str, let: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="more than"):
-        evaluated(parse(text, "x", set(), {*let}), {}, let)
+        evaluated(parse(text, "x", frozenset(), frozenset(let)), {}, let)
 
 
 def claim(headline: str) -> Claim:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from drawings import axes_of, drawn, of_case, panel, result, seen, texts
-from invented import ROOT, invent, planned
+from invented import ROOT, invent
 from layout import faults
 from matplotlib.image import AxesImage
 from nightly import first_of_each
@@ -18,6 +18,7 @@ from specs import at
 
 from leakbench.base.artefacts import read_csv, read_facts
 from leakbench.base.provenance import read_spec
+from leakbench.catalogue.load import load_kind
 from leakbench.jobs.figure import fullest
 from leakbench.papers import reference
 from leakbench.results.figures.facet import colours
@@ -26,15 +27,15 @@ from leakbench.results.figures.sheet import MARGIN, WIDTH, Body, draw, lay_out
 from leakbench.results.figures.tile import REVEALED, displayable, pearson
 
 QUICK = ROOT / "results" / "quick"
-EXPERIMENTS = sorted(planned().experiments)
+EXPERIMENTS = load_kind(ROOT / "config", "experiments")
 
 
 def _drawings(name: str) -> tuple[str, ...]:
-    return tuple(part.drawing for part in planned().definitions[name].figure)
+    return tuple(part.drawing for part in EXPERIMENTS[name].figure)
 
 
 # The first experiment of each kind of figure.
-OF_EACH_KIND = first_of_each(EXPERIMENTS, _drawings)
+OF_EACH_KIND = first_of_each(sorted(EXPERIMENTS), _drawings)
 
 
 @pytest.mark.parametrize("name", OF_EACH_KIND)
@@ -45,8 +46,7 @@ def test_a_figure_of_invented_results_has_no_fault(name: str) -> None:
 
 
 def test_a_map_draws_what_its_experiment_measures() -> None:
-    for name in EXPERIMENTS:
-        experiment = planned().definitions[name]
+    for name, experiment in EXPERIMENTS.items():
         asked = [part.model_extra["metrics"] for part in experiment.figure if "strongest" in part.model_extra]
         assert {metric for own in asked for metric in own} <= set(experiment.metrics or ()), name
 

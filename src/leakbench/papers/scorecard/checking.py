@@ -174,13 +174,13 @@ class Evidence:
 
     def evaluate(self, text: str) -> Any:
         """Return the value of an expression. Raises UserError naming file and key."""
-        tree = parse(text, self.where, {*FUNCTIONS, *OWN}, set(self.let))
         functions = FUNCTIONS | {
             "at": self.at, "own": self.at, "only": self.only, "row": self._row, "values": self.values,
             "word": self.word, "measured": self.measured, "printed": self.printed, "fact": self._fact,
         }  # fmt: skip
         try:
-            return evaluated(tree, functions, self.let)
+            code = parse(text, self.where, frozenset({*FUNCTIONS, *OWN}), frozenset(self.let))
+            return evaluated(code, functions, self.let)
         except WRONG as problem:
             raise UserError(f"{self.where}: {type(problem).__name__}: {problem} (mend it)") from problem
 

@@ -7,7 +7,7 @@ interval and n.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -48,6 +48,8 @@ STATISTICS = {
 }  # fmt: skip
 # A statement on many cells names this many of the reasons for which they are absent, and counts the others.
 REASONS = 2
+# The same few texts are asked for a million times.
+_text = lru_cache(10_000)(as_text)
 
 
 class Table:
@@ -62,28 +64,31 @@ class Table:
         self.row: Callable[[int], Any] = cache(lambda line: frame.iloc[line])
         self.values: Callable[[str], np.ndarray] = cache(lambda column: frame[column].to_numpy())
         self.trials = cache(self._trials_of)
+        self.having, self.pooled = cache(self._lines_with), cache(self._pooled)
 
-    def _has(self, name: str, wanted: object) -> np.ndarray:
+    def _lines_with(self, name: str, wanted: str) -> np.ndarray | None:
+        """Return for each line whether its value in a column reads as `wanted`, or None where none does."""
         if name not in self._columns:
             codes, values = pd.factorize(self.frame[name], use_na_sentinel=False)
             texts: dict[str, int] = {}
             of_values = [texts.setdefault(as_text(value), len(texts)) for value in values.tolist()]
             self._columns[name] = np.array(of_values, int)[codes], texts
         codes, numbers = self._columns[name]
-        return codes == numbers.get(as_text(wanted), len(numbers))
+        return codes == numbers[wanted] if wanted in numbers else None
 
     def select(self, where: Mapping[str, object]) -> np.ndarray:
         """Return the places of the lines whose columns equal the wanted values, defaults included."""
+        given = {**DEFAULTS, **where}.items()
+        asked = {key: (_text if type(x) is str else as_text)(x) for key, x in given if x is not None}
+        if beyond := next((key for key in where if asked.get(key) and key not in self.columns), ""):
+            known = ", ".join(map(str, self.frame.columns))
+            raise UserError(f"table {self.name}: no column {beyond!r} (columns: {known})")
         found = np.ones(len(self.frame), bool)
-        for key, wanted in {**DEFAULTS, **where}.items():
-            if wanted is None:
-                continue
-            if key not in self.columns:
-                if key in where and as_text(wanted) != "":
-                    known = ", ".join(map(str, self.frame.columns))
-                    raise UserError(f"table {self.name}: no column {key!r} (columns: {known})")
-                continue
-            found &= self._has(key, wanted)
+        for key, text in asked.items():
+            if key in self.columns:
+                if (these := self.having(key, text)) is None:
+                    return np.array([], int)
+                found &= these
         return np.flatnonzero(found)
 
     def one(self, where: Mapping[str, object]) -> int:
@@ -95,11 +100,8 @@ class Table:
         if len(rows) > 1:
             some = self.frame.iloc[rows]
             columns = [str(name) for name in some if name not in STATISTICS]
-            differ = [name for name in columns if len(set(some[name].astype(str))) > 1]
-            raise UserError(
-                f"table {self.name}: {len(rows)} rows match {asked} "
-                f"(they differ in {', '.join(differ) or 'nothing'})"
-            )
+            differ = ", ".join(name for name in columns if len(set(some[name].astype(str))) > 1) or "nothing"
+            raise UserError(f"table {self.name}: {len(rows)} rows match {asked} (they differ in {differ})")
         return int(rows[0])
 
     @cached_property
@@ -115,6 +117,10 @@ class Table:
         if len(set(trials)) < len(trials):
             return None
         return Trials(dict(zip(trials, values, strict=True)), dict(zip(trials, clusters, strict=True)))
+
+    def _pooled(self, line: int, raised: tuple[tuple["Table", int], ...]) -> Measured:
+        sources = ((self, line), *raised)
+        return pooled([it.row(place) for it, place in sources], [it.trials(place) for it, place in sources])
 
 
 def pooled(rows: Sequence[Any], kept: Sequence[Trials | None]) -> Measured:
@@ -189,13 +195,10 @@ class ScaleEvidence:
 
     def _raised(self, lines: Table, line: int) -> Iterator[tuple[Table, int]]:
         """Yield the lines of raised seeds that measure what a line of this scale does."""
-        own = lines.row(line)
-        where = {str(name): own[name] for name in own.index if name not in STATISTICS - {"scale"}}
-        for block in self.blocks:
-            if lines.name in block.lines:
-                others = block.lines[lines.name]
-                if len(places := others.select(where)) == 1:
-                    yield others, int(places[0])
+        where = {n: lines.values(n)[line] for n in sorted(lines.columns - (STATISTICS - {"scale"}))}
+        for others in (block.lines[lines.name] for block in self.blocks if lines.name in block.lines):
+            if len(places := others.select(where)) == 1:
+                yield others, int(places[0])
 
     def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Table:
         if experiment not in self.lines:
@@ -236,19 +239,15 @@ class ScaleEvidence:
         try:
             line = lines.one(wanted)
         except NotMeasured as missing:
-            others = self.why(experiment)
-            raise self.missing(
-                experiment, f"{missing} ({others})" if others else str(missing), where
-            ) from None
-        sources = [(lines, line), *self._raised(lines, line)]
-        rows = [each.row(place) for each, place in sources]
-        if math.isnan(float(rows[0]["mean"])):
+            told = f"{missing} ({others})" if (others := self.why(experiment)) else str(missing)
+            raise self.missing(experiment, told, where) from None
+        if math.isnan(float(lines.row(line)["mean"])):
             raise NotMeasured(f"table {experiment} has no value for {metric}")
-        trials = [each.trials(place) for each, place in sources]
-        found = pooled(rows, trials)
+        raised = tuple(self._raised(lines, line))
+        rows, found = [it.row(place) for it, place in ((lines, line), *raised)], lines.pooled(line, raised)
         seeds = {seed for row in rows for seed in as_text(row.get("seeds", "")).split()}
         length, schedule, note, open_end = self._length(lines, line, paper, wanted)
-        beats_null, nulls = self._nulls(lines, wanted, metric, found.value, trials[0])
+        beats_null, nulls = self._nulls(lines, wanted, metric, found.value, lines.trials(line))
         return replace(
             found, length=length, beats_null=beats_null, leaves=frozenset({(experiment, line)}),
             notes=(note,) if note else (), metric=metric, raw=True, schedule=schedule, open_end=open_end,
@@ -266,10 +265,9 @@ class ScaleEvidence:
         self, lines: Table, line: int, paper: Paper, where: Mapping[str, object]
     ) -> tuple[float, PartialRun | None, str, bool]:
         """Return how far the run behind a line came."""
-        # Returns the share of the published length that ran, the schedule of the step size, words if the
-        # share is less than one, and whether the work states no length and the run is not shown to have
-        # settled. A run that has settled counts as whole where it is else too short or its step size falls
-        # again.
+        # Returns the share of the published length that ran, the schedule of the step size, words for a share
+        # below one, and whether the work states no length and the run is not shown to have settled. A run
+        # that has settled counts as whole where it is else too short or its step size falls again.
         row = lines.row(line)
         shares, words = [1.0], []
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}

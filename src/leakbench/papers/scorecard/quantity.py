@@ -235,8 +235,7 @@ def distinct(parts: Iterable[Measured]) -> list[Measured]:
         if same is None:
             kept.append(part)
         else:
-            notes = dict.fromkeys((*kept[same].notes, *part.notes))
-            kept[same] = replace(kept[same], notes=tuple(notes))
+            kept[same] = replace(kept[same], notes=tuple(dict.fromkeys((*kept[same].notes, *part.notes))))
     if not kept:
         raise NotMeasured("there is nothing to combine")
     return kept
