@@ -88,7 +88,7 @@ def test_what_surrogate_weights_cannot_serve_is_refused_in_one_line(kind: str, c
 
 def test_differences_do_not_stand_for_derivatives_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep network asks for differences, which know nothing of moving weights: they are not used."""
-    monkeypatch.setattr("leakbench.attacks.matching.composition.pays", lambda model, shape: True)
+    monkeypatch.setattr("leakbench.attacks.matching.engines.frozen.pays", lambda model, shape: True)
     seen = small(kind="model", local={"lr": 0.1, "batch_size": None, "epochs": 2})
     several = partial(run, seen, **QUICK | {"unknowns": "surrogate"})
     exact, frozen = several(derivative="exact"), several(derivative="frozen")
