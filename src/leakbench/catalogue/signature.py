@@ -89,16 +89,18 @@ def stated(
     fields = parameters_model(room, module).model_fields
     own = {**known, **{key: field.default for key, field in fields.items()}, **parameters}
     for key, default in asked.items():
-        names = frozenset(own.keys() - FUNCTIONS.keys())
-        code = parse(str(said.get(key, default)), f"{path}: {key}", frozenset(FUNCTIONS), names)
+        value = said.get(key, default)
         try:
-            own[key] = evaluated(code, FUNCTIONS, own)
-            if not 0 <= own[key] < math.inf:
-                raise ValueError(f"it is {own[key]}")
+            if isinstance(value, str):
+                names = frozenset(own.keys() - FUNCTIONS.keys())
+                value = evaluated(parse(value, f"{path}: {key}", frozenset(FUNCTIONS), names), FUNCTIONS, own)
+            if not 0 <= value < math.inf:
+                raise ValueError(f"it is {value}")
         except (ArithmeticError, LookupError, TypeError, ValueError) as wrong:
             raise UserError(
                 f"{path}: {key}: is no number from 0 on: {wrong} (mend the expression)"
             ) from wrong
+        own[key] = value
     return {key: own[key] for key in asked}
 
 
