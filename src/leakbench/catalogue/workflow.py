@@ -86,7 +86,7 @@ class Workflow:
         offered = local_datasets(root / "config", self.home / "data")
         self._asked = only.split(",") if only else []
         self.plan: Plan = plan(root, scale, offered, seed, self._asked)
-        # A cost that a part states wrongly is told of before anything runs.
+        # This refuses a cost that a part states wrongly before anything runs.
         costs.works(self.plan.specs, counted(root / "config"))
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         # The lock is held as long as this object lives.

@@ -10,8 +10,6 @@ import torch
 from leakbench.attacks.exact.adam import stepped_back
 from leakbench.attacks.matching.engines import frozen, shared_weights
 from leakbench.attacks.matching.engines.agreement import Engine, agrees
-from leakbench.attacks.matching.engines.frozen import FrozenDifference
-from leakbench.attacks.matching.engines.shared_weights import SharedWeights
 from leakbench.attacks.matching.local_epochs import Updates
 from leakbench.attacks.matching.loop import Schedule, match
 from leakbench.attacks.matching.objective import Objective
@@ -52,9 +50,10 @@ class Composition:
         engine: type[Engine] | None = None
         of, cpu = (group.model, group.shape), group.device == "cpu"
         if plain and self.derivative == "frozen" and frozen.pays(*of):
-            engine = FrozenDifference if cpu or not shared_weights.fits(*of) else SharedWeights
+            batched = not cpu and shared_weights.fits(*of)
+            engine = shared_weights.SharedWeights if batched else frozen.FrozenDifference
         elif plain and cpu and shared_weights.pays(*of):
-            engine = SharedWeights
+            engine = shared_weights.SharedWeights
         if engine is not None and not agrees(engine, group, objective.distance):
             engine = None
         return replace(objective, engine=engine, mechanism=mechanism)

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, fold, pad
 
 from leakbench.attacks.matching.distances import factors, inner, laid_out
-from leakbench.attacks.matching.engines.chain import Hop
+from leakbench.attacks.matching.engines.chain import Hop, as_channels
 from leakbench.attacks.matching.engines.layers import narrow
-from leakbench.attacks.matching.engines.layers.convolution import derivatives
+from leakbench.attacks.matching.engines.layers.convolution import derivatives, turned_once, weight_gradients
 from leakbench.attacks.matching.engines.layers.dense import outer
 from leakbench.attacks.matching.engines.layers.narrow import NARROW, NARROWEST, padding
 from leakbench.attacks.matching.engines.layers.rule import Kept
@@ -34,8 +34,7 @@ class OwnProducts:
     """
 
     def __init__(self, step: Hop, kept: Kept, slope: Tensor, observed: Tensors, of: tuple[str, ...]) -> None:
-        self.of = of
-        self.step, self.kept = step, kept
+        self.of, self.step, self.kept = of, step, kept
         self.layer: Any = step.layer
         self.slope, self.observed = slope, observed
         self.read, self.trials = kept[0].shape, len(next(iter(observed.values())))
@@ -137,16 +136,15 @@ class _Groups(OwnProducts):
     """
 
     def _beside(self, value: Tensor, channels: int) -> Tensor:
-        """Lay the images of all trials beside each other as channels, with zeros up to so many channels."""
-        (n, count), (rows, columns) = value.shape[:2], value.shape[2:]
-        if n == self.trials and count == channels < NARROWEST:
-            # Transposing a matrix is twice as fast as permuting more axes.
-            found = value.reshape(n * count, -1).T.contiguous()
-        else:
-            found = value.permute(0, 2, 3, 1).reshape(self.trials, -1, rows, columns, count)
-            found = found.permute(1, 2, 3, 0, 4)
-            found = pad(found, (0, channels - count)) if channels > count else found.contiguous()
-        return found.view(n // self.trials, rows, columns, -1).permute(0, 3, 1, 2)
+        """Lay the images of all trials next to each other as channels, with zeros up to so many channels."""
+        _, count, rows, columns = value.shape
+        if count == channels < NARROWEST:
+            return as_channels(self._by_trial(value))
+        found = (
+            value.permute(0, 2, 3, 1).reshape(self.trials, -1, rows, columns, count).permute(1, 2, 3, 0, 4)
+        )
+        found = pad(found, (0, channels - count)) if channels > count else found.contiguous()
+        return found.flatten(3).permute(0, 3, 1, 2)
 
     def _apart(self, value: Tensor, shape: torch.Size) -> Tensor:
         """Undo `_beside`: return images of this shape."""
@@ -158,9 +156,7 @@ class _Groups(OwnProducts):
     def _gradients(self) -> Tensors:
         conv = self.layer
         self.x, self.s = (self._beside(each, each.shape[1]) for each in (self.kept[0], self.slope))
-        weight = conv.weight.new_empty(1).expand(self.trials * conv.out_channels, *conv.weight.shape[1:])
-        found = derivatives(conv, self.s, self.x, weight, self.trials, (False, True))[1]
-        told = {"weight": self._by_trial(found)}
+        told = {"weight": self._by_trial(weight_gradients(conv, self.x, self.s, self.trials))}
         if "bias" in self.observed:
             told["bias"] = self._by_trial(self.slope).sum((1, 3, 4))
         return told
@@ -176,7 +172,7 @@ class _Groups(OwnProducts):
             return super().back(rate)
         own = narrow.turned(conv, self.moving["weight"][:, : conv.out_channels].flatten(0, 1), self.trials)
         found = conv2d(self.s, own, None, 1, narrow.margins(conv), 1, self.trials)
-        shared = conv2d(rate, narrow.turned(conv, self.kept[1], 1), None, 1, narrow.margins(conv))
+        shared = conv2d(rate, turned_once(conv, self.kept[1], 1), None, 1, narrow.margins(conv))
         return narrow.placed(conv, self._apart(found, shared.shape).add_(shared), self.read, 1)
 
     def _back(self) -> Tensor:

@@ -36,6 +36,12 @@ def _transposed(conv: nn.Conv2d, slope: Tensor, x: Tensor, weight: Tensor, group
     return derivatives(conv, slope, x, weight, groups, (True, False))[0]
 
 
+def weight_gradients(conv: nn.Conv2d, x: Tensor, slope: Tensor, groups: int) -> Tensor:
+    """Return the gradient of the weights of each group, [groups·out, in, rows, columns]."""
+    weight = conv.weight.new_empty(1).expand(groups * len(conv.weight), *conv.weight.shape[1:])
+    return derivatives(conv, slope, x, weight, groups, (False, True))[1]
+
+
 class _WeightGradient(torch.autograd.Function):
     """The weight gradient of a convolution with groups. Its own derivative is two more convolutions."""
 
@@ -43,8 +49,7 @@ class _WeightGradient(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, slope: Tensor, conv: nn.Conv2d, groups: int) -> Tensor:
         ctx.save_for_backward(x, slope)
         ctx.conv, ctx.groups = conv, groups
-        weight = conv.weight.new_empty(1).expand(groups * len(conv.weight), *conv.weight.shape[1:])
-        return derivatives(conv, slope, x, weight, groups, (False, True))[1]
+        return weight_gradients(conv, x, slope, groups)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
@@ -91,11 +96,11 @@ def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> T
     x, weight = kept
     trials = weight.shape[0] // conv.out_channels
     if len(slope) * trials > 1 and narrow.turns(conv, read, slope.shape):
-        return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
+        return narrow.transposed(conv, slope, turned_once(conv, weight, trials), read, trials)
     return _transposed(conv, slope, x, weight, trials)
 
 
-def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
+def turned_once(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
     return narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
 
 
